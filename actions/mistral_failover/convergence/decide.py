@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node has to do, from its record and what is wanted of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mistral_failover.convergence.records import Kind, Record
+from mistral_failover.model.changes import compare
+from mistral_failover.model.types import ResourceType
+
+
+@dataclass(frozen=True)
+class Decision:
+    """``settle``: as wanted, or made so without a side effect. ``replace``: plan the same goal
+    anew, with this record condemned."""
+
+    action: Literal["create", "update", "delete", "settle", "replace"]
+    reason: str
+
+
+def decide(
+    kind: Kind,
+    record: Record,
+    resource_type: ResourceType,
+    properties: Mapping[str, Any],
+) -> Decision:
+    """Decide for a record whose lock is free. ``properties`` are those wanted, resolved."""
+    if kind == "cleanup":
+        return _decide_cleanup(record, resource_type)
+    if record.going:
+        return Decision("replace", "it is being deleted, and needed again")
+    if record.properties is None:
+        return Decision("create", "it does not exist yet")
+    change = compare(resource_type, record.properties, properties)
+    if change.action == "replace":
+        return Decision("replace", f"{', '.join(change.keys)} can not change in place")
+    if record.action == "CREATE" and record.status != "COMPLETE":
+        return Decision("create", f"its creation did not end well: {record.reason}")
+    if record.status != "COMPLETE":
+        return Decision("update", f"its update did not end well: {record.reason}")
+    if change.action == "update":
+        return Decision("update", f"{', '.join(change.keys)} changed")
+    return Decision("settle", "it is as the goal wants it")
+
+
+def _decide_cleanup(record: Record, resource_type: ResourceType) -> Decision:
+    if record.gone:
+        return Decision("settle", "it is gone already")
+    if record.action == "INIT":
+        return Decision("settle", "it never came to be")
+    if "delete" not in resource_type.operations:
+        return Decision("settle", "nothing has to be undone")
+    return Decision("delete", "the goal does not want it")

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the convergence core refuses, each with a stable code, a message and a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ConvergenceError(Exception):
+    """The base: ``code`` is stable, ``remedy`` says what to do about it."""
+
+    code = "CONVERGENCE"
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(f"{message}. {remedy}")
+        self.message = message
+        self.remedy = remedy
+
+
+class GoalCycle(ConvergenceError):
+    """What a goal asks for can not be ordered; ``names`` stand on the cycle, in order."""
+
+    code = "GOAL_CYCLE"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        super().__init__(
+            f"the goal can not be ordered: {' -> '.join([*names, names[0]])}",
+            "Remove one of these dependencies.",
+        )
+
+
+class UnknownType(ConvergenceError):
+    """A goal names a resource type that is not defined."""
+
+    code = "UNKNOWN_TYPE"
+
+    def __init__(self, type_name: str, resource: str) -> None:
+        super().__init__(
+            f"resource {resource} is of type {type_name}, which is not defined",
+            "Define the type together with the group.",
+        )
+
+
+class UnknownGroup(ConvergenceError):
+    """No such group in this project."""
+
+    code = "UNKNOWN_GROUP"
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"there is no group {group} in this project",
+            "Define it first (failover.define), or check the name and the project.",
+        )

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a goal and the records that exist to the graph of one traversal.
+
+The graph is a networkx DiGraph of node keys; an edge leads from what comes first to what waits
+for it. How a failover is ordered is written nowhere else: it follows from these rules.
+
+========================================  =====================================================
+edge                                      rule
+========================================  =====================================================
+update(A) -> update(B)                    B requires A
+cleanup(B) -> cleanup(A)                  B required A: dependents go first
+update(B) -> cleanup(A)                   B is kept, required A, and A is replaced create-first
+cleanup(old) -> update(new)               delete-first: two must never be there at once
+update(new) -> cleanup(old)               create-first: nobody is left without one
+update(fence of m) -> cleanup(X)          X sits on the lost member m
+cleanup(fence of m) -> update(X)          X is to sit on m, which comes back
+========================================  =====================================================
+
+Two rules keep delete-first replacements safe. What required a record that goes first may not stay
+in use without it: a delete-first dependent is replaced too. And a create-first record that is
+replaced, and that required one that goes first, is replaced delete-first in this traversal, since
+its successor can not come before the successor of what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+
+from mistral_failover.convergence.errors import GoalCycle, UnknownType
+from mistral_failover.convergence.records import Node, Record, Wanted
+from mistral_failover.model.changes import compare
+from mistral_failover.model.goal import FENCE_TYPE, Goal, fence_name, goal_resources
+from mistral_failover.model.references import holds_reference
+from mistral_failover.model.types import ResourceType
+
+_RANK = {"COMPLETE": 2, "IN_PROGRESS": 1, "FAILED": 0}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One traversal before it starts.
+
+    ``graph`` holds node keys, ``wanted`` what each update node's resource shall become (by
+    resource id), ``new`` the records to insert, ``kept`` the ids of those that stay,
+    ``replaced`` the ids of old records with those of their replacements, ``fenced`` the members
+    that this traversal is the first to fence.
+    """
+
+    graph: nx.DiGraph[str]
+    wanted: Mapping[str, Wanted]
+    new: tuple[Record, ...]
+    kept: tuple[str, ...]
+    replaced: Mapping[str, str]
+    fenced: tuple[str, ...]
+
+    def ready(self) -> list[Node]:
+        """The nodes that wait for nothing."""
+        return [Node.parse(key) for key, degree in self.graph.in_degree() if degree == 0]
+
+    def roots(self) -> list[Node]:
+        """The nodes that nobody waits for: when all of them reported, the goal is reached."""
+        return [Node.parse(key) for key, degree in self.graph.out_degree() if degree == 0]
+
+    def in_order(self) -> list[Node]:
+        """All nodes, each behind what it waits for."""
+        return [Node.parse(key) for key in nx.lexicographical_topological_sort(self.graph)]
+
+
+def plan(
+    goal: Goal,
+    types: Mapping[str, ResourceType],
+    records: Sequence[Record],
+    epochs: Mapping[str, int],
+    *,
+    group_id: str,
+    new_id: Callable[[str], str],
+) -> Plan:
+    """Work out the traversal to ``goal``.
+
+    ``records`` are all of the group's records, ``epochs`` the current epoch of each member.
+    ``new_id`` derives the id of a new record from its name, the same each time it is asked, so
+    that a repeat meets its own traces.
+
+    Raises UnknownType when the goal names a type that is not there, GoalCycle when what it asks
+    for can not be ordered.
+    """
+    draft = _Draft(goal, types, [r for r in records if not r.gone], epochs, group_id, new_id)
+    draft.choose()
+    return draft.build()
+
+
+class _Draft:
+    """The working state of :func:`plan`."""
+
+    def __init__(
+        self,
+        goal: Goal,
+        types: Mapping[str, ResourceType],
+        live: Sequence[Record],
+        epochs: Mapping[str, int],
+        group_id: str,
+        new_id: Callable[[str], str],
+    ) -> None:
+        self.goal_version = goal.version
+        self.resources = {w.name: w for w in goal_resources(goal)}
+        self.types = types
+        self.live = live
+        self.by_name: dict[str, list[Record]] = {}
+        for record in live:
+            self.by_name.setdefault(record.name, []).append(record)
+        self.epochs = epochs
+        self.group_id = group_id
+        self.new_id = new_id
+        self.chosen: dict[str, Record] = {}  # by name: the record that the goal's resource gets
+        self.kept: set[str] = set()
+        self.replaced: dict[str, str] = {}
+        self.first_gone: dict[str, bool] = {}  # by name: whether its olds go before it comes
+        self.going: set[str] = set()  # ids of records that go before their successors come
+
+    def choose(self) -> None:
+        """Keep or replace, dependencies first, so that a replacement can carry on upwards."""
+        unwanted = [r for r in self.live if r.name not in self.resources]
+        self.going = {r.id for r in unwanted}
+        for name in self._names_in_order():
+            olds = self.by_name.get(name, [])
+            resource_type = self._type_of(name)
+            best = self._best(name, resource_type, olds)
+            delete_first = resource_type.replace == "delete_first"
+            if best is not None and delete_first and self.going.intersection(best.requires):
+                best = None
+            if best is None:
+                best = self._new_record(name, resource_type)
+                self.replaced |= {old.id: best.id for old in olds}
+                delete_first = delete_first or any(
+                    self.going.intersection(old.requires) for old in olds
+                )
+            else:
+                self.kept.add(best.id)
+            self.chosen[name] = best
+            self.first_gone[name] = delete_first
+            if delete_first:
+                self.going |= {old.id for old in olds if old.id != best.id}
+
+    def build(self) -> Plan:
+        """Lay the edges."""
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        updates = {record.id: Node("update", record.id).key for record in self.chosen.values()}
+        cleanups = {r.id: Node("cleanup", r.id).key for r in self.live if r.id not in self.kept}
+        graph.add_nodes_from(updates.values())
+        graph.add_nodes_from(cleanups.values())
+        for name, wanted in self.resources.items():
+            node = updates[self.chosen[name].id]
+            for required in wanted.requires:
+                graph.add_edge(updates[self.chosen[required].id], node)
+        self._order_cleanups(graph, updates, cleanups)
+        self._order_replacements(graph, updates, cleanups)
+        self._order_fences(graph, updates, cleanups)
+        self._refuse_cycle(graph)
+        return Plan(
+            graph=graph,
+            wanted={
+                self.chosen[name].id: Wanted(
+                    name=name,
+                    type=wanted.type,
+                    properties=wanted.properties,
+                    requires=tuple(sorted(self.chosen[r].id for r in wanted.requires)),
+                )
+                for name, wanted in self.resources.items()
+            },
+            new=tuple(r for r in self.chosen.values() if r.id not in self.kept),
+            kept=tuple(sorted(self.kept)),
+            replaced=self.replaced,
+            fenced=tuple(
+                sorted(
+                    str(self.resources[name].properties["member"])
+                    for name, record in self.chosen.items()
+                    if record.type == FENCE_TYPE and record.id not in self.kept
+                )
+            ),
+        )
+
+    def _order_cleanups(
+        self, graph: nx.DiGraph[str], updates: Mapping[str, str], cleanups: Mapping[str, str]
+    ) -> None:
+        for dependent in self.live:
+            for required in dependent.requires:
+                if required not in cleanups:
+                    continue
+                if dependent.id in cleanups:
+                    graph.add_edge(cleanups[dependent.id], cleanups[required])
+                elif required not in self.going:
+                    graph.add_edge(updates[dependent.id], cleanups[required])
+
+    def _order_replacements(
+        self, graph: nx.DiGraph[str], updates: Mapping[str, str], cleanups: Mapping[str, str]
+    ) -> None:
+        for old in self.live:
+            if old.id not in cleanups or old.name not in self.chosen:
+                continue
+            new = updates[self.chosen[old.name].id]
+            if self.first_gone[old.name]:
+                graph.add_edge(cleanups[old.id], new)
+            else:
+                graph.add_edge(new, cleanups[old.id])
+
+    def _order_fences(
+        self, graph: nx.DiGraph[str], updates: Mapping[str, str], cleanups: Mapping[str, str]
+    ) -> None:
+        fences = {
+            str(self.resources[name].properties["member"]): updates[record.id]
+            for name, record in self.chosen.items()
+            if record.type == FENCE_TYPE
+        }
+        lifted = {fence_name(member): member for member in self.epochs if member not in fences}
+        for record in self.live:
+            if record.id in cleanups and record.member in fences:
+                graph.add_edge(fences[record.member], cleanups[record.id])
+            member = lifted.get(record.name) if record.type == FENCE_TYPE else None
+            if member is None or record.id not in cleanups:
+                continue
+            for chosen in self.chosen.values():
+                if chosen.member == member and chosen.id not in self.kept:
+                    graph.add_edge(cleanups[record.id], updates[chosen.id])
+
+    def _best(
+        self, name: str, resource_type: ResourceType, olds: Sequence[Record]
+    ) -> Record | None:
+        """The record to keep: of the wanted make, whole before failed, newest before older."""
+        usable = [
+            r
+            for r in olds
+            if not r.going
+            and not r.condemned
+            and r.type == resource_type.name
+            and r.epoch >= self.epochs.get(r.member or "", 0)
+            and self._matches(name, resource_type, r)
+        ]
+        return max(
+            usable,
+            key=lambda r: (r.action != "INIT", _RANK[r.status], r.generation, r.id),
+            default=None,
+        )
+
+    def _matches(self, name: str, resource_type: ResourceType, record: Record) -> bool:
+        """Whether an update in place can make it what is wanted, as far as that is known now."""
+        wanted = self.resources[name].properties
+        if record.properties is None:
+            return record.member == _member_of(resource_type, wanted)
+        known = {k for k in {*wanted, *record.properties} if not holds_reference(wanted.get(k))}
+        change = compare(
+            resource_type,
+            {k: v for k, v in record.properties.items() if k in known},
+            {k: v for k, v in wanted.items() if k in known},
+        )
+        return change.action != "replace"
+
+    def _new_record(self, name: str, resource_type: ResourceType) -> Record:
+        member = _member_of(resource_type, self.resources[name].properties)
+        olds = self.by_name.get(name)
+        return Record(
+            id=self.new_id(name),
+            group_id=self.group_id,
+            name=name,
+            type=resource_type.name,
+            member=member,
+            epoch=self.epochs.get(member or "", 0),
+            goal_version=self.goal_version,
+            replaces=olds[-1].id if olds else None,
+        )
+
+    def _names_in_order(self) -> list[str]:
+        order: nx.DiGraph[str] = nx.DiGraph()
+        order.add_nodes_from(self.resources)
+        order.add_edges_from(
+            (required, name) for name, w in self.resources.items() for required in w.requires
+        )
+        try:
+            return list(nx.lexicographical_topological_sort(order))
+        except nx.NetworkXUnfeasible:
+            raise GoalCycle([edge[0] for edge in nx.find_cycle(order)]) from None
+
+    def _refuse_cycle(self, graph: nx.DiGraph[str]) -> None:
+        if nx.is_directed_acyclic_graph(graph):
+            return
+        names = {r.id: r.name for r in [*self.live, *self.chosen.values()]}
+        nodes = [Node.parse(edge[0]) for edge in nx.find_cycle(graph)]
+        raise GoalCycle([f"{node.kind} of {names[node.resource_id]}" for node in nodes])
+
+    def _type_of(self, name: str) -> ResourceType:
+        wanted = self.resources[name]
+        try:
+            return self.types[wanted.type]
+        except KeyError:
+            raise UnknownType(wanted.type, name) from None
+
+
+def _member_of(resource_type: ResourceType, properties: Mapping[str, object]) -> str | None:
+    if resource_type.member_property is None:
+        return None
+    member = properties.get(resource_type.member_property)
+    return member if isinstance(member, str) else None

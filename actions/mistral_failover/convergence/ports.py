@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store that convergence needs, as a contract.
+
+The engine composes each of its steps from these primitives inside **one** transaction, so a
+step happens whole or not at all, and a crash leaves nothing between two of them.
+
+What an implementation owes:
+
+- transactions are at least READ COMMITTED and see their own writes;
+- the primitives marked *compare-and-swap* are one conditional UPDATE each and return whether it
+  took effect; nothing is decided on a value read before;
+- ``lock_group(..., shared=True)`` keeps the group's current traversal as it is until the
+  transaction ends, and several may hold it; ``shared=False`` excludes them all;
+- ``now()`` is the database's clock, in seconds since the epoch, the same for every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.records import (
+    GroupState,
+    Lock,
+    Node,
+    NodeState,
+    Outcome,
+    Ready,
+    Record,
+    Ticket,
+    Traversal,
+    TraversalStatus,
+)
+from mistral_failover.model.goal import Goal
+
+T = TypeVar("T")
+
+
+class Transaction(Protocol):
+    """The primitives of one transaction."""
+
+    def now(self) -> float:
+        """The database's clock, in seconds."""
+
+    # -- groups, goals, traversals
+    def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
+        """Read a group and keep its current traversal from changing (see above)."""
+
+    def definition(self, group_id: str) -> Mapping[str, Any]:
+        """What the group's owner defined: ``{"document": group file, "types": [type files]}``."""
+
+    def goal(self, group_id: str, version: str) -> Goal | None:
+        """A goal of this group, by its version."""
+
+    def save_goal(self, group_id: str, goal: Goal) -> None:
+        """Keep a goal; saving it again changes nothing."""
+
+    def traversal(self, traversal_id: str) -> Traversal | None:
+        """One traversal, current or not."""
+
+    def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
+        """Make ``new`` the group's current traversal. *Compare-and-swap* on ``expected``."""
+
+    def open_traversal(self, traversal: Traversal, plan: Plan) -> None:
+        """Insert a traversal: its graph, new records, sync points; mark the kept and replaced."""
+
+    def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
+        """Change a traversal's status. One that is COMPLETE stays so."""
+
+    def drop_sync_points(self, traversal_id: str) -> None:
+        """Forget the sync points of a traversal that was superseded."""
+
+    def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
+        """Remember the goal that was reached."""
+
+    def epochs(self, group_id: str) -> Mapping[str, int]:
+        """The current epoch of each member."""
+
+    def raise_epochs(self, group_id: str, members: Iterable[str]) -> None:
+        """Raise the epoch of members that are fenced now."""
+
+    # -- records and their locks
+    def records(self, group_id: str) -> Sequence[Record]:
+        """Every record of the group that is not gone, oldest first."""
+
+    def record(self, resource_id: str) -> Record | None:
+        """One record."""
+
+    def acquire(self, record: Record, owner: str, lease: float, **changes: Any) -> Lock | None:
+        """Take a free lock, raise its token, change the record. *Compare-and-swap* on
+        ``owner IS NULL`` and the atomic key of ``record``."""
+
+    def steal(self, record: Record, reason: str) -> bool:
+        """Free the lock of a dead owner and mark the record FAILED. *Compare-and-swap* on the
+        owner **and** the token of ``record``: a second, slower thief loses."""
+
+    def renew(self, lock: Lock) -> bool:
+        """Prolong a lease by its length from now. *Compare-and-swap* on owner and token, and
+        only while it has not run out."""
+
+    def release(self, lock: Lock, **changes: Any) -> bool:
+        """Free a lock and change the record. *Compare-and-swap* on owner and token."""
+
+    def amend(self, record: Record, **changes: Any) -> bool:
+        """Change a record whose lock is free. *Compare-and-swap* like :meth:`acquire`."""
+
+    # -- the ledger
+    def open_operation(self, ticket: Ticket, record: Record, intent: Mapping[str, Any]) -> bool:
+        """Write the intent down. True when it stands there already: its outcome is unknown."""
+
+    def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
+        """Write the outcome down."""
+
+    # -- sync points
+    def node(self, traversal_id: str, node: Node) -> NodeState | None:
+        """A node's sync point; None when there is none: a newer traversal stands."""
+
+    def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
+        """What the predecessors reported, by resource name."""
+
+    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node] | None:
+        """A node is done: tell those that wait for it, once. Returns the nodes that wait for
+        nothing any more (also when repeated); None when the sync points are gone."""
+
+    def finished(self, traversal_id: str) -> bool:
+        """Whether every root of the graph has reported."""
+
+    def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
+        """A node came to nothing, or waits for a person."""
+
+    def reopen_node(self, traversal_id: str, node: Node) -> bool:
+        """A blocked or failed node may be tried again."""
+
+    def defer(self, traversal_id: str, node: Node, holder: str) -> None:
+        """Remember, for people to see, who holds what this node needs."""
+
+    def ready_nodes(self, traversal_id: str) -> list[Node]:
+        """The nodes of a traversal that wait for nothing and are not done."""
+
+    def stopped_nodes(self, traversal_id: str) -> list[Node]:
+        """The nodes of a traversal that are blocked."""
+
+    def loose_nodes(self, project_id: str, group_id: str | None) -> list[Ready]:
+        """The nodes of current traversals that wait for nothing, are not done, and whose record
+        nobody alive holds."""
+
+    # -- the record that people read
+    def journal(
+        self,
+        group_id: str,
+        sentence: str,
+        *,
+        kind: str,
+        traversal_id: str | None = None,
+        resource_id: str | None = None,
+    ) -> None:
+        """Add one sentence to the group's history."""
+
+
+class Store(Protocol):
+    """Runs functions in transactions."""
+
+    def atomically(self, function: Callable[[Transaction], T]) -> T:
+        """Run ``function`` in one transaction and return its result.
+
+        It may be run again from its beginning when the database reports a deadlock or a
+        serialisation failure, so it must do nothing but call the transaction.
+        """

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the convergence core knows: plain values, no behaviour beyond questions about themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Action = Literal["INIT", "CREATE", "UPDATE", "DELETE"]
+Status = Literal["IN_PROGRESS", "COMPLETE", "FAILED"]
+Verb = Literal["create", "update", "delete"]
+Kind = Literal["update", "cleanup"]
+TraversalStatus = Literal["IN_PROGRESS", "COMPLETE", "FAILED", "BLOCKED", "SUPERSEDED"]
+NodeStatus = Literal["WAITING", "DONE", "FAILED", "BLOCKED"]
+
+ACTION_OF: Mapping[Verb, Action] = {"create": "CREATE", "update": "UPDATE", "delete": "DELETE"}
+
+
+@dataclass(frozen=True, order=True)
+class Node:
+    """One node of a traversal's graph: bring a resource to the goal, or clean it up."""
+
+    kind: Kind
+    resource_id: str
+
+    @property
+    def key(self) -> str:
+        """The node as one string, as the graph, the sync points and Mistral carry it."""
+        return f"{self.kind}:{self.resource_id}"
+
+    @classmethod
+    def parse(cls, key: str) -> Node:
+        """Read a :attr:`key` back. Raises ValueError when it is not one."""
+        kind, separator, resource_id = key.partition(":")
+        if not separator or not resource_id or kind not in ("update", "cleanup"):
+            raise ValueError(
+                f"{key!r} is not a node: expected update:<resource> or cleanup:<resource>"
+            )
+        return cls("update" if kind == "update" else "cleanup", resource_id)
+
+
+# The traversal's own sync point: it becomes ready when every root of the graph has reported.
+END = "end"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One versioned record of something that a goal asked for.
+
+    ``properties`` are those last applied or, while an operation runs or after it failed, those that
+    it was to apply; None as long as nothing was tried. ``lease_until`` is in seconds of the
+    database's clock. ``atomic_key`` grows with every change of the row, ``token`` with every
+    change of the lock's owner, ``generation`` with every concluded operation.
+    """
+
+    id: str
+    group_id: str
+    name: str
+    type: str
+    member: str | None = None
+    epoch: int = 0
+    action: Action = "INIT"
+    status: Status = "COMPLETE"
+    reason: str = ""
+    properties: Mapping[str, Any] | None = None
+    physical_id: str | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
+    goal_version: str = ""
+    replaces: str | None = None
+    replaced_by: str | None = None
+    condemned: bool = False
+    owner: str | None = None
+    token: int = 0
+    lease_until: float | None = None
+    atomic_key: int = 0
+    generation: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """Nothing of it is left."""
+        return self.action == "DELETE" and self.status == "COMPLETE"
+
+    @property
+    def going(self) -> bool:
+        """Its deletion has begun: it can not be kept any more."""
+        return self.action == "DELETE"
+
+    def held_at(self, now: float) -> bool:
+        """Whether a live owner holds its lock at ``now``, by the database's clock."""
+        return self.owner is not None and (self.lease_until or 0.0) > now
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a traversal wants of one resource; ``properties`` may still hold get_attr and
+    get_resource."""
+
+    name: str
+    type: str
+    properties: Mapping[str, Any]
+    requires: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """A group as the core sees it."""
+
+    id: str
+    project_id: str
+    name: str
+    definition_version: str
+    current_traversal: str | None
+    last_complete_goal: str | None
+
+
+@dataclass(frozen=True)
+class Traversal:
+    """One walk of the graph for one goal."""
+
+    id: str
+    group_id: str
+    goal_version: str
+    status: TraversalStatus
+    reason: str = ""
+    cause: str = ""
+    incident_id: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node's sync point: how many predecessors have not reported yet, and what it came to."""
+
+    node: Node
+    status: NodeStatus
+    remaining: int
+    wanted: Wanted | None
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The right to carry out one operation: valid while the row names this owner and token."""
+
+    resource_id: str
+    owner: str
+    token: int
+    lease: float
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What is needed to conclude an operation; small and plain, so that Mistral can carry it.
+
+    ``key`` is the same whenever the same operation has to be repeated: it is the id under which
+    nodes journal their commands.
+    """
+
+    key: str
+    verb: Verb
+    traversal_id: str
+    node: Node
+    lock: Lock
+    goal_version: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One create, update or delete, handed to whoever carries it out, together with its lock.
+
+    ``unknown`` says that an earlier attempt's outcome is not known: look at reality before
+    acting. ``inputs`` holds, by resource name, the id and attributes of what this resource waited
+    for. ``previous`` are the properties before an update.
+    """
+
+    ticket: Ticket
+    record: Record
+    properties: Mapping[str, Any]
+    previous: Mapping[str, Any] | None
+    inputs: Mapping[str, Mapping[str, Any]]
+    unknown: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an operation. ``error`` has code, message and remedy."""
+
+    physical_id: str | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] | None = None
+    blocked: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """It took effect."""
+        return self.error is None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A node that somebody should check now."""
+
+    traversal_id: str
+    node: Node
+
+
+@dataclass(frozen=True)
+class Step:
+    """The answer of a check or a conclusion: one sentence, what to carry out, what became ready."""
+
+    sentence: str
+    operation: Operation | None = None
+    ready: tuple[Ready, ...] = ()
+
+
+@dataclass(frozen=True)
+class Started:
+    """The answer of starting a traversal. ``won`` is False when a newer one stands in its place."""
+
+    traversal_id: str
+    won: bool
+    created: bool
+    ready: tuple[Ready, ...] = ()

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the journal speaks: one human sentence per step, which is also what tests look for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.convergence.records import Record, Verb
+from mistral_failover.model.types import ResourceType
+
+
+def doing(verb: Verb, record: Record, resource_type: ResourceType) -> str:
+    """For example ``attach volume: data on db_b``; the words are those of the type's workflow."""
+    spec = resource_type.operations.get(verb)
+    words = spec.workflow.rpartition(".")[2].replace("_", " ") if spec else verb
+    where = f" on {record.member}" if record.member else ""
+    return f"{words}: {record.name}{where}"
+
+
+def because(error: Mapping[str, Any]) -> str:
+    """An error's message, remedy and code in one line."""
+    parts = [str(error.get("message", "failed")).rstrip(".") + "."]
+    if error.get("remedy"):
+        parts.append(str(error["remedy"]))
+    return f"{' '.join(parts)} [{error.get('code', 'FAILED')}]"

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting traversals, at whatever occasion, and ending them.
+
+Functions over one transaction, in which the group is locked (``Transaction.lock_group``).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid5
+
+from mistral_failover.convergence.definitions import Definitions
+from mistral_failover.convergence.graph import plan
+from mistral_failover.convergence.ports import Transaction
+from mistral_failover.convergence.records import GroupState, Ready, Started, Traversal
+from mistral_failover.model.goal import Goal
+
+NAMESPACE = UUID("6f1a1c0e-54f5-5d0c-9c53-0b8f2f6a7d11")
+"""All derived ids live here, so that a repeat meets its own traces."""
+
+
+def derived_id(*parts: str) -> str:
+    """An id that is the same for the same parts, whoever derives it."""
+    return str(uuid5(NAMESPACE, "/".join(parts)))
+
+
+def begin(
+    tx: Transaction,
+    definitions: Definitions,
+    group: GroupState,
+    goal: Goal,
+    traversal: Traversal,
+    expected: str | None,
+) -> Started:
+    """Make ``traversal`` the current one in place of ``expected``; see ``Engine.start``."""
+    if tx.traversal(traversal.id) is not None:
+        won = group.current_traversal == traversal.id
+        nodes = tx.ready_nodes(traversal.id) if won else []
+        ready = tuple(Ready(traversal.id, node) for node in nodes)
+        return Started(traversal.id, won, False, ready)
+    if group.current_traversal != expected:
+        return Started(group.current_traversal or "", False, False)
+    drawn = plan(
+        goal,
+        definitions.group(tx, group).types,
+        tx.records(group.id),
+        tx.epochs(group.id),
+        group_id=group.id,
+        new_id=lambda name: derived_id(traversal.id, name),
+    )
+    if not tx.swap_traversal(group.id, expected, traversal.id):
+        return Started(group.current_traversal or "", False, False)
+    tx.save_goal(group.id, goal)
+    if expected is not None:
+        tx.mark_traversal(expected, "SUPERSEDED", f"superseded by {traversal.id}")
+        tx.drop_sync_points(expected)
+    tx.open_traversal(traversal, drawn)
+    tx.raise_epochs(group.id, drawn.fenced)
+    tx.journal(group.id, traversal.cause, kind="traversal", traversal_id=traversal.id)
+    if not drawn.graph:
+        complete(tx, traversal)
+    ready = tuple(Ready(traversal.id, node) for node in drawn.ready())
+    return Started(traversal.id, True, True, ready)
+
+
+def begin_again(
+    tx: Transaction,
+    definitions: Definitions,
+    traversal: Traversal,
+    goal: Goal,
+    *,
+    why: str,
+    cause: str,
+) -> Started:
+    """Start the traversal that follows from what happened in ``traversal``, the current one."""
+    group = tx.lock_group(traversal.group_id, shared=False)
+    if group is None:
+        return Started("", False, False)
+    following = Traversal(
+        id=derived_id(traversal.id, why),
+        group_id=traversal.group_id,
+        goal_version=goal.version,
+        status="IN_PROGRESS",
+        cause=cause,
+        incident_id=traversal.incident_id,
+    )
+    return begin(tx, definitions, group, goal, following, traversal.id)
+
+
+def complete(tx: Transaction, traversal: Traversal) -> None:
+    """The goal is reached: it is what a rollback returns to."""
+    tx.mark_traversal(traversal.id, "COMPLETE", "")
+    tx.set_last_complete_goal(traversal.group_id, traversal.goal_version)
+    sentence = "the goal is reached"
+    tx.journal(traversal.group_id, sentence, kind="complete", traversal_id=traversal.id)
+
+
+def goal_to_fall_back_to(tx: Transaction, group: GroupState, traversal: Traversal) -> Goal | None:
+    """The last COMPLETE goal, if the group asks for rollback and no member that the failed goal
+    declares lost would have to serve again."""
+    version = group.last_complete_goal
+    if version is None or version == traversal.goal_version:
+        return None
+    failed, last = tx.goal(group.id, traversal.goal_version), tx.goal(group.id, version)
+    if failed is None or last is None or failed.document.get("on_failure") != "rollback":
+        return None
+    newly_lost = set(failed.document["lost"]) - set(last.document["lost"])
+    return None if newly_lost else last

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections, transactions and the clock. SQLite for one process, MariaDB or PostgreSQL for many.
+
+SQLite: WAL, and every writing transaction is ``BEGIN IMMEDIATE``, so that none fails half way
+because another one wrote. The others: READ COMMITTED; a deadlock or serialisation failure runs
+the transaction again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+import tenacity
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import StaticPool
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from mistral_failover.store.transaction import SqlTransaction
+
+T = TypeVar("T")
+
+_BUSY_SECONDS = 30
+_ATTEMPTS = 10
+# MySQL: deadlock, lock wait timeout. PostgreSQL: serialisation failure, deadlock.
+_REPEATABLE = {1213, 1205, "40001", "40P01"}
+
+
+class DatabaseClock(FunctionElement[float]):
+    """The database's own time, in seconds since the epoch."""
+
+    type = sa.Double()
+    inherit_cache = True
+    name = "failover_now"
+
+
+@compiles(DatabaseClock, "sqlite")
+def _sqlite_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(DatabaseClock, "mysql")
+@compiles(DatabaseClock, "mariadb")
+def _mysql_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
+    return "CAST(UNIX_TIMESTAMP(NOW(6)) AS DOUBLE)"
+
+
+@compiles(DatabaseClock, "postgresql")
+def _postgresql_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
+    return "EXTRACT(EPOCH FROM clock_timestamp())::float8"
+
+
+class Database:
+    """A state database; implements ``convergence.ports.Store``. Share one per process."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Callable[[], float] | None = None,
+        pool_size: int = 32,
+    ) -> None:
+        """``clock`` replaces the database's clock, for simulations of time."""
+        self._clock = clock
+        self.url = sa.engine.make_url(url)
+        self.engine = self._connectable(pool_size)
+        self._reader = self.engine.execution_options(failover_reads=True)
+
+    def _connectable(self, pool_size: int) -> sa.Engine:
+        if self.url.get_backend_name() != "sqlite":
+            return sa.create_engine(
+                self.url,
+                isolation_level="READ COMMITTED",
+                pool_size=pool_size,
+                max_overflow=pool_size,
+                pool_pre_ping=True,
+                pool_recycle=1800,
+            )
+        in_memory = self.url.database in (None, "", ":memory:")
+        pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {"pool_size": pool_size}
+        engine = sa.create_engine(
+            self.url, connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS}, **pool
+        )
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def now(self) -> sa.ColumnElement[float]:
+        """An SQL expression for the time now."""
+        if self._clock is None:
+            return DatabaseClock()
+        return sa.literal(self._clock(), sa.Double)
+
+    def atomically(self, function: Callable[[SqlTransaction], T]) -> T:
+        """Run ``function`` in one writing transaction; see ``convergence.ports.Store``."""
+        return self._run(self.engine, function)
+
+    def reading(self, function: Callable[[SqlTransaction], T]) -> T:
+        """Run ``function`` in a transaction that only reads, and keeps no writer waiting."""
+        return self._run(self._reader, function)
+
+    def _run(self, engine: sa.Engine, function: Callable[[SqlTransaction], T]) -> T:
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_repeatable),
+            stop=tenacity.stop_after_attempt(_ATTEMPTS),
+            wait=tenacity.wait_random_exponential(multiplier=0.01, max=1.0),
+            reraise=True,
+        ):
+            with attempt, engine.begin() as connection:
+                return function(SqlTransaction(connection, self.now))
+        raise AssertionError("unreachable: the last attempt raises")
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self.engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    # The driver must not open transactions by itself: _begin_sqlite says which kind is opened.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    reads = connection.get_execution_options().get("failover_reads")
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _is_repeatable(error: BaseException) -> bool:
+    if not isinstance(error, sa.exc.DBAPIError) or error.orig is None:
+        return False
+    codes = {*getattr(error.orig, "args", ())[:1], getattr(error.orig, "sqlstate", None)}
+    return bool(codes & _REPEATABLE) or "database is locked" in str(error.orig)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups and their members, by project. Functions over one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.model.canonical import version_of
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import groups, members, resources
+
+
+@dataclass(frozen=True)
+class MemberRow:
+    """A member as it was last seen; ``confirmed_because`` holds for this epoch only."""
+
+    name: str
+    server_id: str | None
+    created_at: float | None
+    epoch: int
+    confirmed_because: str | None
+
+
+def group_id(project_id: str, name: str) -> str:
+    """The id of a project's group: derived, so that defining it twice meets itself."""
+    return derived_id("group", project_id, name)
+
+
+def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any]) -> str:
+    """Create a group or change its definition; returns its id.
+
+    ``definition`` is ``{"document": group file, "types": [type files]}``. Types that live records
+    still need, and that the new definition does not bring, are kept.
+    """
+    identity = group_id(project_id, name)
+    row = tx.connection.execute(
+        sa.select(groups.c.definition).where(groups.c.id == identity).with_for_update()
+    ).one_or_none()
+    if row is None:
+        tx.insert(
+            groups,
+            id=identity,
+            project_id=project_id,
+            name=name,
+            definition=definition,
+            definition_version=version_of(definition),
+            created_at=tx.clock(),
+        )
+        return identity
+    brought = {document["name"] for document in definition["types"]}
+    needed = set(
+        tx.connection.execute(
+            sa.select(resources.c.type)
+            .where(resources.c.group_id == identity)
+            .where(sa.or_(resources.c.action != "DELETE", resources.c.status != "COMPLETE"))
+        ).scalars()
+    )
+    kept = [t for t in row.definition["types"] if t["name"] in needed - brought]
+    merged = {**definition, "types": [*definition["types"], *kept]}
+    tx.execute(
+        groups.update()
+        .where(groups.c.id == identity)
+        .values(definition=merged, definition_version=version_of(merged))
+    )
+    return identity
+
+
+def find(tx: Session, project_id: str, name: str) -> GroupState | None:
+    """A project's group by its name."""
+    query = sa.select(
+        groups.c.id,
+        groups.c.project_id,
+        groups.c.name,
+        groups.c.definition_version,
+        groups.c.current_traversal,
+        groups.c.last_complete_goal,
+    ).where(groups.c.project_id == project_id, groups.c.name == name)
+    row = tx.connection.execute(query).one_or_none()
+    return GroupState(*row) if row else None
+
+
+def names(tx: Session, project_id: str) -> list[str]:
+    """The names of a project's groups."""
+    query = sa.select(groups.c.name).where(groups.c.project_id == project_id)
+    return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
+
+
+def members_of(tx: Session, identity: str) -> dict[str, MemberRow]:
+    """The members of a group, by name."""
+    query = sa.select(
+        members.c.name,
+        members.c.server_id,
+        members.c.created_at,
+        members.c.epoch,
+        members.c.confirmed_epoch,
+        members.c.confirmed_because,
+    ).where(members.c.group_id == identity)
+    return {
+        row.name: MemberRow(
+            row.name,
+            row.server_id,
+            row.created_at,
+            row.epoch,
+            row.confirmed_because if row.confirmed_epoch == row.epoch else None,
+        )
+        for row in tx.connection.execute(query.order_by(members.c.name))
+    }
+
+
+def see_members(
+    tx: Session, identity: str, seen: Iterable[tuple[str, str, float | None]]
+) -> dict[str, MemberRow]:
+    """Record members as (name, server id, creation time). Another server behind a known name is a
+    replacement: the member's epoch is raised. Returns all members."""
+    known = members_of(tx, identity)
+    for name, server_id, created_at in seen:
+        if name not in known:
+            tx.insert(
+                members,
+                group_id=identity,
+                name=name,
+                server_id=server_id,
+                created_at=created_at,
+                epoch=1,
+            )
+        elif known[name].server_id != server_id:
+            tx.execute(
+                members.update()
+                .where(
+                    members.c.group_id == identity,
+                    members.c.name == name,
+                    members.c.server_id == known[name].server_id,
+                )
+                .values(server_id=server_id, created_at=created_at, epoch=members.c.epoch + 1)
+            )
+    return members_of(tx, identity)
+
+
+def confirm_fenced(tx: Session, identity: str, member: str, because: str) -> bool:
+    """A person vouches that a member, in its present epoch, writes no more. False: no such
+    member."""
+    return tx.changed(
+        members.update()
+        .where(members.c.group_id == identity, members.c.name == member)
+        .values(confirmed_epoch=members.c.epoch, confirmed_because=because)
+    )
+
+
+def member_behind(tx: Session, project_id: str, server_id: str) -> tuple[str, str] | None:
+    """The (group name, member name) whose server this is, within the project."""
+    query = (
+        sa.select(groups.c.name, members.c.name)
+        .join(groups, groups.c.id == members.c.group_id)
+        .where(groups.c.project_id == project_id, members.c.server_id == server_id)
+        .order_by(groups.c.name)
+    )
+    row = tx.connection.execute(query).first()
+    return (row[0], row[1]) if row else None

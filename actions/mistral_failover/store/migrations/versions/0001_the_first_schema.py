@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first schema."""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+_JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "failover_edges",
+        sa.Column("traversal_id", sa.String(length=36), nullable=False),
+        sa.Column("node", sa.String(length=64), nullable=False),
+        sa.Column("predecessor", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "traversal_id", "node", "predecessor", name=op.f("pk_failover_edges")
+        ),
+    )
+    with op.batch_alter_table("failover_edges", schema=None) as batch_op:
+        batch_op.create_index(
+            "ix_failover_edges_predecessor", ["traversal_id", "predecessor"], unique=False
+        )
+
+    op.create_table(
+        "failover_goals",
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("version", sa.String(length=64), nullable=False),
+        sa.Column("document", _JSON, nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("group_id", "version", name=op.f("pk_failover_goals")),
+    )
+    op.create_table(
+        "failover_groups",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("definition", _JSON, nullable=False),
+        sa.Column("definition_version", sa.String(length=64), nullable=False),
+        sa.Column("current_traversal", sa.String(length=36), nullable=True),
+        sa.Column("last_complete_goal", sa.String(length=64), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_groups")),
+        sa.UniqueConstraint("project_id", "name", name=op.f("uq_failover_groups_project_id_name")),
+    )
+    op.create_table(
+        "failover_incidents",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("source", sa.String(length=64), nullable=False),
+        sa.Column("fact", _JSON, nullable=False),
+        sa.Column("payload", _JSON, nullable=False),
+        sa.Column("decision", sa.String(length=32), nullable=False),
+        sa.Column("sentence", sa.Text(), nullable=False),
+        sa.Column("duplicates", sa.Integer(), nullable=False),
+        sa.Column("traversal_id", sa.String(length=36), nullable=True),
+        sa.Column("first_at", sa.Double(), nullable=False),
+        sa.Column("last_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_incidents")),
+    )
+    with op.batch_alter_table("failover_incidents", schema=None) as batch_op:
+        batch_op.create_index(
+            "ix_failover_incidents_group_id_first_at", ["group_id", "first_at"], unique=False
+        )
+
+    op.create_table(
+        "failover_journal",
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("traversal_id", sa.String(length=36), nullable=True),
+        sa.Column("resource_id", sa.String(length=36), nullable=True),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("sentence", sa.Text(), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_journal")),
+    )
+    with op.batch_alter_table("failover_journal", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_failover_journal_group_id"), ["group_id"], unique=False
+        )
+
+    op.create_table(
+        "failover_members",
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("server_id", sa.String(length=36), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=True),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("confirmed_epoch", sa.Integer(), nullable=True),
+        sa.Column("confirmed_because", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("group_id", "name", name=op.f("pk_failover_members")),
+    )
+    with op.batch_alter_table("failover_members", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_failover_members_server_id"), ["server_id"], unique=False
+        )
+
+    op.create_table(
+        "failover_nodes",
+        sa.Column("traversal_id", sa.String(length=36), nullable=False),
+        sa.Column("node", sa.String(length=64), nullable=False),
+        sa.Column("resource_id", sa.String(length=36), nullable=True),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("remaining", sa.Integer(), nullable=False),
+        sa.Column("wanted", _JSON, nullable=True),
+        sa.Column("output", _JSON, nullable=True),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("deferred_to", sa.String(length=255), nullable=True),
+        sa.Column("deferred_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("traversal_id", "node", name=op.f("pk_failover_nodes")),
+    )
+    op.create_table(
+        "failover_operations",
+        sa.Column("key", sa.String(length=36), nullable=False),
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("resource_id", sa.String(length=36), nullable=False),
+        sa.Column("traversal_id", sa.String(length=36), nullable=False),
+        sa.Column("verb", sa.String(length=16), nullable=False),
+        sa.Column("goal_version", sa.String(length=64), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("owner", sa.String(length=255), nullable=False),
+        sa.Column("token", sa.Integer(), nullable=False),
+        sa.Column("intent", _JSON, nullable=False),
+        sa.Column("result", _JSON, nullable=True),
+        sa.Column("started_at", sa.Double(), nullable=False),
+        sa.Column("ended_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_failover_operations")),
+    )
+    with op.batch_alter_table("failover_operations", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_failover_operations_resource_id"), ["resource_id"], unique=False
+        )
+        batch_op.create_index(
+            batch_op.f("ix_failover_operations_traversal_id"), ["traversal_id"], unique=False
+        )
+
+    op.create_table(
+        "failover_resources",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("type", sa.String(length=255), nullable=False),
+        sa.Column("member", sa.String(length=255), nullable=True),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("action", sa.String(length=16), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("properties", _JSON, nullable=True),
+        sa.Column("physical_id", sa.String(length=255), nullable=True),
+        sa.Column("attributes", _JSON, nullable=False),
+        sa.Column("requires", _JSON, nullable=False),
+        sa.Column("goal_version", sa.String(length=64), nullable=False),
+        sa.Column("replaces", sa.String(length=36), nullable=True),
+        sa.Column("replaced_by", sa.String(length=36), nullable=True),
+        sa.Column("condemned", sa.Boolean(), nullable=False),
+        sa.Column("owner", sa.String(length=255), nullable=True),
+        sa.Column("token", sa.Integer(), nullable=False),
+        sa.Column("lease_until", sa.Double(), nullable=True),
+        sa.Column("atomic_key", sa.Integer(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_resources")),
+    )
+    with op.batch_alter_table("failover_resources", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_failover_resources_group_id"), ["group_id"], unique=False
+        )
+
+    op.create_table(
+        "failover_traversals",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("goal_version", sa.String(length=64), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("incident_id", sa.String(length=36), nullable=True),
+        sa.Column("graph", _JSON, nullable=False),
+        sa.Column("started_at", sa.Double(), nullable=False),
+        sa.Column("ended_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_traversals")),
+    )
+    with op.batch_alter_table("failover_traversals", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_failover_traversals_group_id"), ["group_id"], unique=False
+        )
+
+
+def downgrade() -> None:
+    with op.batch_alter_table("failover_traversals", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_failover_traversals_group_id"))
+
+    op.drop_table("failover_traversals")
+    with op.batch_alter_table("failover_resources", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_failover_resources_group_id"))
+
+    op.drop_table("failover_resources")
+    with op.batch_alter_table("failover_operations", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_failover_operations_traversal_id"))
+        batch_op.drop_index(batch_op.f("ix_failover_operations_resource_id"))
+
+    op.drop_table("failover_operations")
+    op.drop_table("failover_nodes")
+    with op.batch_alter_table("failover_members", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_failover_members_server_id"))
+
+    op.drop_table("failover_members")
+    with op.batch_alter_table("failover_journal", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_failover_journal_group_id"))
+
+    op.drop_table("failover_journal")
+    with op.batch_alter_table("failover_incidents", schema=None) as batch_op:
+        batch_op.drop_index("ix_failover_incidents_group_id_first_at")
+
+    op.drop_table("failover_incidents")
+    op.drop_table("failover_groups")
+    op.drop_table("failover_goals")
+    with op.batch_alter_table("failover_edges", schema=None) as batch_op:
+        batch_op.drop_index("ix_failover_edges_predecessor")
+
+    op.drop_table("failover_edges")

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records, their locks and the ledger of their operations, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import Lock, Outcome, Record, Ticket
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import operations, resources
+
+_COLUMNS = [c for c in resources.c if c.name != "created_at"]
+
+
+class Records(Session):
+    """This part of ``convergence.ports.Transaction``."""
+
+    def records(self, group_id: str) -> Sequence[Record]:
+        query = (
+            sa.select(*_COLUMNS)
+            .where(
+                resources.c.group_id == group_id,
+                sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
+            )
+            .order_by(resources.c.created_at, resources.c.id)
+        )
+        return [_record(row) for row in self.connection.execute(query)]
+
+    def record(self, resource_id: str) -> Record | None:
+        query = sa.select(*_COLUMNS).where(resources.c.id == resource_id)
+        row = self.connection.execute(query).one_or_none()
+        return _record(row) if row else None
+
+    def acquire(self, record: Record, owner: str, lease: float, **changes: Any) -> Lock | None:
+        lock = Lock(record.id, owner, record.token + 1, lease)
+        taken = self.amend(
+            record, owner=owner, token=lock.token, lease_until=self.clock() + lease, **changes
+        )
+        return lock if taken else None
+
+    def steal(self, record: Record, reason: str) -> bool:
+        stolen = self.changed(
+            resources.update()
+            .where(
+                resources.c.id == record.id,
+                resources.c.owner == record.owner,
+                resources.c.token == record.token,
+                resources.c.lease_until <= self.clock(),
+            )
+            .values(
+                owner=None,
+                lease_until=None,
+                token=resources.c.token + 1,
+                atomic_key=resources.c.atomic_key + 1,
+                status="FAILED",
+                reason=reason,
+            )
+        )
+        if stolen:
+            self.execute(
+                operations.update()
+                .where(
+                    operations.c.resource_id == record.id,
+                    operations.c.token == record.token,
+                    operations.c.status == "started",
+                )
+                .values(status="unknown")
+            )
+        return stolen
+
+    def renew(self, lock: Lock) -> bool:
+        return self.changed(
+            resources.update()
+            .where(*_held_by(lock), resources.c.lease_until > self.clock())
+            .values(lease_until=self.clock() + lock.lease)
+        )
+
+    def release(self, lock: Lock, **changes: Any) -> bool:
+        return self.changed(
+            resources.update()
+            .where(*_held_by(lock))
+            .values(
+                owner=None,
+                lease_until=None,
+                atomic_key=resources.c.atomic_key + 1,
+                **changes,
+            )
+        )
+
+    def amend(self, record: Record, **changes: Any) -> bool:
+        return self.changed(
+            resources.update()
+            .where(
+                resources.c.id == record.id,
+                resources.c.owner.is_(None),
+                resources.c.atomic_key == record.atomic_key,
+            )
+            .values(atomic_key=resources.c.atomic_key + 1, **changes)
+        )
+
+    # -- the ledger
+
+    def open_operation(self, ticket: Ticket, record: Record, intent: Mapping[str, Any]) -> bool:
+        again = self.changed(
+            operations.update()
+            .where(operations.c.key == ticket.key)
+            .values(
+                status="started",
+                attempts=operations.c.attempts + 1,
+                owner=ticket.lock.owner,
+                token=ticket.lock.token,
+                traversal_id=ticket.traversal_id,
+            )
+        )
+        if not again:
+            self.insert(
+                operations,
+                key=ticket.key,
+                group_id=record.group_id,
+                resource_id=record.id,
+                traversal_id=ticket.traversal_id,
+                verb=ticket.verb,
+                goal_version=ticket.goal_version,
+                status="started",
+                attempts=1,
+                owner=ticket.lock.owner,
+                token=ticket.lock.token,
+                intent=intent,
+                started_at=self.clock(),
+            )
+        return again
+
+    def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
+        result = {
+            "physical_id": outcome.physical_id,
+            "attributes": outcome.attributes,
+            "error": outcome.error,
+        }
+        self.execute(
+            operations.update()
+            .where(operations.c.key == ticket.key, operations.c.token == ticket.lock.token)
+            .values(status="done" if outcome.ok else "failed", result=result, ended_at=self.clock())
+        )
+
+    def insert_record(self, record: Record, now: float) -> None:
+        """Insert a new record, born at ``now``."""
+        values = {column.name: getattr(record, column.name) for column in _COLUMNS}
+        self.insert(resources, **values, created_at=now)
+
+
+def _held_by(lock: Lock) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        resources.c.id == lock.resource_id,
+        resources.c.owner == lock.owner,
+        resources.c.token == lock.token,
+    )
+
+
+def _record(row: sa.Row[Any]) -> Record:
+    return Record(**{**row._mapping, "requires": tuple(row.requires)})

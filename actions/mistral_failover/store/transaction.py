@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One transaction: the primitives that convergence composes, in SQL.
+
+``convergence.ports`` says what each primitive owes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import networkx as nx
+import sqlalchemy as sa
+
+from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.records import GroupState, Traversal, TraversalStatus
+from mistral_failover.model.goal import Goal
+from mistral_failover.store.records import Records
+from mistral_failover.store.sync_points import SyncPoints
+from mistral_failover.store.tables import goals, groups, journal, members, resources, traversals
+
+
+class SqlTransaction(Records, SyncPoints):
+    """Implements ``convergence.ports.Transaction``."""
+
+    def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
+        query = sa.select(
+            groups.c.id,
+            groups.c.project_id,
+            groups.c.name,
+            groups.c.definition_version,
+            groups.c.current_traversal,
+            groups.c.last_complete_goal,
+        ).where(groups.c.id == group_id)
+        row = self.connection.execute(query.with_for_update(read=shared)).one_or_none()
+        return GroupState(*row) if row else None
+
+    def definition(self, group_id: str) -> Mapping[str, Any]:
+        query = sa.select(groups.c.definition).where(groups.c.id == group_id)
+        return cast(Mapping[str, Any], self.connection.execute(query).scalar_one())
+
+    def goal(self, group_id: str, version: str) -> Goal | None:
+        query = sa.select(goals.c.document).where(
+            goals.c.group_id == group_id, goals.c.version == version
+        )
+        document = self.connection.execute(query).scalar_one_or_none()
+        return Goal(document) if document is not None else None
+
+    def save_goal(self, group_id: str, goal: Goal) -> None:
+        if self.goal(group_id, goal.version) is None:
+            self.insert(
+                goals,
+                group_id=group_id,
+                version=goal.version,
+                document=goal.document,
+                created_at=self.clock(),
+            )
+
+    def traversal(self, traversal_id: str) -> Traversal | None:
+        query = sa.select(
+            traversals.c.id,
+            traversals.c.group_id,
+            traversals.c.goal_version,
+            traversals.c.status,
+            traversals.c.reason,
+            traversals.c.cause,
+            traversals.c.incident_id,
+        ).where(traversals.c.id == traversal_id)
+        row = self.connection.execute(query).one_or_none()
+        return Traversal(*row) if row else None
+
+    def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
+        return self.changed(
+            groups.update()
+            .where(
+                groups.c.id == group_id,
+                groups.c.current_traversal.is_not_distinct_from(expected),
+            )
+            .values(current_traversal=new)
+        )
+
+    def open_traversal(self, traversal: Traversal, plan: Plan) -> None:
+        now = self.now()
+        self.insert(
+            traversals,
+            id=traversal.id,
+            group_id=traversal.group_id,
+            goal_version=traversal.goal_version,
+            status=traversal.status,
+            reason=traversal.reason,
+            cause=traversal.cause,
+            incident_id=traversal.incident_id,
+            graph=nx.node_link_data(plan.graph, edges="edges"),
+            started_at=now,
+        )
+        for record in plan.new:
+            self.insert_record(record, now)
+        for record_ids in _chunks(plan.kept):
+            self.execute(
+                resources.update().where(resources.c.id.in_(record_ids)).values(replaced_by=None)
+            )
+        for old, new in plan.replaced.items():
+            self.execute(resources.update().where(resources.c.id == old).values(replaced_by=new))
+        self.insert_sync_points(traversal.id, plan)
+
+    def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
+        ended = None if status in ("IN_PROGRESS", "BLOCKED") else self.clock()
+        replaceable = traversals.c.status != "COMPLETE"
+        if status == "SUPERSEDED":  # how it had ended is worth more than that another came
+            replaceable = traversals.c.status.in_(("IN_PROGRESS", "BLOCKED"))
+        elif status == "BLOCKED":
+            replaceable = traversals.c.status == "IN_PROGRESS"
+        self.execute(
+            traversals.update()
+            .where(traversals.c.id == traversal_id, replaceable)
+            .values(status=status, reason=reason, ended_at=ended)
+        )
+
+    def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
+        self.execute(
+            groups.update().where(groups.c.id == group_id).values(last_complete_goal=goal_version)
+        )
+
+    def epochs(self, group_id: str) -> Mapping[str, int]:
+        query = sa.select(members.c.name, members.c.epoch).where(members.c.group_id == group_id)
+        return {row.name: row.epoch for row in self.connection.execute(query)}
+
+    def raise_epochs(self, group_id: str, names: Iterable[str]) -> None:
+        self.execute(
+            members.update()
+            .where(members.c.group_id == group_id, members.c.name.in_(list(names)))
+            .values(epoch=members.c.epoch + 1)
+        )
+
+    def journal(
+        self,
+        group_id: str,
+        sentence: str,
+        *,
+        kind: str,
+        traversal_id: str | None = None,
+        resource_id: str | None = None,
+    ) -> None:
+        self.insert(
+            journal,
+            group_id=group_id,
+            traversal_id=traversal_id,
+            resource_id=resource_id,
+            kind=kind,
+            sentence=sentence,
+            at=self.clock(),
+        )
+
+
+def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
+    """SQLite takes some thousand parameters at most."""
+    return (items[i : i + size] for i in range(0, len(items), size))
