@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an alarm to an incident, and from an admitted one to a traversal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions import starting
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.starting import Facts
+from mistral_failover.alarms.admission import HOUR, Situation, Verdict, admit
+from mistral_failover.alarms.payloads import Alarm
+from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.store import groups, incidents
+from mistral_failover.store.incidents import OPERATOR, Incident
+
+
+def on_alarm(
+    request: Request, alarm: Alarm, group: str | None, member: str | None
+) -> dict[str, Any]:
+    """Decide on an alarm and, once, start the failover that it asks for.
+
+    ``group`` and ``member`` say whom it is about; without them the server that the alarm names
+    does, and without that the active member. Returns what :func:`starting.begin` does, plus
+    decision, sentence and incident.
+    """
+    incident, verdict = request.runtime.database.atomically(
+        lambda tx: _record(request, tx, alarm, group, member)
+    )
+    answer = {"decision": verdict.decision, "sentence": verdict.sentence, "incident": None}
+    if incident is None:
+        return answer | {"traversal": None, "ready": []}
+    answer |= {"incident": incident.id, "traversal": incident.traversal_id, "ready": []}
+    # A repeat of an incident whose first delivery died before its traversal carries on for it.
+    if incident.decision != "ADMITTED" or (
+        verdict.decision != "ADMITTED" and incident.traversal_id is not None
+    ):
+        return answer
+    return start(request, incident) | answer | {"sentence": incident.sentence}
+
+
+def start(request: Request, incident: Incident) -> dict[str, Any]:
+    """Start the traversal of an admitted incident, unless it has been."""
+    fact = incident.fact
+    facts = Facts(lost=(fact["lost"],))
+    return starting.begin(
+        request, fact["group"], facts, incident_id=incident.id, cause=incident.sentence
+    )
+
+
+def by_hand(
+    request: Request, group: str, facts: Facts, *, incident_id: str | None, cause: str
+) -> dict[str, Any]:
+    """Start what a person asks for, as an incident of its own or as one that was held back.
+
+    Without an id the Mistral execution is the occasion: run again, it starts nothing twice.
+    """
+    execution = request.context.execution
+    occasion = incident_id or execution.workflow_execution_id or execution.action_execution_id
+
+    def record(tx: Any) -> Incident:
+        state = groups.find(tx, request.project_id, group)
+        if state is None:
+            raise UnknownGroup(group)
+        tx.lock_group(state.id, shared=False)
+        known = incidents.get(tx, request.project_id, str(occasion))
+        if known is None:
+            identity = derived_id("incident", request.project_id, state.id, str(occasion))
+            known = incidents.get(tx, request.project_id, identity)
+        if known is None:
+            known = Incident(
+                identity,
+                request.project_id,
+                state.id,
+                OPERATOR,
+                {"group": group, "to": facts.to, "lost": facts.lost},
+                {},
+                "ADMITTED",
+                cause,
+            )
+            incidents.add(tx, known)
+        elif known.decision != "ADMITTED":
+            incidents.decide(tx, known.id, "ADMITTED", f"{known.sentence}; admitted: {cause}")
+        return known
+
+    incident = request.runtime.database.atomically(record)
+    if incident.source != OPERATOR and facts == Facts():
+        facts = Facts(lost=(incident.fact["lost"],))
+    answer = starting.begin(request, group, facts, incident_id=incident.id, cause=cause)
+    return answer | {"incident": incident.id}
+
+
+def _record(
+    request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
+) -> tuple[Incident | None, Verdict]:
+    """Decide and write it down, one alarm of a group after the other."""
+    for server in alarm.servers if group is None or member is None else ():
+        behind = groups.member_behind(tx, request.project_id, server)
+        if behind is not None and group in (None, behind[0]):
+            group, member = behind[0], member or behind[1]
+            break
+    state = groups.find(tx, request.project_id, group) if group else None
+    if state is None:
+        whom = f"there is no group {group} in this project" if group else "no group is concerned"
+        return None, Verdict("IGNORED", f"{alarm.sentence}: {whom}")
+    state = tx.lock_group(state.id, shared=False)
+    stands = starting.standing_of(request, tx, state)
+    member = member or next(iter(stands.roles.values()), None)
+    epoch = tx.epochs(state.id).get(member or "", 0)
+    identity = derived_id("incident", request.project_id, state.id, alarm.key, str(epoch))
+    known = incidents.get(tx, request.project_id, identity)
+    now = tx.now()
+    situation = Situation(
+        group=stands.group.name,
+        member=member,
+        known=0 if known is None else 1 + known.duplicates,
+        lost=stands.lost,
+        admitted=incidents.admitted_alarms_since(tx, state.id, now - HOUR),
+        limits=stands.group.limits,
+        now=now,
+    )
+    verdict = admit(alarm, situation)
+    if known is not None:
+        incidents.count_duplicate(tx, known.id)
+        return known, verdict
+    if verdict.decision == "DUPLICATE":
+        return _count_on_current(request, tx, state.current_traversal), verdict
+    incident = Incident(
+        identity,
+        request.project_id,
+        state.id,
+        alarm.source,
+        {"group": stands.group.name, "lost": member},
+        alarm.payload,
+        verdict.decision,
+        verdict.sentence,
+    )
+    incidents.add(tx, incident)
+    kind = verdict.decision.lower()
+    tx.journal(state.id, f"{verdict.decision}: {verdict.sentence}", kind=kind)
+    return incident, verdict
+
+
+def _count_on_current(request: Request, tx: Any, current: str | None) -> Incident | None:
+    """Another alarm about a known fact counts on the incident that the traversal is about."""
+    traversal = tx.traversal(current) if current else None
+    incident_id = traversal.incident_id if traversal else None
+    if incident_id is None:
+        return None
+    incidents.count_duplicate(tx, incident_id)
+    return incidents.get(tx, request.project_id, incident_id)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carrying a traversal on, from one ready node as far as one action can.
+
+An action goes on while exactly one node is ready and its operation can be carried out in place.
+Whatever else became ready goes back to Mistral, which spreads it over its executors: nobody waits
+here for a slow branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mistral_failover.actions import in_place
+from mistral_failover.actions.documents import operation_document, ready_document
+from mistral_failover.actions.runtime import Request
+from mistral_failover.convergence.records import Operation, Outcome, Ready, Ticket
+from mistral_failover.model.group import Group
+from mistral_failover.model.types import OperationSpec
+from mistral_failover.store import groups
+from mistral_failover.store.leases import elapsed
+
+
+def work(request: Request, ready: Ready) -> dict[str, Any]:
+    """Check a node and go on from there.
+
+    Returns ``{"spread": [{traversal, node}], "operation": None or {workflow, input}, "said":
+    [sentence]}``: nodes for others, an operation whose workflow Mistral has to run, and what
+    happened.
+    """
+    return _carry(request, [ready], [])
+
+
+def conclude(request: Request, ticket: Ticket, outcome: Outcome) -> dict[str, Any]:
+    """Conclude an operation that a workflow carried out, and go on; returns as :func:`work`."""
+    step = request.runtime.engine.conclude(ticket, outcome)
+    return _carry(request, list(step.ready), [step.sentence])
+
+
+def _carry(request: Request, ready: Sequence[Ready], said: list[str]) -> dict[str, Any]:
+    engine = request.runtime.engine
+    while len(ready) == 1:
+        since = elapsed()
+        step = engine.check(ready[0], request.owner)
+        said.append(step.sentence)
+        ready = step.ready
+        if step.operation is None:
+            continue
+        document, spec = _described(request, step.operation)
+        if spec.action is None:
+            handed = {"workflow": spec.workflow, "input": {"operation": document}}
+            return _handed_back(ready, handed, said)
+        with request.runtime.leases.hold(step.operation.ticket.lock, since):
+            outcome = in_place.run(spec.action, document, request.context)
+        step = engine.conclude(step.operation.ticket, outcome)
+        said.append(step.sentence)
+        ready = step.ready
+    return _handed_back(ready, None, said)
+
+
+def _handed_back(
+    ready: Sequence[Ready], operation: dict[str, Any] | None, said: list[str]
+) -> dict[str, Any]:
+    return {
+        "spread": [ready_document(node) for node in ready],
+        "operation": operation,
+        "said": said,
+    }
+
+
+def _described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
+    def read(tx: Any) -> tuple[Group, dict[str, groups.MemberRow]]:
+        state = tx.lock_group(operation.record.group_id, shared=True)
+        return request.runtime.definitions.group(tx, state), groups.members_of(tx, state.id)
+
+    group, members = request.runtime.database.reading(read)
+    spec = group.types[operation.record.type].operations[operation.ticket.verb]
+    return operation_document(operation, group, members, spec.timeout), spec

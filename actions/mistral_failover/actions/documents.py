@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Mistral carries between actions: plain JSON.
+
+``operation`` is the input of every operation's workflow and action:
+
+==============  ================================================================================
+key             meaning
+==============  ================================================================================
+ticket          the right to carry it out and to conclude it; hand it on as it is
+verb            create, update or delete
+key             the id of the operation: the same at every repeat
+group, stack    names
+resource        id, name, type, physical_id, attributes of the record
+member          name, server_id, epoch of the member that the resource sits on; or null
+properties      what it shall become (for delete: what it was)
+previous        before an update
+inputs          id and attributes of what it waited for, by resource name
+unknown         an earlier attempt's outcome is not known: look at reality first
+timeout         seconds that it may take
+==============  ================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.convergence.records import (
+    Lock,
+    Node,
+    Operation,
+    Outcome,
+    Ready,
+    Ticket,
+)
+from mistral_failover.model.group import Group
+from mistral_failover.store.groups import MemberRow
+
+
+def ticket_document(ticket: Ticket) -> dict[str, Any]:
+    """A ticket as JSON."""
+    return {**asdict(ticket), "node": ticket.node.key}
+
+
+def read_ticket(document: Any) -> Ticket:
+    """Read :func:`ticket_document` back. Raises ActionError BAD_INPUT."""
+    try:
+        fields = dict(document)
+        lock = Lock(**fields.pop("lock"))
+        return Ticket(lock=lock, node=Node.parse(fields.pop("node")), **fields)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ActionError(
+            "BAD_INPUT",
+            f"the ticket is not one ({error})",
+            "Hand on the operation's ticket as it was received.",
+        ) from None
+
+
+def ready_document(ready: Ready) -> dict[str, str]:
+    """A ready node as JSON."""
+    return {"traversal": ready.traversal_id, "node": ready.node.key}
+
+
+def read_ready(traversal: str, node: str) -> Ready:
+    """Read a node from an action's inputs. Raises ActionError BAD_INPUT."""
+    try:
+        return Ready(str(traversal), Node.parse(str(node)))
+    except ValueError as error:
+        raise ActionError("BAD_INPUT", f"node: {error}", "Copy it from failover.status.") from None
+
+
+def operation_document(
+    operation: Operation, group: Group, members: Mapping[str, MemberRow], timeout: float
+) -> dict[str, Any]:
+    """An operation as its workflow gets it; see the module."""
+    record = operation.record
+    member = members.get(record.member) if record.member else None
+    return {
+        "ticket": ticket_document(operation.ticket),
+        "verb": operation.ticket.verb,
+        "key": operation.ticket.key,
+        "group": group.name,
+        "stack": group.stack,
+        "resource": {
+            "id": record.id,
+            "name": record.name,
+            "type": record.type,
+            "physical_id": record.physical_id,
+            "attributes": dict(record.attributes),
+        },
+        "member": member_document(member) if member else None,
+        "properties": dict(operation.properties),
+        "previous": None if operation.previous is None else dict(operation.previous),
+        "inputs": {name: dict(data) for name, data in operation.inputs.items()},
+        "unknown": operation.unknown,
+        "timeout": timeout,
+    }
+
+
+def member_document(member: MemberRow) -> dict[str, Any]:
+    """A member as operations see it."""
+    return {"name": member.name, "server_id": member.server_id, "epoch": member.epoch}
+
+
+def outcome_of(result: Any, error: Any) -> Outcome:
+    """What an operation's workflow or action returned, as an outcome.
+
+    ``result`` may have physical_id and attributes; ``error`` has code, message, remedy and
+    perhaps blocked, or is whatever Mistral made of a failure.
+    """
+    if error is not None:
+        facts = _error_facts(error)
+        return Outcome(error=facts, blocked=bool(facts.get("blocked")))
+    facts = result if isinstance(result, Mapping) else {}
+    physical_id = facts.get("physical_id")
+    attributes = facts.get("attributes")
+    return Outcome(
+        physical_id=None if physical_id is None else str(physical_id),
+        attributes=dict(attributes) if isinstance(attributes, Mapping) else {},
+    )
+
+
+def _error_facts(error: Any) -> Mapping[str, Any]:
+    """Mistral wraps a failed sub-workflow's output or an action's error in various ways."""
+    if isinstance(error, Mapping):
+        if isinstance(error.get("code"), str):
+            return error
+        for key in ("error", "result"):
+            if isinstance(error.get(key), Mapping | str):
+                return _error_facts(error[key])
+    return {
+        "code": "OPERATION_FAILED",
+        "message": str(error)[:2000] or "the operation failed without a word",
+        "remedy": "Look at the operation's execution in Mistral.",
+    }

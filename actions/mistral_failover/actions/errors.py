@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an action fails: with a stable code, a message and a remedy, never with a bare exception."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+from mistral_lib.actions import Result
+from oslo_utils import strutils
+
+LOG = logging.getLogger(__name__)
+P = ParamSpec("P")
+
+
+class ActionError(Exception):
+    """What an action itself refuses. ``blocked``: only a person can help, and then it goes on."""
+
+    def __init__(self, code: str, message: str, remedy: str, *, blocked: bool = False) -> None:
+        super().__init__(f"{message}. {remedy}")
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+        self.blocked = blocked
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as ``{code, message, remedy}``, without secrets."""
+    code = getattr(error, "code", None)
+    if not isinstance(code, str):
+        # An unknown exception's text may quote a request: mask what looks like a secret.
+        text = strutils.mask_password(f"{type(error).__name__}: {error}")
+        return {
+            "code": "UNEXPECTED",
+            "message": text,
+            "remedy": "Look at the executor's log; the operation is taken up again by a sweep.",
+        }
+    path = getattr(error, "path", "")
+    message = getattr(error, "message", str(error))
+    facts: dict[str, Any] = {
+        "code": code,
+        "message": f"{path}: {message}" if path else message,
+        "remedy": getattr(error, "remedy", ""),
+    }
+    if getattr(error, "reasons", None):
+        facts["reasons"] = dict(error.reasons)  # type: ignore[attr-defined]
+    if getattr(error, "blocked", False):
+        facts["blocked"] = True
+    return facts
+
+
+def answered(run: Callable[P, Any]) -> Callable[P, Any]:
+    """Make an action's ``run`` return ``Result(error=...)`` instead of raising, since Mistral
+    passes an exception on as one opaque string."""
+
+    @functools.wraps(run)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Any:
+        try:
+            return run(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the boundary: nothing may pass
+            facts = describe(error)
+            if facts["code"] == "UNEXPECTED":
+                LOG.exception("An action failed unexpectedly")
+            return Result(error=facts)
+
+    return wrapper

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the actions of one process share: settings, the state store, the engine, the leases."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mistral_failover import settings as configuration
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.agent.channel import Channel, channel_for
+from mistral_failover.cloud.clients import Cloud, cloud_for
+from mistral_failover.cloud.guard import Guard, LeaseLost
+from mistral_failover.convergence.definitions import Definitions
+from mistral_failover.convergence.engine import Engine
+from mistral_failover.settings import Settings
+from mistral_failover.store import schema
+from mistral_failover.store.database import Database
+from mistral_failover.store.leases import Lease, LeaseKeeper
+
+
+class Runtime:
+    """One per process and state store."""
+
+    def __init__(self, settings: Settings) -> None:
+        if not settings.database:
+            raise ActionError(
+                "CONFIG",
+                "no state store is configured",
+                "Set [failover] database to an SQLAlchemy URL in mistral.conf.",
+            )
+        self.settings = settings
+        self.database = Database(settings.database)
+        schema.upgrade(self.database)
+        self.definitions = Definitions()
+        self.engine = Engine(
+            self.database, lease=settings.lease, definitions=self.definitions
+        )
+        self.leases = LeaseKeeper(self.database)
+
+
+@dataclass(frozen=True)
+class LeaseGuard:
+    """Permits a call while enough of the lease is certainly left; renews it when it gets short."""
+
+    lease: Lease
+    margin: float
+
+    def permit(self, method: str) -> float:
+        """See ``cloud.guard.Guard``. A call that changes something starts on a fresh lease."""
+        length = self.lease.lock.lease
+        wanted = length * 2 / 3 if method not in ("GET", "HEAD") else length / 3
+        if self.lease.remaining() < wanted:
+            self.lease.renew()
+        left = self.lease.remaining() - self.margin
+        if left <= 0:
+            raise LeaseLost(f"the lease on resource {self.lease.lock.resource_id} is lost")
+        return left
+
+
+class Request:
+    """One action's run: whose it is, and with whose rights it calls the cloud."""
+
+    def __init__(self, runtime: Runtime, context: Any) -> None:
+        self.runtime = runtime
+        self.context = context
+
+    @cached_property
+    def project_id(self) -> str:
+        """The project that owns whatever this request touches."""
+        project_id = self.context.security.project_id
+        if not project_id:
+            raise ActionError(
+                "NO_PROJECT",
+                "the request belongs to no project",
+                "Call with a token that is scoped to a project.",
+            )
+        return str(project_id)
+
+    @property
+    def owner(self) -> str:
+        """Who holds a lock taken by this request, for people: execution, action, process."""
+        execution = self.context.execution
+        parts = (execution.workflow_execution_id, execution.action_execution_id)
+        return f"{'/'.join(p or '-' for p in parts)}@{socket.gethostname()}:{os.getpid()}"
+
+    def cloud(self, guard: Guard) -> Cloud:
+        """The cloud with this request's rights."""
+        return cloud_for(self.context.security, guard=guard, settings=self.runtime.settings)
+
+    def channel(self, cloud: Cloud) -> Channel:
+        """The way to the members' agents."""
+        return channel_for(self.runtime.settings.command_channel, session=cloud.session)
+
+
+_runtimes: dict[Settings, Runtime] = {}
+_mutex = threading.Lock()
+
+
+def runtime() -> Runtime:
+    """The process's runtime for the configuration that holds now.
+
+    Raises ActionError CONFIG when no state store is configured.
+    """
+    settings = configuration.load()
+    with _mutex:
+        if settings not in _runtimes:
+            _runtimes[settings] = Runtime(settings)
+        return _runtimes[settings]

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deriving a group's next goal from facts, and starting the traversal to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from mistral_failover.actions.documents import ready_document
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.runtime import Request
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.stacks import members as stack_members
+from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.goal import Goal, render_goal
+from mistral_failover.model.group import Group
+from mistral_failover.store import groups, incidents
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a caller says. ``lost`` None: whoever holds a role now is lost."""
+
+    to: str | Mapping[str, str] | None = None
+    lost: tuple[str, ...] | None = None
+    recovered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a group stands."""
+
+    state: GroupState
+    group: Group
+    roles: Mapping[str, str]
+    lost: frozenset[str]
+
+
+def standing(request: Request, name: str) -> Standing:
+    """Where a group of the request's project stands. Raises UnknownGroup."""
+
+    def read(tx: Any) -> Standing:
+        state = groups.find(tx, request.project_id, name)
+        if state is None:
+            raise UnknownGroup(name)
+        return standing_of(request, tx, state)
+
+    return request.runtime.database.reading(read)
+
+
+def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
+    """As :func:`standing`, within a transaction."""
+    group = request.runtime.definitions.group(tx, state)
+    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
+    goal = tx.goal(state.id, traversal.goal_version) if traversal else None
+    roles = goal.document["roles"] if goal else {}
+    lost = goal.document["lost"] if goal else ()
+    return Standing(state, group, roles, frozenset(lost))
+
+
+def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal:
+    """The goal that follows from where the group stands and what is said now.
+
+    Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER.
+    """
+    names = {member.name for member in members}
+    for key, said in (("lost", facts.lost or ()), ("recovered", facts.recovered)):
+        for name in said:
+            if name not in names:
+                raise ActionError(
+                    "UNKNOWN_MEMBER",
+                    f"{key}: {name} is not a member of {stands.group.name}",
+                    f"Members: {', '.join(sorted(names))}.",
+                )
+    newly = set(stands.roles.values()) if facts.lost is None else set(facts.lost)
+    lost = ((stands.lost | newly) - set(facts.recovered)) & names
+    roles = assign_roles(stands.group, members, stands.roles, lost, facts.to)
+    return render_goal(stands.group, roles, lost)
+
+
+def look_at_members(request: Request, stands: Standing, facts: Facts) -> list[MemberFact]:
+    """Ask Heat who the members are and Nova how those are that may take a role; remember them."""
+    cloud = request.cloud(Unguarded())
+    spec = stands.group.members
+    found = stack_members(
+        cloud,
+        stands.group.stack,
+        servers=spec.servers or None,
+        autoscaling_group=spec.autoscaling_group,
+    )
+    seen = [(m.name, m.server_id, _seconds(m.created_at)) for m in found]
+    request.runtime.database.atomically(
+        lambda tx: groups.see_members(tx, stands.state.id, seen)
+    )
+    certainly_lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
+    return [
+        _fact(cloud, name, server_id, created_at, name not in certainly_lost)
+        for name, server_id, created_at in seen
+    ]
+
+
+def _fact(
+    cloud: Cloud, name: str, server_id: str, created_at: float | None, look: bool
+) -> MemberFact:
+    if not look:
+        return MemberFact(name, created_at)
+    try:
+        state = server_state(cloud, server_id)
+    except CloudError as error:
+        return MemberFact(name, created_at, False, f"its server could not be looked at: {error}")
+    if not state.exists:
+        return MemberFact(name, created_at, False, "its server is gone")
+    if state.status != "ACTIVE":
+        return MemberFact(name, created_at, False, f"its server is {state}")
+    if state.host_status in ("DOWN", "UNKNOWN"):
+        return MemberFact(name, created_at, False, f"its host is {state.host_status}")
+    return MemberFact(name, created_at)
+
+
+def begin(
+    request: Request, name: str, facts: Facts, *, incident_id: str, cause: str
+) -> dict[str, Any]:
+    """Start the traversal that an incident causes; once, however often it is asked for.
+
+    Returns ``{"group", "traversal", "goal", "roles", "lost", "ready": [{traversal, node}],
+    "sentence"}``. Raises UnknownGroup, NoEligibleMember, CloudError, ActionError CONTENDED.
+    """
+    stands = standing(request, name)
+    traversal_id = derived_id(stands.state.id, "incident", incident_id)
+    members = look_at_members(request, stands, facts)
+    for _ in range(_ATTEMPTS):
+        goal = next_goal(stands, facts, members)
+        started = request.runtime.engine.start(
+            stands.state.id,
+            goal,
+            traversal_id=traversal_id,
+            expected=stands.state.current_traversal,
+            cause=cause,
+            incident_id=incident_id,
+        )
+        if started.won or started.traversal_id == traversal_id:
+            request.runtime.database.atomically(
+                lambda tx: incidents.link(tx, incident_id, traversal_id)
+            )
+            return {
+                "group": name,
+                "traversal": traversal_id,
+                "goal": goal.version,
+                "roles": dict(goal.document["roles"]),
+                "lost": list(goal.document["lost"]),
+                "ready": [ready_document(ready) for ready in started.ready],
+                "sentence": cause if started.created else f"{cause} (it was started before)",
+            }
+        # Somebody newer won: their facts hold as well, so derive the goal from theirs and ours.
+        stands = standing(request, name)
+    raise ActionError(
+        "CONTENDED",
+        f"{name} was given new goals {_ATTEMPTS} times while this one was being started",
+        "Start it again.",
+    )
+
+
+def _seconds(created_at: str | None) -> float | None:
+    """Heat's time, as seconds since the epoch; UTC where it does not say."""
+    if not created_at:
+        return None
+    moment = datetime.fromisoformat(created_at)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

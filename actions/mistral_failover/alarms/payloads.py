@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an alarm says, whatever sent it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.model.canonical import version_of
+from mistral_failover.model.errors import InvalidDocument
+
+_TRAITS = ("instance_id", "resource_id", "server_id")
+AODH_KEYS = (
+    "alarm_name",
+    "alarm_id",
+    "severity",
+    "previous",
+    "current",
+    "reason",
+    "reason_data",
+)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """An alarm: ``key`` is the same for every delivery of the same occasion, ``firing`` says
+    that it is a transition into alarm, ``servers`` are the ids of servers that it names."""
+
+    source: str
+    key: str
+    firing: bool
+    sentence: str
+    servers: tuple[str, ...]
+    payload: Mapping[str, Any]
+
+
+def from_aodh(body: Mapping[str, Any]) -> Alarm:
+    """Read the body that Aodh posts to an alarm action.
+
+    It has no id of its own. An event alarm carries the event with its message id; for the other
+    kinds the whole body is the occasion, so its repeats count as duplicates.
+
+    Raises InvalidDocument when it is not such a body.
+    """
+    name = _text(body, "alarm_name")
+    current, previous = _text(body, "current"), _text(body, "previous")
+    reason_data = body.get("reason_data") or {}
+    if not isinstance(reason_data, Mapping):
+        raise InvalidDocument(
+            "reason_data", "it is not a mapping", "Hand on the alarm's body as Aodh posts it."
+        )
+    event = reason_data.get("event")
+    event = event if isinstance(event, Mapping) else {}
+    message_id = event.get("message_id")
+    occasion = message_id or {key: body.get(key) for key in AODH_KEYS}
+    return Alarm(
+        source="aodh",
+        key=version_of([_text(body, "alarm_id"), current, occasion]),
+        firing=current == "alarm" and previous != "alarm",
+        sentence=f"alarm {name or body.get('alarm_id') or 'without a name'} went from "
+        f"{previous or 'unknown'} to {current or 'unknown'}",
+        servers=_servers(event),
+        payload={key: body[key] for key in AODH_KEYS if key in body},
+    )
+
+
+def _text(body: Mapping[str, Any], key: str) -> str:
+    value = body.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidDocument(key, "it is not text", "Hand on the alarm's body as Aodh posts it.")
+    return value
+
+
+def _servers(event: Mapping[str, Any]) -> tuple[str, ...]:
+    """Traits are [name, type, value] lists."""
+    traits = event.get("traits")
+    found = (
+        trait[2]
+        for trait in (traits if isinstance(traits, list) else [])
+        if isinstance(trait, list) and len(trait) == 3 and trait[0] in _TRAITS
+    )
+    return tuple(value for value in found if isinstance(value, str))

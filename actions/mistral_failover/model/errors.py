@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the model refuses, each with a stable code, a sentence and a remedy."""
+
+import re
+from collections.abc import Mapping
+
+_LONGEST = 500
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class InvalidDocument(ValueError):  # noqa: N818 - it names the finding, not the mechanism
+    """A group file, type file or goal breaks a rule of its grammar.
+
+    ``path`` leads to the offending place with dots and indexes, as in
+    ``resources.data.properties.server`` or ``members.servers[1]``; it is empty for the whole
+    document.  ``str()`` is one line: ``path: message. remedy``.
+    """
+
+    code = "INVALID_DOCUMENT"
+
+    def __init__(self, path: str, message: str, remedy: str) -> None:
+        super().__init__(path, message, remedy)
+        self.path = _shown(path)
+        self.message = _shown(message)
+        self.remedy = _shown(remedy)
+
+    def __str__(self) -> str:
+        return _line(self.path, self.message, self.remedy)
+
+
+class UnresolvedReference(ValueError):  # noqa: N818 - as above
+    """A ``get_param``, ``get_attr`` or ``get_resource`` names something that is not there.
+
+    ``path`` leads to the place of the reference within the tree that was resolved.
+    """
+
+    code = "UNRESOLVED_REFERENCE"
+
+    def __init__(self, path: str, message: str, remedy: str) -> None:
+        super().__init__(path, message, remedy)
+        self.path = _shown(path)
+        self.message = _shown(message)
+        self.remedy = _shown(remedy)
+
+    def __str__(self) -> str:
+        return _line(self.path, self.message, self.remedy)
+
+
+class NoEligibleMember(Exception):  # noqa: N818 - as above
+    """No member can take a role.
+
+    ``reasons`` says of each member why not, in words.
+    """
+
+    code = "NO_ELIGIBLE_MEMBER"
+
+    def __init__(self, message: str, remedy: str, reasons: Mapping[str, str]) -> None:
+        super().__init__(message, remedy, dict(reasons))
+        self.message = message
+        self.remedy = remedy
+        self.reasons = dict(reasons)
+
+    def __str__(self) -> str:
+        why = "; ".join(f"{member}: {reason}" for member, reason in sorted(self.reasons.items()))
+        return _line("", f"{self.message} ({why})" if why else self.message, self.remedy)
+
+
+def _shown(text: str) -> str:
+    """Keep a text on one line of bearable length: names in it come from whoever wrote the file."""
+    clipped = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", clipped)
+
+
+def _line(path: str, message: str, remedy: str) -> str:
+    head = f"{path}: " if path else ""
+    return f"{head}{message.rstrip('.')}. {remedy}".rstrip()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goals: what a group shall look like, as one document with a version.
+
+The document::
+
+    {"format": 1, "group": name, "stack": stack, "roles": {role: member}, "lost": [member, ...],
+     "on_failure": "stop" | "rollback",
+     "resources": {name: {"type": type, "properties": {...}, "requires": [name, ...]}}}
+
+``get_param`` is resolved in it, ``get_attr`` and ``get_resource`` still stand.  ``requires`` is
+sorted and joins ``depends_on`` with the resources that are referred to.  Each lost member has a
+resource ``fence:<member>``; a group file cannot use such a name.
+"""
+
+import copy
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.model.canonical import version_of
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.group import Group, ResourceSpec
+from mistral_failover.model.references import find_references, resolve_params
+from mistral_failover.model.types import check_properties
+
+FORMAT = 1
+FENCE_TYPE = "fence"
+FENCE_PREFIX = "fence:"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A desired state; two goals with the same document are the same goal."""
+
+    document: Mapping[str, Any]
+    """Plain JSON, see the module; never changed after construction."""
+
+    @functools.cached_property
+    def version(self) -> str:
+        """The SHA-256 of the document's canonical JSON, 64 hex digits."""
+        return version_of(self.document)
+
+    def __hash__(self) -> int:
+        return hash(self.version)
+
+
+@dataclass(frozen=True)
+class WantedResource:
+    """One resource that a goal asks for."""
+
+    name: str
+    type: str
+    properties: Mapping[str, Any]
+    requires: tuple[str, ...]
+    """Names of resources that must be there first, sorted."""
+
+
+def render_goal(group: Group, roles: Mapping[str, str], lost: Iterable[str]) -> Goal:
+    """Render the goal in which ``roles`` are held so and the ``lost`` members are fenced off.
+
+    :param roles: a member for each role of the group.
+    :raises InvalidDocument: when a role is missing or unknown, is given to a lost member or to
+        one that the group does not have, or when a property breaks its type's schema.
+    """
+    gone = sorted(set(lost))
+    _check_roles(group, roles, gone)
+    resources = {
+        name: _rendered(group, spec, roles) for name, spec in sorted(group.resources.items())
+    }
+    return Goal(_document(group, roles, gone, resources))
+
+
+def empty_goal(group: Group, lost: Iterable[str] = ()) -> Goal:
+    """Return the goal of removing the group: it asks for nothing, but to fence the ``lost``."""
+    return Goal(_document(group, {}, sorted(set(lost)), {}))
+
+
+def goal_resources(goal: Goal) -> list[WantedResource]:
+    """Return the resources of a goal, sorted by name."""
+    return [
+        WantedResource(
+            name, entry["type"], copy.deepcopy(entry["properties"]), tuple(entry["requires"])
+        )
+        for name, entry in sorted(goal.document["resources"].items())
+    ]
+
+
+def fence_name(member: str) -> str:
+    """Return the name of the resource that fences a member."""
+    return f"{FENCE_PREFIX}{member}"
+
+
+def _document(
+    group: Group, roles: Mapping[str, str], lost: list[str], resources: dict[str, Any]
+) -> dict[str, Any]:
+    fences = {fence_name(member): _fence(group, member) for member in lost}
+    return {
+        "format": FORMAT,
+        "group": group.name,
+        "stack": group.stack,
+        "roles": dict(sorted(roles.items())),
+        "lost": lost,
+        "on_failure": group.on_failure,
+        "resources": {**resources, **fences},
+    }
+
+
+def _rendered(group: Group, spec: ResourceSpec, roles: Mapping[str, str]) -> dict[str, Any]:
+    properties = resolve_params(spec.properties, roles)
+    check_properties(group.types[spec.type], properties, f"resources.{spec.name}.properties")
+    referred = {ref.target for ref in find_references(properties)}
+    return {
+        "type": spec.type,
+        "properties": properties,
+        "requires": sorted(referred.union(spec.depends_on)),
+    }
+
+
+def _fence(group: Group, member: str) -> dict[str, Any]:
+    ladder = [{"kind": rung.kind, "limit": rung.limit} for rung in group.fence]
+    return {
+        "type": FENCE_TYPE,
+        "properties": {"member": member, "ladder": ladder},
+        "requires": [],
+    }
+
+
+def _check_roles(group: Group, roles: Mapping[str, str], lost: list[str]) -> None:
+    for role in sorted(roles.keys() ^ set(group.roles)):
+        problem = "has no member" if role in group.roles else "is not a role of the group"
+        raise InvalidDocument(
+            f"roles.{role}", f'"{role}" {problem}', f"Roles: {', '.join(group.roles)}."
+        )
+    for role, member in sorted(roles.items()):
+        if member in lost:
+            raise InvalidDocument(
+                f"roles.{role}", f'"{member}" is lost', "Give the role to another member."
+            )
+        if group.members.servers and member not in group.members.servers:
+            raise InvalidDocument(
+                f"roles.{role}",
+                f'"{member}" is not a member',
+                f"Members: {', '.join(group.members.servers)}.",
+            )

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Group files: what is protected, and how.
+
+A group file in the manner of a Heat template::
+
+    failover_template_version: 2026-11-21
+    description: PostgreSQL on one shared volume
+    stack: payments
+    members:
+      servers: [db_a, db_b]           # or  autoscaling_group: db_servers
+      choose: oldest                  # oldest (default), newest, or a member: who is next
+    roles: [active]                   # the default; each is a parameter whose value is a member
+    resources:
+      data:
+        type: volume_attachment
+        properties: {volume: data_volume, server: {get_param: active}}
+        depends_on: []                # a name, or a list of names
+    fence: [{kind: quiesce, limit: 10}, stop, confirm]
+    limits: {cooldown: 60, per_hour: 3}
+    on_failure: stop                  # stop (default) or rollback
+
+A rung of the fence is a kind (``quiesce``, ``stop``, ``delete``, ``confirm``), or a mapping of
+``kind`` and ``limit`` in seconds.  ``cooldown`` is in seconds.  Every check that can be made
+without a cloud is made here.
+"""
+
+import graphlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mistral_failover.model.documents import read_document
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.references import Reference, find_references
+from mistral_failover.model.schemas import MAX_SECONDS
+from mistral_failover.model.types import (
+    ResourceType,
+    check_properties,
+    load_type,
+    shipped_types,
+)
+from mistral_failover.model.validation import check_grammar, did_you_mean
+
+RungKind = Literal["quiesce", "stop", "delete", "confirm"]
+DEFAULT_LADDER: tuple[RungKind, ...] = ("quiesce", "stop", "confirm")
+DEFAULT_LIMITS: Mapping[RungKind, float] = {
+    "quiesce": 30.0,
+    "stop": 120.0,
+    "delete": 300.0,
+    "confirm": 3600.0,
+}
+INTERNAL_TYPES = frozenset({"fence"})
+"""Types that only the engine may ask for."""
+
+
+@dataclass(frozen=True)
+class MembersSpec:
+    """Who belongs to the group: named servers of the stack, or an autoscaling group's."""
+
+    servers: tuple[str, ...] = ()
+    autoscaling_group: str | None = None
+    choose: str = "oldest"
+    """``oldest``, ``newest`` or a member: who takes a role that falls vacant."""
+
+
+@dataclass(frozen=True)
+class ResourceSpec:
+    """One resource as the group file states it, intrinsic functions unresolved."""
+
+    name: str
+    type: str
+    properties: Mapping[str, Any]
+    depends_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of the fence ladder."""
+
+    kind: RungKind
+    limit: float
+    """Seconds to wait for a proof before the next rung."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How often a group may fail over by itself."""
+
+    cooldown: float = 60.0
+    """Seconds after a traversal in which alarms are held back."""
+    per_hour: int = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group file that has passed every check."""
+
+    name: str
+    description: str
+    stack: str
+    members: MembersSpec
+    roles: tuple[str, ...]
+    resources: Mapping[str, ResourceSpec]
+    fence: tuple[Rung, ...]
+    limits: Limits
+    on_failure: Literal["stop", "rollback"]
+    types: Mapping[str, ResourceType] = field(repr=False)
+    """Every type by name: those shipped and the user's."""
+    definition: dict[str, Any] = field(repr=False)
+    """The group file as given, to be stored."""
+
+
+def parse_group(
+    source: str | bytes | Mapping[str, Any],
+    *,
+    name: str | None = None,
+    types: Iterable[str | bytes | Mapping[str, Any] | ResourceType] = (),
+) -> Group:
+    """Read a group file: its YAML text, or the mapping parsed from it.
+
+    :param name: the group's name; the stack's unless given.
+    :param types: type files of the user's, beside the shipped ones.
+    :raises InvalidDocument: when it breaks the grammar or makes no sense.
+    """
+    definition = read_document(source, "group file")
+    check_grammar("group", definition)
+    if name is not None:
+        check_grammar("name", name, "name")
+    group = Group(
+        name=definition["stack"] if name is None else name,
+        description=definition.get("description", ""),
+        stack=definition["stack"],
+        members=_members(definition["members"]),
+        roles=_distinct(definition.get("roles", ["active"]), "roles"),
+        resources={
+            resource: _resource(resource, given)
+            for resource, given in definition["resources"].items()
+        },
+        fence=_fence(definition.get("fence", DEFAULT_LADDER)),
+        limits=_limits(definition.get("limits", {})),
+        on_failure=definition.get("on_failure", "stop"),
+        types=_types(types),
+        definition=definition,
+    )
+    for spec in group.resources.values():
+        _check_resource(group, spec)
+    _check_cycles(group)
+    return group
+
+
+def _members(given: Mapping[str, Any]) -> MembersSpec:
+    if ("servers" in given) == ("autoscaling_group" in given):
+        raise InvalidDocument(
+            "members",
+            "it takes either servers or autoscaling_group",
+            "Name the servers, or the autoscaling group that makes them.",
+        )
+    servers = _distinct(given.get("servers", []), "members.servers")
+    choose = given.get("choose", "oldest")
+    if servers and choose not in ("oldest", "newest", *servers):
+        raise InvalidDocument(
+            "members.choose",
+            f'"{choose}" is not a member',
+            did_you_mean(choose, ["oldest", "newest", *servers]),
+        )
+    return MembersSpec(servers, given.get("autoscaling_group"), choose)
+
+
+def _resource(name: str, given: Mapping[str, Any]) -> ResourceSpec:
+    depends_on = given.get("depends_on", [])
+    names = [depends_on] if isinstance(depends_on, str) else depends_on
+    return ResourceSpec(
+        name, given["type"], given.get("properties", {}), tuple(dict.fromkeys(names))
+    )
+
+
+def _fence(given: Iterable[Any]) -> tuple[Rung, ...]:
+    rungs: list[Rung] = []
+    for index, entry in enumerate(given):
+        stated: Mapping[str, Any] = {"kind": entry} if isinstance(entry, str) else entry
+        kind: RungKind = stated["kind"]
+        if any(rung.kind == kind for rung in rungs):
+            raise InvalidDocument(
+                f"fence[{index}]", f"{kind} stands on the ladder twice", "Keep one of them."
+            )
+        rungs.append(Rung(kind, float(stated.get("limit", DEFAULT_LIMITS[kind]))))
+    if sum(rung.limit for rung in rungs) > MAX_SECONDS:
+        raise InvalidDocument(
+            "fence", f"the limits add up to more than {MAX_SECONDS} seconds", "Lower some of them."
+        )
+    return tuple(rungs)
+
+
+def _limits(given: Mapping[str, Any]) -> Limits:
+    return Limits(
+        float(given.get("cooldown", Limits.cooldown)), int(given.get("per_hour", Limits.per_hour))
+    )
+
+
+def _types(given: Iterable[Any]) -> dict[str, ResourceType]:
+    known = shipped_types()
+    for source in given:
+        resource_type = source if isinstance(source, ResourceType) else load_type(source)
+        if resource_type.name in known:
+            raise InvalidDocument(
+                "name", f'there is a type "{resource_type.name}" already', "Choose another name."
+            )
+        known[resource_type.name] = resource_type
+    return known
+
+
+def _check_resource(group: Group, spec: ResourceSpec) -> None:
+    path = f"resources.{spec.name}"
+    usable = group.types.keys() - INTERNAL_TYPES
+    if spec.type not in usable:
+        raise InvalidDocument(
+            f"{path}.type", f'unknown type "{spec.type}"', did_you_mean(spec.type, usable)
+        )
+    for name in spec.depends_on:
+        _check_known(group, name, f"{path}.depends_on")
+    resource_type = group.types[spec.type]
+    properties = f"{path}.properties"
+    for key, value in spec.properties.items():
+        for reference in _references(value, f"{properties}.{key}"):
+            _check_reference(group, reference)
+            if (
+                reference.kind != "get_param"
+                and key in resource_type.immutable
+                and resource_type.replace == "delete_first"
+            ):
+                raise InvalidDocument(
+                    reference.where,
+                    f'"{key}" cannot use {reference.kind}: a change of it replaces the resource, '
+                    "and the old one goes first, before the new value is known",
+                    "State the value, or use get_param.",
+                )
+    check_properties(resource_type, spec.properties, properties)
+    _check_member(group, resource_type, spec)
+
+
+def _check_member(group: Group, resource_type: ResourceType, spec: ResourceSpec) -> None:
+    """Refuse a resource on a server outside the group: nothing would ever fence it."""
+    key, servers = resource_type.member_property, group.members.servers
+    member = None if key is None else spec.properties.get(key)
+    if servers and isinstance(member, str) and member not in servers:
+        raise InvalidDocument(
+            f"resources.{spec.name}.properties.{key}",
+            f'"{member}" is not a member',
+            did_you_mean(member, servers),
+        )
+
+
+def _references(value: Any, path: str) -> list[Reference]:
+    try:
+        found = find_references(value)
+    except InvalidDocument as error:
+        raise InvalidDocument(_below(path, error.path), error.message, error.remedy) from None
+    return [
+        Reference(each.kind, each.target, each.path, _below(path, each.where)) for each in found
+    ]
+
+
+def _below(path: str, rest: str) -> str:
+    return f"{path}{rest}" if not rest or rest.startswith("[") else f"{path}.{rest}"
+
+
+def _check_reference(group: Group, reference: Reference) -> None:
+    where, target = reference.where, reference.target
+    if reference.kind == "get_param":
+        if target not in group.roles:
+            raise InvalidDocument(
+                where,
+                f'unknown parameter "{target}": the parameters are the roles',
+                did_you_mean(target, group.roles),
+            )
+        return
+    _check_known(group, target, where)
+    if reference.kind == "get_attr":
+        resource_type = group.types.get(group.resources[target].type)
+        attribute = str(reference.path[0])
+        if resource_type is not None and attribute not in resource_type.attributes:
+            raise InvalidDocument(
+                where,
+                f'a {resource_type.name} has no attribute "{attribute}"',
+                did_you_mean(attribute, resource_type.attributes),
+            )
+
+
+def _check_known(group: Group, name: str, path: str) -> None:
+    if name not in group.resources:
+        raise InvalidDocument(
+            path, f'unknown resource "{name}"', did_you_mean(name, group.resources)
+        )
+
+
+def _check_cycles(group: Group) -> None:
+    needs: dict[str, set[str]] = {
+        spec.name: {
+            *spec.depends_on,
+            *(each.target for each in find_references(spec.properties) if each.kind != "get_param"),
+        }
+        for spec in group.resources.values()
+    }
+    try:
+        # Not networkx.find_cycle: it takes quadratic time to find that there is none.
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as error:
+        # There each name is needed by the next one, and the last is the first again.
+        cycle = error.args[1][:0:-1]
+    else:
+        return
+    start = cycle.index(min(cycle))
+    names = [*cycle[start:], *cycle[:start], cycle[start]]
+    raise InvalidDocument(
+        f"resources.{names[0]}",
+        f"resources need each other in a circle: {' -> '.join(names)}",
+        "Remove one depends_on, get_attr or get_resource on it.",
+    )
+
+
+def _distinct(names: list[str], path: str) -> tuple[str, ...]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise InvalidDocument(
+                f"{path}[{index}]", f'"{name}" stands there twice', "Keep one of them."
+            )
+    return tuple(names)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The grammar of group files and type files as JSON schemas (2020-12)."""
+
+from typing import Any, Final
+
+RESOURCE_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z"
+"""No colon: names with one are the engine's."""
+WORKFLOW_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z"
+LABEL: Final = r"^[^/\x00-\x1f\x7f]+\Z"
+"""A member is a resource of the stack, so Heat's rule for names is the one that counts."""
+MAX_RESOURCES: Final = 1000
+MAX_SECONDS: Final = 86_400
+VERSIONS: Final = ("2026-11-21",)
+RUNGS: Final = ("quiesce", "stop", "delete", "confirm")
+
+_NAME: dict[str, Any] = {"type": "string", "pattern": RESOURCE_NAME}
+_TEXT: dict[str, Any] = {"type": "string", "maxLength": 4096}
+_LABEL: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": LABEL}
+NAME: Final[dict[str, Any]] = _LABEL
+"""The name of a group."""
+_SECONDS: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}
+
+_RUNG: dict[str, Any] = {
+    "type": ["string", "object"],
+    "if": {"type": "string"},
+    "then": {"enum": list(RUNGS)},
+    "else": {
+        "properties": {"kind": {"enum": list(RUNGS)}, "limit": _SECONDS},
+        "required": ["kind"],
+        "additionalProperties": False,
+    },
+}
+
+GROUP: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "failover_template_version": {"enum": list(VERSIONS)},
+        "description": _TEXT,
+        "stack": _LABEL,
+        "members": {
+            "type": "object",
+            "properties": {
+                "servers": {"type": "array", "items": _LABEL, "minItems": 1, "maxItems": 1000},
+                "autoscaling_group": _LABEL,
+                "choose": _LABEL,
+            },
+            "additionalProperties": False,
+        },
+        "roles": {"type": "array", "items": _NAME, "minItems": 1, "maxItems": 100},
+        "resources": {
+            "type": "object",
+            "propertyNames": _NAME,
+            "maxProperties": MAX_RESOURCES,
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "minLength": 1},
+                    "properties": {"type": "object"},
+                    "depends_on": {"type": ["string", "array"], "items": {"type": "string"}},
+                },
+                "required": ["type"],
+                "additionalProperties": False,
+            },
+        },
+        "fence": {"type": "array", "items": _RUNG, "minItems": 1, "maxItems": 20},
+        "limits": {
+            "type": "object",
+            "properties": {
+                "cooldown": {"type": "number", "minimum": 0, "maximum": MAX_SECONDS},
+                "per_hour": {"type": "integer", "minimum": 1, "maximum": 3600},
+            },
+            "additionalProperties": False,
+        },
+        "on_failure": {"enum": ["stop", "rollback"]},
+    },
+    "required": ["failover_template_version", "stack", "members", "resources"],
+    "additionalProperties": False,
+}
+
+_OPERATION: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
+        "action": {"type": "string", "pattern": WORKFLOW_NAME},
+        "timeout": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS},
+    },
+    "if": {"minProperties": 1},
+    "then": {"required": ["workflow"]},
+    "additionalProperties": False,
+}
+
+TYPE: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "failover_type_version": {"enum": list(VERSIONS)},
+        "name": _NAME,
+        "description": _TEXT,
+        "replace": {"enum": ["delete_first", "create_first"]},
+        "member": _NAME,
+        "properties": {
+            "type": "object",
+            "propertyNames": _NAME,
+            "maxProperties": 100,
+            "additionalProperties": {"type": "object"},
+        },
+        "additional_properties": {"type": ["boolean", "object"]},
+        "attributes": {
+            "type": "object",
+            "propertyNames": _NAME,
+            "maxProperties": 100,
+            "additionalProperties": {
+                "type": ["object", "null"],
+                "properties": {"description": _TEXT},
+                "additionalProperties": False,
+            },
+        },
+        "operations": {
+            "type": "object",
+            "properties": {"create": _OPERATION, "update": _OPERATION, "delete": _OPERATION},
+            "additionalProperties": False,
+        },
+    },
+    "required": ["failover_type_version", "name", "operations"],
+    "additionalProperties": False,
+}
+
+# What a type may say of a property.  A closed list: a misspelt keyword would be ignored by JSON
+# schema and the check silently lost; references could reach out to the network; and a regular
+# expression of a user's own, or choices within choices, could keep a process busy for ever.
+_SCALARS: list[str] = ["string", "number", "integer", "boolean", "null", "array", "object"]
+_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_NUMBER: dict[str, Any] = {"type": "number"}
+
+
+def _keywords(nested: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a schema, by name, whose inner schemas are ``nested``."""
+    return {
+        "type": {
+            "type": ["string", "array"],
+            "if": {"type": "string"},
+            "then": {"enum": _SCALARS},
+            "else": {"items": {"enum": _SCALARS}, "minItems": 1},
+        },
+        "description": _TEXT,
+        "default": {},
+        "enum": {"type": "array", "minItems": 1, "maxItems": 1000},
+        "const": {},
+        "minLength": _COUNT,
+        "maxLength": _COUNT,
+        "minimum": _NUMBER,
+        "maximum": _NUMBER,
+        "exclusiveMinimum": _NUMBER,
+        "exclusiveMaximum": _NUMBER,
+        "minItems": _COUNT,
+        "maxItems": _COUNT,
+        "items": nested,
+        "minProperties": _COUNT,
+        "maxProperties": _COUNT,
+        "properties": {"type": "object", "additionalProperties": nested},
+        "required": {"type": "array", "items": {"type": "string"}},
+        "additionalProperties": {
+            "type": ["boolean", "object"],
+            "if": {"type": "object"},
+            "then": nested,
+        },
+    }
+
+
+def _schema(keywords: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": keywords, "additionalProperties": False}
+
+
+_CHOICES: dict[str, Any] = {
+    "type": "array",
+    "items": {"$ref": "#/$defs/choice"},
+    "minItems": 1,
+    "maxItems": 16,
+}
+_KEYWORDS: dict[str, Any] = {
+    **_keywords({"$ref": "#/$defs/schema"}),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf"), _CHOICES),
+}
+
+PROPERTY: Final[dict[str, Any]] = {
+    "$defs": {
+        "schema": _schema(_KEYWORDS),
+        "choice": _schema(_keywords({"$ref": "#/$defs/choice"})),
+    },
+    **_schema({**_KEYWORDS, "required": {"type": "boolean"}, "immutable": {"type": "boolean"}}),
+}
+"""One property of a type file: a JSON schema in which ``required`` is ours, and ``immutable``."""

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resource types: what a resource may be asked for, and which workflows make it so.
+
+A type is one YAML file::
+
+    failover_type_version: 2026-11-21
+    name: volume_attachment
+    description: A volume of the stack on a member
+    replace: delete_first            # or create_first (the default)
+    member: server                   # the property that names the member it sits on
+    properties:                      # by name: JSON schema, and two words of ours
+      volume: {type: string, required: true, immutable: true}
+      server: {type: string, required: true, immutable: true}
+    additional_properties: false     # or true, or one schema for all others
+    attributes:                      # what get_attr may ask for
+      device: {description: Device name on the server}
+    operations:                      # create, update, delete
+      create: {workflow: failover.attach_volume, action: failover.attach_volume, timeout: 300}
+
+``required`` and ``immutable`` are true or false (keys that a mapping needs inside are said with
+``allOf: [{required: [...]}]``); properties beyond the named ones are always mutable.  An operation
+that is absent (or ``{}``) has no side effect; only ``create`` must be there, and ``update`` when
+anything is mutable.  ``action`` says that the workflow consists of that one action.  ``timeout`` is
+in seconds, 300 unless given.
+"""
+
+import copy
+import functools
+import importlib.resources
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast, get_args
+
+from mistral_failover.model.documents import read_document
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.references import holds_reference
+from mistral_failover.model.validation import check_grammar, check_schema, did_you_mean
+
+DEFAULT_TIMEOUT = 300
+
+Operation = Literal["create", "update", "delete"]
+Replace = Literal["delete_first", "create_first"]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+
+@dataclass(frozen=True)
+class OperationSpec:
+    """How one operation of a type is carried out."""
+
+    workflow: str
+    action: str | None = None
+    """The single action that the workflow consists of, if it does."""
+    timeout: int = DEFAULT_TIMEOUT
+    """Seconds after which the operation counts as failed."""
+
+
+@dataclass(frozen=True)
+class ResourceType:
+    """A type of resource; see the module for its grammar."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    """JSON schema (2020-12) of the properties as one object."""
+    immutable: frozenset[str]
+    """Properties whose change replaces the resource."""
+    replace: Replace
+    member_property: str | None
+    """The property that names the member the resource sits on."""
+    attributes: tuple[str, ...]
+    """What ``get_attr`` may ask for, sorted."""
+    operations: Mapping[Operation, OperationSpec]
+    """An operation that is not here has no side effect."""
+    document: Mapping[str, Any] = field(repr=False)
+    """The type file as given."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the type file as a new plain dict; :func:`load_type` reads it back."""
+        return copy.deepcopy(dict(self.document))
+
+
+def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
+    """Read a type file: its YAML text, or the mapping parsed from it.
+
+    :raises InvalidDocument: when it breaks the grammar.
+    """
+    document = read_document(source, "type file")
+    check_grammar("type", document)
+    properties: dict[str, Any] = document.get("properties", {})
+    additional = document.get("additional_properties", False)
+    schema = {
+        "type": "object",
+        "properties": {
+            name: _property_schema(spec, f"properties.{name}") for name, spec in properties.items()
+        },
+        "required": sorted(name for name, spec in properties.items() if spec.get("required")),
+        "additionalProperties": (
+            additional
+            if isinstance(additional, bool)
+            else _property_schema(additional, "additional_properties")
+        ),
+    }
+    resource_type = ResourceType(
+        name=document["name"],
+        description=document.get("description", ""),
+        schema=schema,
+        immutable=frozenset(name for name, spec in properties.items() if spec.get("immutable")),
+        replace=document.get("replace", "create_first"),
+        member_property=document.get("member"),
+        attributes=tuple(sorted(document.get("attributes", {}))),
+        operations=_operations(document["operations"]),
+        document=document,
+    )
+    _check_meaning(resource_type)
+    return resource_type
+
+
+@functools.cache
+def _shipped() -> dict[str, ResourceType]:
+    folder = importlib.resources.files("mistral_failover.types")
+    files = sorted(
+        (entry for entry in folder.iterdir() if entry.name.endswith(".yaml")),
+        key=lambda entry: entry.name,
+    )
+    types = (load_type(entry.read_bytes()) for entry in files)
+    return {resource_type.name: resource_type for resource_type in types}
+
+
+def shipped_types() -> dict[str, ResourceType]:
+    """Return the types that come with the package, by name."""
+    return dict(_shipped())
+
+
+def check_properties(
+    resource_type: ResourceType, properties: Mapping[str, Any], path: str = "properties"
+) -> None:
+    """Hold the properties of a resource against its type.
+
+    A property in whose value an intrinsic function still stands is taken as given; check again
+    once it is resolved.
+
+    :raises InvalidDocument: with a path that begins with ``path``.
+    """
+    known = {key: value for key, value in properties.items() if not holds_reference(value)}
+    open_keys = properties.keys() - known.keys()
+    schema = resource_type.schema
+    if schema["additionalProperties"] is False:
+        for key in sorted(open_keys - schema["properties"].keys()):
+            raise InvalidDocument(
+                f"{path}.{key}", f'unknown key "{key}"', did_you_mean(key, schema["properties"])
+            )
+    required = [key for key in schema["required"] if key not in open_keys]
+    check_schema({**schema, "required": required}, known, path)
+
+
+def _property_schema(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return the JSON schema in a property's entry, without the words that are ours."""
+    check_grammar("property", spec, path)
+    return {key: value for key, value in spec.items() if key not in ("required", "immutable")}
+
+
+def _operations(given: Mapping[str, Any]) -> dict[Operation, OperationSpec]:
+    return {
+        cast(Operation, name): OperationSpec(
+            spec["workflow"], spec.get("action"), spec.get("timeout", DEFAULT_TIMEOUT)
+        )
+        for name, spec in given.items()
+        if spec
+    }
+
+
+def _check_meaning(resource_type: ResourceType) -> None:
+    properties = resource_type.schema["properties"]
+    if "create" not in resource_type.operations:
+        raise InvalidDocument(
+            "operations", "create is missing", "Say which workflow makes such a resource."
+        )
+    member = resource_type.member_property
+    if member is not None and member not in properties:
+        raise InvalidDocument(
+            "member",
+            f'"{member}" is not a property',
+            did_you_mean(member, properties),
+        )
+    mutable = sorted(properties.keys() - resource_type.immutable)
+    if resource_type.schema["additionalProperties"] is not False:
+        mutable.append("any additional property")
+    if mutable and "update" not in resource_type.operations:
+        raise InvalidDocument(
+            "operations",
+            f"update is missing, but these can change: {', '.join(mutable)}",
+            "Add an update, or mark the properties immutable.",
+        )

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holding documents against JSON schemas, with findings that people can act on.
+
+A finding never shows a value of the document: properties may hold secrets.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import jsonschema
+from jsonschema.exceptions import ValidationError, best_match
+
+from mistral_failover.model import schemas
+from mistral_failover.model.errors import InvalidDocument
+
+_LISTED = 20
+_WORDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_BOUNDS = {
+    "minLength": "at least {} characters are needed",
+    "maxLength": "at most {} characters are allowed",
+    "minimum": "at least {} is needed",
+    "maximum": "at most {} is allowed",
+    "exclusiveMinimum": "more than {} is needed",
+    "exclusiveMaximum": "less than {} is needed",
+    "minItems": "at least {} items are needed",
+    "maxItems": "at most {} items are allowed",
+    "minProperties": "at least {} keys are needed",
+    "maxProperties": "at most {} keys are allowed",
+}
+_PATTERNS = {
+    schemas.RESOURCE_NAME: (
+        "not a valid name",
+        'Begin with a letter or "_", go on with letters, digits, "_" and "-", 64 in all.',
+    ),
+    schemas.WORKFLOW_NAME: (
+        "not a valid name of a workflow or action",
+        'Use letters, digits, "_", "." and "-".',
+    ),
+    schemas.LABEL: (
+        "not a valid name",
+        'Leave out "/" and control characters.',
+    ),
+}
+
+
+def _validator(schema: Mapping[str, Any]) -> Any:
+    return jsonschema.Draft202012Validator(schema)
+
+
+_GRAMMARS = {
+    "group": _validator(schemas.GROUP),
+    "type": _validator(schemas.TYPE),
+    "property": _validator(schemas.PROPERTY),
+    "name": _validator(schemas.NAME),
+}
+
+
+def check_grammar(
+    grammar: Literal["group", "type", "property", "name"], document: Any, path: str = ""
+) -> None:
+    """Hold a document against one of the grammars of the model.
+
+    :raises InvalidDocument: for the most telling of its faults.
+    """
+    _check(_GRAMMARS[grammar], document, path)
+
+
+def check_schema(schema: Mapping[str, Any], value: Any, path: str) -> None:
+    """Hold a value against a schema made of the keywords that a type file may use.
+
+    :raises InvalidDocument: for the most telling of its faults.
+    """
+    _check(_validator(schema), value, path)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a remedy for an unknown word: the nearest known one, and what is known."""
+    words = sorted(known)
+    if not words:
+        return "None is defined."
+    near = difflib.get_close_matches(word, words, n=1)
+    hint = f'Did you mean "{near[0]}"? ' if near else ""
+    more = ", ..." if len(words) > _LISTED else ""
+    return f"{hint}Known: {', '.join(words[:_LISTED])}{more}."
+
+
+def _check(validator: Any, value: Any, path: str) -> None:
+    error = best_match(validator.iter_errors(value))
+    if error is not None:
+        raise _finding(error, path)
+
+
+def _finding(error: ValidationError, prefix: str) -> InvalidDocument:
+    path = _joined(prefix, error.absolute_path)
+    keyword: Any = error.validator
+    rule: Any = error.validator_value
+    value: Any = error.instance
+    if keyword == "additionalProperties":
+        known = error.schema.get("properties", {})  # type: ignore[union-attr]
+        key = next(key for key in value if key not in known)
+        return InvalidDocument(
+            _joined(path, [key]), f'unknown key "{key}"', did_you_mean(key, known)
+        )
+    if keyword == "required":
+        key = next(key for key in rule if key not in value)
+        return InvalidDocument(
+            path, f'the key "{key}" is missing', f'Add "{key}: ..." {_where(path)}.'
+        )
+    if keyword == "type":
+        wanted = " or ".join(_WORDS[word] for word in ([rule] if isinstance(rule, str) else rule))
+        return InvalidDocument(path, f"{_kind(value)} stands here", f"Write {wanted}.")
+    if keyword in ("enum", "const"):
+        choices = rule if keyword == "enum" else [rule]
+        texts = [choice for choice in choices if isinstance(choice, str)]
+        remedy = (
+            did_you_mean(value, texts)
+            if isinstance(value, str) and len(texts) == len(choices)
+            else f"Write one of: {', '.join(map(str, choices[:_LISTED]))}."
+        )
+        return InvalidDocument(path, "not one of the values that are allowed", remedy)
+    if keyword == "pattern":
+        problem, remedy = _PATTERNS[rule]
+        if error.parent is not None or "propertyNames" in error.absolute_schema_path:
+            path = _joined(path, [value])
+        return InvalidDocument(path, problem, remedy)
+    if keyword in _BOUNDS:
+        return InvalidDocument(path, _BOUNDS[keyword].format(rule), "Keep within that bound.")
+    # What is left of the keywords that are let in: anyOf and oneOf.
+    count = "at least" if keyword == "anyOf" else "exactly"
+    return InvalidDocument(
+        path,
+        f"it must fit {count} one of the {len(rule)} forms that its type allows",
+        "See the type's description of the property.",
+    )
+
+
+def _joined(prefix: str, steps: Iterable[str | int]) -> str:
+    path = prefix
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path
+
+
+def _where(path: str) -> str:
+    return f"under {path}" if path else "at the top level"
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    for kind, word in ((str, "text"), (int | float, "a number"), (list, "a list")):
+        if isinstance(value, kind):
+            return word
+    return "a mapping"

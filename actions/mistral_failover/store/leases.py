@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeping leases alive, and knowing at once when one is lost.
+
+A process renews the leases of the operations that it carries out, from one thread. What it may
+still do it decides by its own clock, which it read *before* it asked the database: so its idea of
+a lease always ends before the database's. A process that was frozen finds its time used up and
+stops by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mistral_failover.convergence.ports import Store
+from mistral_failover.convergence.records import Lock
+
+LOG = logging.getLogger(__name__)
+
+
+def elapsed() -> float:
+    """Seconds on a clock that also counts while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Lease:
+    """One lease as its holder sees it."""
+
+    def __init__(
+        self, store: Store, lock: Lock, since: float, clock: Callable[[], float] = elapsed
+    ) -> None:
+        """``since``: when, by ``clock``, the lock was asked for or last renewed."""
+        self._store = store
+        self.lock = lock
+        self._clock = clock
+        self._until = since + lock.lease
+        self.lost = False
+
+    def due_in(self) -> float:
+        """Seconds until it should be renewed: at a third of its length."""
+        return self._until - self._clock() - self.lock.lease * 2 / 3
+
+    def remaining(self) -> float:
+        """Seconds that are certainly left; 0 when the lease is lost or has run out."""
+        return 0.0 if self.lost else max(0.0, self._until - self._clock())
+
+    def renew(self) -> bool:
+        """Prolong the lease. False: it is lost for good."""
+        if self.lost or self.remaining() <= 0:
+            self.lost = True
+            return False
+        asked = self._clock()
+        if self._store.atomically(lambda tx: tx.renew(self.lock)):
+            self._until = asked + self.lock.lease
+        else:
+            self.lost = True
+        return not self.lost
+
+
+class LeaseKeeper:
+    """Renews the leases that this process holds, each at a third of its length."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = elapsed) -> None:
+        self._store = store
+        self._clock = clock
+        self._held: dict[tuple[str, int], tuple[Lease, int]] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def hold(self, lock: Lock, since: float | None = None) -> Iterator[Lease]:
+        """Keep a lease alive while the block runs; the same lock may be held by nested blocks.
+
+        Without ``since`` (the lock was taken elsewhere) the lease is renewed at once.
+        """
+        lease = self._enter(lock, since)
+        try:
+            if since is None:
+                lease.renew()
+            yield lease
+        finally:
+            self._leave(lock)
+
+    def _enter(self, lock: Lock, since: float | None) -> Lease:
+        key = (lock.resource_id, lock.token)
+        with self._changed:
+            fresh = Lease(self._store, lock, self._clock() if since is None else since, self._clock)
+            lease, count = self._held.get(key, (fresh, 0))
+            self._held[key] = (lease, count + 1)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+            return lease
+
+    def _leave(self, lock: Lock) -> None:
+        key = (lock.resource_id, lock.token)
+        with self._changed:
+            lease, count = self._held.pop(key)
+            if count > 1:
+                self._held[key] = (lease, count - 1)
+
+    def _run(self) -> None:
+        """Runs as long as the process: a daemon thread, since a lease of a dead process ends."""
+        while True:
+            with self._changed:
+                leases = [lease for lease, _ in self._held.values() if not lease.lost]
+                wait = min((lease.due_in() for lease in leases), default=None)
+                if wait is None or wait > 0:
+                    self._changed.wait(wait)
+                    continue
+            for lease in leases:
+                if lease.due_in() <= 0:
+                    _renew(lease)
+
+
+def _renew(lease: Lease) -> None:
+    try:
+        if not lease.renew():
+            LOG.warning("The lease on %s is lost.", lease.lock.resource_id)
+    except Exception:  # noqa: BLE001 - the database may come back before the lease ends
+        LOG.warning("A lease could not be renewed; trying again.", exc_info=True)
+        time.sleep(min(1.0, lease.lock.lease / 10))
