@@ -28,16 +28,16 @@ def on_alarm(
     incident, verdict = request.runtime.database.atomically(
         lambda tx: _record(request, tx, alarm, group, member)
     )
-    answer = {"decision": verdict.decision, "sentence": verdict.sentence, "incident": None}
+    answer: dict[str, Any] = {"decision": verdict.decision, "sentence": verdict.sentence}
     if incident is None:
-        return answer | {"traversal": None, "ready": []}
-    answer |= {"incident": incident.id, "traversal": incident.traversal_id, "ready": []}
+        return answer | {"incident": None, "traversal": None, "ready": []}
+    answer["incident"] = incident.id
     # A repeat of an incident whose first delivery died before its traversal carries on for it.
     if incident.decision != "ADMITTED" or (
         verdict.decision != "ADMITTED" and incident.traversal_id is not None
     ):
-        return answer
-    return start(request, incident) | answer | {"sentence": incident.sentence}
+        return answer | {"traversal": incident.traversal_id, "ready": []}
+    return start(request, incident) | answer
 
 
 def start(request: Request, incident: Incident) -> dict[str, Any]:

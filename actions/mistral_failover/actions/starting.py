@@ -99,9 +99,7 @@ def look_at_members(request: Request, stands: Standing, facts: Facts) -> list[Me
         autoscaling_group=spec.autoscaling_group,
     )
     seen = [(m.name, m.server_id, _seconds(m.created_at)) for m in found]
-    request.runtime.database.atomically(
-        lambda tx: groups.see_members(tx, stands.state.id, seen)
-    )
+    request.runtime.database.atomically(lambda tx: groups.see_members(tx, stands.state.id, seen))
     certainly_lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
     return [
         _fact(cloud, name, server_id, created_at, name not in certainly_lost)

@@ -63,8 +63,8 @@ def _nobody_concerned(alarm: Alarm, situation: Situation) -> Verdict | None:
     if situation.member is not None:
         return None
     return Verdict(
-        "IGNORED", f"{alarm.sentence}: it names no member, and no member of "
-        f"{situation.group} is active"
+        "IGNORED",
+        f"{alarm.sentence}: it names no member, and no member of {situation.group} is active",
     )
 
 

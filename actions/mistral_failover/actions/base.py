@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of the project's actions: store plain inputs, answer plain JSON or a Result(error)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_lib import actions
+
+from mistral_failover.actions.errors import ActionError, answered
+from mistral_failover.actions.runtime import Request, runtime
+
+
+class FailoverAction(actions.Action):
+    """An action over the state store. A subclass's ``__init__`` stores its inputs as they are (a
+    remote executor rebuilds the object from them) and ``answer`` calls one plain function."""
+
+    @answered
+    def run(self, context: Any) -> Any:
+        """What Mistral calls; never raises."""
+        return self.answer(Request(runtime(), context))
+
+    def answer(self, request: Request) -> Any:
+        """The action's work. May raise anything that has a code, a message and a remedy."""
+        raise NotImplementedError
+
+    def test(self, context: Any) -> None:
+        """A dry run does nothing: failover.plan shows what would happen."""
+
+
+def text(key: str, value: Any) -> str:
+    """A required text input. Raises ActionError BAD_INPUT."""
+    if not isinstance(value, str) or not value:
+        raise ActionError("BAD_INPUT", f"{key}: text is expected, not {value!r}", f"Give {key}.")
+    return value
+
+
+def optional_text(key: str, value: Any) -> str | None:
+    """A text input that may be missing or empty."""
+    return None if value is None or value == "" else text(key, value)
+
+
+def names(key: str, value: Any) -> tuple[str, ...]:
+    """A list of names; one name alone and nothing at all are accepted."""
+    if value is None or value == "":
+        return ()
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(v, str) for v in listed):
+        raise ActionError(
+            "BAD_INPUT", f"{key}: a list of names is expected, not {value!r}", f"Correct {key}."
+        )
+    return tuple(listed)
+
+
+def whole(key: str, value: Any, lowest: int, highest: int) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise ActionError(
+            "BAD_INPUT",
+            f"{key}: a whole number from {lowest} to {highest} is expected, not {value!r}",
+            f"Correct {key}.",
+        )
+    return value

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions that start traversals and carry them on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_lib.actions import Result
+
+from mistral_failover.actions import admitting, carrying, sweeping, viewing
+from mistral_failover.actions.base import FailoverAction, names, optional_text, text
+from mistral_failover.actions.documents import outcome_of, read_ready, read_ticket
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.starting import Facts
+from mistral_failover.alarms.payloads import from_aodh
+
+
+class Admit(FailoverAction):
+    """Decide on an alarm and start, once, the failover that it asks for."""
+
+    def __init__(self, alarm: Any, group: Any = None, member: Any = None) -> None:
+        super().__init__()
+        self.alarm = alarm
+        self.group = group
+        self.member = member
+
+    def answer(self, request: Request) -> Any:
+        alarm = from_aodh(self.alarm)
+        group = optional_text("group", self.group)
+        member = optional_text("member", self.member)
+        return admitting.on_alarm(request, alarm, group, member)
+
+
+class Begin(FailoverAction):
+    """Give a group its next goal, as a person asks for."""
+
+    def __init__(
+        self,
+        group: Any,
+        to: Any = None,
+        lost: Any = None,
+        recovered: Any = None,
+        incident: Any = None,
+        because: Any = None,
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self.to = to
+        self.lost = lost
+        self.recovered = recovered
+        self.incident = incident
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        group = text("group", self.group)
+        because = optional_text("because", self.because) or "started by hand"
+        incident = optional_text("incident", self.incident)
+        facts = facts_of(self.to, self.lost, self.recovered)
+        return admitting.by_hand(request, group, facts, incident_id=incident, cause=because)
+
+
+class Work(FailoverAction):
+    """Check a node, carry out what can be carried out in place, and go on."""
+
+    def __init__(self, traversal: Any, node: Any) -> None:
+        super().__init__()
+        self.traversal = traversal
+        self.node = node
+
+    def answer(self, request: Request) -> Any:
+        ready = read_ready(text("traversal", self.traversal), text("node", self.node))
+        return carrying.work(request, ready)
+
+
+class Conclude(FailoverAction):
+    """Record what came of an operation that a workflow carried out, and go on."""
+
+    def __init__(self, ticket: Any, result: Any = None, error: Any = None) -> None:
+        super().__init__()
+        self.ticket = ticket
+        self.result = result
+        self.error = error
+
+    def answer(self, request: Request) -> Any:
+        ticket = read_ticket(self.ticket)
+        return carrying.conclude(request, ticket, outcome_of(self.result, self.error))
+
+
+class Report(FailoverAction):
+    """How a traversal ended; an error when it did not reach its goal."""
+
+    def __init__(self, group: Any, traversal: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.traversal = traversal
+
+    def answer(self, request: Request) -> Any:
+        found = viewing.report(
+            request, text("group", self.group), text("traversal", self.traversal)
+        )
+        if found["status"] in ("FAILED", "BLOCKED"):
+            remedy = "See failover.history for each step; failover.status for where it stands."
+            error = {"code": found["status"], "message": found["reason"], "remedy": remedy}
+            return Result(error=error | {"report": found})
+        return found
+
+
+class Sweep(FailoverAction):
+    """Find what a dead process left lying in the project, and return it to be worked on."""
+
+    def __init__(self, group: Any = None) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return sweeping.sweep(request, optional_text("group", self.group))
+
+
+class ConfirmFenced(FailoverAction):
+    """A person vouches that a member no longer writes; the blocked failover goes on."""
+
+    def __init__(self, group: Any, member: Any, because: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.member = member
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        return sweeping.confirm_fenced(
+            request,
+            text("group", self.group),
+            text("member", self.member),
+            text("because", self.because),
+        )
+
+
+def facts_of(to: Any, lost: Any, recovered: Any) -> Facts:
+    """The facts among an action's inputs. Raises ActionError BAD_INPUT."""
+    return Facts(
+        to=to if isinstance(to, dict) else optional_text("to", to),
+        lost=None if lost is None else names("lost", lost),
+        recovered=names("recovered", recovered),
+    )

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions that people call: define, plan, status, history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions import defining, viewing
+from mistral_failover.actions.base import FailoverAction, optional_text, text, whole
+from mistral_failover.actions.converge import facts_of
+from mistral_failover.actions.runtime import Request
+
+
+class Define(FailoverAction):
+    """Define a group, or change its definition; nothing else happens until it gets a goal.
+
+    ``definition`` is a group file (text or parsed), ``types`` a list of type files.
+    """
+
+    def __init__(self, definition: Any, name: Any = None, types: Any = None) -> None:
+        super().__init__()
+        self.definition = definition
+        self.name = name
+        self.types = types
+
+    def answer(self, request: Request) -> Any:
+        return defining.define(
+            request, self.definition, optional_text("name", self.name), self.types
+        )
+
+
+class Plan(FailoverAction):
+    """Show what a failover would do now, without touching anything."""
+
+    def __init__(self, group: Any, to: Any = None, lost: Any = None, recovered: Any = None) -> None:
+        super().__init__()
+        self.group = group
+        self.to = to
+        self.lost = lost
+        self.recovered = recovered
+
+    def answer(self, request: Request) -> Any:
+        facts = facts_of(self.to, self.lost, self.recovered)
+        return viewing.preview(request, text("group", self.group), facts)
+
+
+class Status(FailoverAction):
+    """Show where a group stands; without a group, the names of the project's groups."""
+
+    def __init__(self, group: Any = None) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        group = optional_text("group", self.group)
+        return viewing.status(request, group) if group else defining.listed(request)
+
+
+class History(FailoverAction):
+    """Show a group's journal, one sentence per step, oldest first.
+
+    ``after`` is the id of the last sentence that the caller knows.
+    """
+
+    def __init__(self, group: Any, after: Any = 0, limit: Any = 100, traversal: Any = None) -> None:
+        super().__init__()
+        self.group = group
+        self.after = after
+        self.limit = limit
+        self.traversal = traversal
+
+    def answer(self, request: Request) -> Any:
+        return viewing.history(
+            request,
+            text("group", self.group),
+            after=whole("after", self.after, 0, 2**62),
+            limit=whole("limit", self.limit, 1, 1000),
+            traversal=optional_text("traversal", self.traversal),
+        )

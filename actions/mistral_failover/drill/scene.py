@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scene of a drill: the embedded Mistral with the pack, an emulated cloud, groups in it.
+
+The cloud is a process of its own, as a real one would be: it outlives a drill that is killed, and
+the next one on the same state directory finds it as it was left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import requests
+import yaml
+
+from mistral_failover import workflows
+from mistral_failover.drill import examples
+from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.emulator.client import EmulatorClient
+
+CLOUD = "drill"
+APPLICATION = {"start": "pg-start", "stop": "pg-stop", "needs_volume": True}
+LEASE = 6.0
+"""Seconds; short, so that a drill which was killed goes on soon after it is started again."""
+
+
+class SceneError(Exception):
+    """The scene could not be set."""
+
+
+class Scene:
+    """A context manager; everything it keeps is in ``state_dir``."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        latency: str = "measured",
+        latency_overrides: dict[str, float] | None = None,
+        keep_cloud: bool = False,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        """``keep_cloud`` leaves the cloud running at the end; ``settings`` are further options of
+        ``[failover]``."""
+        self.state_dir = state_dir.absolute()
+        self._latency = latency
+        self._latency_overrides = latency_overrides or {}
+        self._keep_cloud = keep_cloud
+        self._settings = settings or {}
+        self._stack = contextlib.ExitStack()
+        self.cloud: EmulatorClient
+        self.mistral: EmbeddedMistral
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+            self.cloud = stack.enter_context(self._running_cloud())
+            self._write_clouds_yaml()
+            self.mistral = stack.enter_context(self._configured_mistral())
+            self.mistral.cancel_stale()
+            self.mistral.install_workflows(workflows.paths())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def add_group(self, name: str = "payments", volumes: int = 1) -> None:
+        """Create the example's stack and define its group, unless they are there."""
+        groups = self.action("failover.status")["groups"]
+        if name in groups:
+            return
+        self.cloud.create_stack(name, examples.stack(volumes))
+        self.cloud.add_application(f"postgresql-{name}", **APPLICATION, stack=name)
+        self.action("failover.define", definition=examples.group(volumes, name), name=name)
+
+    def action(self, name: str, /, **inputs: Any) -> Any:
+        """Run an action through the API."""
+        return self.mistral.client.run_action(name, inputs)
+
+    def server(self, group: str, member: str) -> str:
+        """The id of the server behind a member."""
+        return str(self.cloud.resources(group)[member]["physical_resource_id"])
+
+    def run(self, workflow: str, /, timeout: float = 300, **inputs: Any) -> dict[str, Any]:
+        """Run a workflow to its end; returns the execution."""
+        return self.mistral.client.run(workflow, inputs, timeout=timeout)
+
+    def start(self, workflow: str, /, **inputs: Any) -> str:
+        """Start a workflow; returns the execution's id."""
+        return str(self.mistral.client.start(workflow, inputs)["id"])
+
+    def recover(self, pause: float = 0.5, limit: float = 120) -> int:
+        """Sweep until nothing is left lying, as a cron trigger would; returns how many nodes were
+        found. Locks of a dead process are waited for until their leases end."""
+        found, deadline = 0, time.monotonic() + limit
+        while time.monotonic() < deadline:
+            execution = self.run("failover.sweep")
+            found += len((execution["output"].get("swept") or {}).get("ready", ()))
+            if not any(self._under_way(name) for name in self.action("failover.status")["groups"]):
+                return found
+            time.sleep(pause)
+        raise SceneError(f"something is still under way after {limit} s of sweeping")
+
+    def _under_way(self, group: str) -> bool:
+        status = self.action("failover.status", group=group)
+        return bool(status["under_way"]) or status["status"] == "IN_PROGRESS"
+
+    def _configured_mistral(self) -> EmbeddedMistral:
+        options = {
+            "database": f"sqlite:///{self.state_dir / 'failover.sqlite'}",
+            "cloud": CLOUD,
+            "command_channel": f"emulator+{self.cloud.url}",
+            "lease": LEASE,
+            "lease_margin": 1.0,
+            "poll_ceiling": 0.5,
+            **self._settings,
+        }
+        overrides = {f"failover.{name}": value for name, value in options.items()}
+        return EmbeddedMistral(
+            self.state_dir, overrides=overrides, log_file=self.state_dir / "mistral.log"
+        )
+
+    def _write_clouds_yaml(self) -> None:
+        auth = {
+            "auth_url": f"{self.cloud.url}/identity/v3",
+            "username": "demo",
+            "password": "demo",
+            "project_name": "demo",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+        path = self.state_dir / "clouds.yaml"
+        path.write_text(
+            yaml.safe_dump({"clouds": {CLOUD: {"auth": auth, "region_name": "RegionOne"}}}),
+            encoding="utf-8",
+        )
+        path.chmod(0o600)
+        os.environ["OS_CLIENT_CONFIG_FILE"] = str(path)
+
+    @contextlib.contextmanager
+    def _running_cloud(self) -> Iterator[EmulatorClient]:
+        folder = self.state_dir / "cloud"
+        announced = folder / "emulator.json"
+        client = _answering(announced)
+        process = None
+        if client is None:
+            announced.unlink(missing_ok=True)
+            process = self._launch(folder)
+            client = _wait_for(lambda: _answering(announced), process)
+        try:
+            yield client
+        finally:
+            if not self._keep_cloud:
+                _end(announced, process)
+
+    def _launch(self, folder: Path) -> subprocess.Popen[bytes]:
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "mistral_failover.emulator"]
+        command += ["--state-dir", str(folder), "--latency", self._latency]
+        for name, seconds in self._latency_overrides.items():
+            command += ["--latency-set", f"{name}={seconds}"]
+        with (folder / "emulator.log").open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - our own module, no shell
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a cloud does not die with its user
+            )
+
+
+def _answering(announced: Path) -> EmulatorClient | None:
+    try:
+        client = EmulatorClient(json.loads(announced.read_text(encoding="utf-8"))["url"])
+        client.status()
+    except (OSError, ValueError, KeyError, requests.RequestException):
+        return None
+    return client
+
+
+def _wait_for(
+    look: Callable[[], EmulatorClient | None], process: subprocess.Popen[bytes]
+) -> EmulatorClient:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        client = look()
+        if client is not None:
+            return client
+        if process.poll() is not None:
+            raise SceneError(f"the emulated cloud ended with {process.returncode}; see its log")
+        time.sleep(0.02)
+    raise SceneError("the emulated cloud did not start within 30 s; see its log")
+
+
+def _end(announced: Path, process: subprocess.Popen[bytes] | None) -> None:
+    with contextlib.suppress(OSError, ValueError, KeyError, ProcessLookupError):
+        os.kill(json.loads(announced.read_text(encoding="utf-8"))["pid"], 15)
+    if process is not None:
+        process.wait(timeout=15)

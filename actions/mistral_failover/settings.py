@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the section ``[failover]`` and the values that they have in this process.
+
+Inside a Mistral process the options come from the configuration that Mistral has parsed. A
+process of its own (the command line, a test) parses the same file, so one section serves both.
+As with every oslo.config option, ``OS_FAILOVER__<OPTION>`` in the environment wins over the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from oslo_config import cfg
+
+GROUP = "failover"
+
+_OPTIONS = [
+    cfg.StrOpt(
+        "database",
+        secret=True,
+        help="SQLAlchemy URL of the state store. Every process of one installation names the same.",
+    ),
+    cfg.StrOpt(
+        "cloud",
+        help="Entry of clouds.yaml to act with when a request carries no token, as in a Mistral "
+        "whose authentication is off. Unset: requests without a token are refused.",
+    ),
+    cfg.FloatOpt(
+        "lease",
+        default=30.0,
+        min=1.0,
+        help="Seconds that an operation's lock lasts unless its process renews it.",
+    ),
+    cfg.FloatOpt(
+        "lease_margin",
+        default=2.0,
+        min=0.0,
+        help="Seconds at the end of a lease in which no call to the cloud starts or goes on.",
+    ),
+    cfg.FloatOpt(
+        "http_timeout",
+        default=10.0,
+        min=0.1,
+        help="Seconds that one HTTP call may take; the remaining lease may allow less.",
+    ),
+    cfg.StrOpt(
+        "command_channel",
+        secret=True,
+        help="URL of the channel that carries commands to members; its scheme names the driver.",
+    ),
+    cfg.FloatOpt(
+        "poll_first", default=0.1, min=0.0, help="Seconds between a wait's first two looks."
+    ),
+    cfg.FloatOpt(
+        "poll_growth", default=1.4, min=1.0, help="Factor between one pause of a wait and the next."
+    ),
+    cfg.FloatOpt(
+        "poll_ceiling", default=2.0, min=0.01, help="Longest pause, in seconds, within a wait."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values of ``[failover]``; times in seconds. The field names are the option names."""
+
+    database: str | None = None
+    cloud: str | None = None
+    lease: float = 30.0
+    lease_margin: float = 2.0
+    http_timeout: float = 10.0
+    command_channel: str | None = None
+    poll_first: float = 0.1
+    poll_growth: float = 1.4
+    poll_ceiling: float = 2.0
+
+    def __repr__(self) -> str:
+        """Leave out the two URLs: they may carry passwords."""
+        shown = ", ".join(
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if field.name not in ("database", "command_channel")
+        )
+        return f"Settings({shown})"
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options for the entry point ``oslo.config.opts`` (sample files, validation)."""
+    return [(GROUP, list(_OPTIONS))]
+
+
+def load(conf: cfg.ConfigOpts | None = None) -> Settings:
+    """Read the settings.
+
+    ``conf`` is a parsed configuration; by default the one of this process when it has been parsed
+    (Mistral did), and otherwise Mistral's own files (``mistral.conf`` where oslo.config looks for
+    it), parsed apart so that a later parse by somebody else is not disturbed.
+
+    Raises oslo.config's ``ConfigFileValueError`` for a value that an option does not allow.
+    """
+    if conf is None:
+        conf = cfg.CONF
+        if "config_file" not in conf:  # registered by the first parse, so: nobody has parsed it
+            conf = cfg.ConfigOpts()
+            conf([], project="mistral")
+    conf.register_opts(_OPTIONS, group=GROUP)
+    values = conf[GROUP]
+    return Settings(**{field.name: values[field.name] for field in fields(Settings)})

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people read: reports over several tables. Times are seconds since the epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import END
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import journal, nodes, operations, traversals
+
+
+def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+    """One traversal: status, reason, cause, goal version, times, how many nodes are done."""
+    row = tx.connection.execute(
+        sa.select(
+            traversals.c.id,
+            traversals.c.group_id,
+            traversals.c.goal_version,
+            traversals.c.status,
+            traversals.c.reason,
+            traversals.c.cause,
+            traversals.c.incident_id,
+            traversals.c.started_at,
+            traversals.c.ended_at,
+        ).where(traversals.c.id == traversal_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    counts = tx.connection.execute(
+        sa.select(nodes.c.status, sa.func.count().label("count"))
+        .where(nodes.c.traversal_id == traversal_id, nodes.c.node != END)
+        .group_by(nodes.c.status)
+    )
+    return {**row._mapping, "nodes": {row.status: row.count for row in counts}}
+
+
+def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
+    """The operations that were started and have not ended, oldest first."""
+    query = (
+        sa.select(
+            operations.c.key,
+            operations.c.resource_id,
+            operations.c.verb,
+            operations.c.status,
+            operations.c.attempts,
+            operations.c.owner,
+            operations.c.started_at,
+        )
+        .where(operations.c.group_id == group_id, operations.c.status.in_(("started", "unknown")))
+        .order_by(operations.c.started_at)
+    )
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
+def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+    """Every operation of a traversal, in the order of their start."""
+    query = (
+        sa.select(
+            operations.c.key,
+            operations.c.resource_id,
+            operations.c.verb,
+            operations.c.status,
+            operations.c.attempts,
+            operations.c.result,
+            operations.c.started_at,
+            operations.c.ended_at,
+        )
+        .where(operations.c.traversal_id == traversal_id)
+        .order_by(operations.c.started_at)
+    )
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
+def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+    """The nodes that found their resource locked, and by whom."""
+    query = sa.select(nodes.c.node, nodes.c.deferred_to, nodes.c.deferred_at).where(
+        nodes.c.traversal_id == traversal_id,
+        nodes.c.deferred_to.is_not(None),
+        nodes.c.status == "WAITING",
+    )
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
+def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+    """The graph of a traversal, as node-link JSON."""
+    query = sa.select(traversals.c.graph).where(traversals.c.id == traversal_id)
+    document: dict[str, Any] | None = tx.connection.execute(query).scalar_one_or_none()
+    return document
+
+
+def history(
+    tx: Session,
+    group_id: str,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    traversal_id: str | None = None,
+) -> list[dict[str, Any]]:
+    """The journal's sentences in order: with ``after`` those behind that id, else the latest."""
+    query = sa.select(
+        journal.c.id, journal.c.at, journal.c.kind, journal.c.sentence, journal.c.traversal_id
+    ).where(journal.c.group_id == group_id)
+    if traversal_id is not None:
+        query = query.where(journal.c.traversal_id == traversal_id)
+    if after:
+        query = query.where(journal.c.id > after).order_by(journal.c.id).limit(limit)
+        return [dict(row._mapping) for row in tx.connection.execute(query)]
+    query = query.order_by(journal.c.id.desc()).limit(limit)
+    return [dict(row._mapping) for row in tx.connection.execute(query)][::-1]
