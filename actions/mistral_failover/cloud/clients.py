@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The three services, through their own clients, over one guarded session.
+
+The clients are imported here at module level: that costs over a second, which a process pays when
+it starts and not in its first failover. Making a `Cloud` costs nothing; a client is made at its
+first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from cinderclient import api_versions
+from cinderclient.v3 import client as cinder
+from heatclient.v1 import client as heat
+from openstack import connection
+from openstack.compute.v2._proxy import Proxy as Compute
+
+from mistral_failover.cloud.errors import translated
+from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.session import GuardedSession, session_for
+from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.settings import Settings
+
+VOLUME_MICROVERSION = "3.27"  # the first with attachments as objects; every cloud since Pike
+
+
+class Cloud:
+    """What one request, or one operation, may do in its project."""
+
+    def __init__(self, session: GuardedSession, settings: Settings | None = None) -> None:
+        self.session = session
+        self.settings = settings or Settings()
+
+    @property
+    def guard(self) -> Guard:
+        """The guard that stands before every call."""
+        return self.session.guard
+
+    @cached_property
+    def project_id(self) -> str:
+        """The id of the project whose rights the session has."""
+        with translated("authenticate"):
+            return str(self.session.get_project_id())
+
+    @cached_property
+    def compute(self) -> Compute:
+        """Nova, as openstacksdk's proxy; it uses the newest microversion that both sides know."""
+        with translated("find the compute service"):
+            return connection.Connection(
+                session=self.session, region_name=self.session.region_name
+            ).compute
+
+    @cached_property
+    def volumes(self) -> cinder.Client:
+        """Cinder v3."""
+        return cinder.Client(
+            session=self.session,
+            region_name=self.session.region_name,
+            api_version=api_versions.APIVersion(VOLUME_MICROVERSION),
+        )
+
+    @cached_property
+    def heat(self) -> heat.Client:
+        """Heat v1: openstacksdk only PUTs, and a failover needs PATCH (``existing=True``)."""
+        # heatclient would send the header X-Region-Name: None.
+        region = {"region_name": name} if (name := self.session.region_name) else {}
+        return heat.Client(session=self.session, **region)
+
+    def wait(self, probe: Callable[[], Look], *, what: str, limit: float) -> Any:
+        """`wait_until` with the configured pauses and this cloud's guard."""
+        return wait_until(
+            probe,
+            what=what,
+            limit=limit,
+            first=self.settings.poll_first,
+            growth=self.settings.poll_growth,
+            ceiling=self.settings.poll_ceiling,
+            guard=self.guard,
+        )
+
+
+def cloud_for(security: Any, *, guard: Guard, settings: Settings) -> Cloud:
+    """Make the cloud of a request; parameters and errors as in `session_for`."""
+    return Cloud(session_for(security, guard=guard, settings=settings), settings)

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One error for whatever goes wrong in the cloud.
+
+Four client libraries raise some eighty exception classes for a handful of facts. `translate` makes
+them one: a stable code to branch on, a sentence, a remedy, and whether trying again may help.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+from cinderclient import exceptions as cinder
+from heatclient import exc as heat
+from keystoneauth1 import exceptions as keystone
+from openstack import exceptions as sdk
+
+REMEDIES = {
+    "NOT_FOUND": "Check the name or id, and that the project of the request owns it.",
+    "FORBIDDEN": "Give the user of the request (or of the trust) the role that this call needs.",
+    "TOKEN_EXPIRED": "Start it again with a new token; for alarms and cron triggers check that "
+    "the trust still exists and that its user is enabled.",
+    "CONFLICT": "Wait until the action that is under way has ended, then try again.",
+    "HOST_DOWN": "The compute service of the server's host is down, so Nova can neither detach nor "
+    "stop anything there. Fence the server by another rung (delete, a workflow, confirm).",
+    "VOLUME_IN_USE": "Detach the volume from its holder first, or fence the holder.",
+    "QUOTA": "Raise the project's quota or free what it holds.",
+    "BAD_REQUEST": "Correct the group file or the stack: the cloud does not accept this request.",
+    "RATE_LIMITED": "Try again later; raise the API's rate limit if this keeps happening.",
+    "UNREACHABLE": "Check that the endpoint in the catalog answers from this host.",
+    "TIMEOUT": "Try again: a repeat continues where this attempt stopped. If it persists, look at "
+    "the service's log for the request.",
+    "SERVER_ERROR": "Try again; if it persists, look at the service's log for the request id.",
+    "NO_ENDPOINT": "Register the service in Keystone's catalog for this region.",
+    "CONFIG": "Correct [failover] in the configuration, or clouds.yaml.",
+    "UNEXPECTED": "Report this with the text above: the cloud answered in an unknown way.",
+}
+_RETRYABLE = {"RATE_LIMITED", "UNREACHABLE", "TIMEOUT", "SERVER_ERROR", "CONFLICT"}
+_BY_STATUS = {
+    400: "BAD_REQUEST",
+    401: "TOKEN_EXPIRED",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    408: "TIMEOUT",
+    409: "CONFLICT",
+    410: "NOT_FOUND",
+    413: "RATE_LIMITED",
+    429: "RATE_LIMITED",
+    501: "BAD_REQUEST",
+    504: "TIMEOUT",
+}
+# What only the text tells. Nova answers 409 both for "busy" and for "the host's compute service is
+# down" (its exceptions ServiceUnavailable and ComputeServiceUnavailable); Cinder answers 400 for a
+# volume that somebody holds; both use 403 or 413 for quotas.
+_BY_TEXT = [
+    (409, "HOST_DOWN", re.compile(r"service\b.* is unavailable|(service|host)\b.* is down")),
+    (400, "VOLUME_IN_USE", re.compile(r"status must be available|already attached")),
+    (409, "VOLUME_IN_USE", re.compile(r"conflictnovausingattachment|already attached")),
+    (403, "QUOTA", re.compile(r"quota|limitexceeded|too many|maximum number")),
+    (413, "QUOTA", re.compile(r"quota|limitexceeded")),
+]
+_SECRETS = [
+    (re.compile(r"gAAAA[\w\-=]{16,}"), "***"),  # a Fernet token
+    (re.compile(r"eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]{8,}"), "***"),  # a JWS token
+    # Keystone's "Could not find token: <id>", headers, members of JSON and queries.
+    (re.compile(r"(?i)(token(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[\w\-.=]{16,}"), r"\1***"),
+    (re.compile(r"(?i)((?:password|secret|api_?key)[\"']?\s*[:=]\s*[\"']?)[^\s\"',}]+"), r"\1***"),
+]
+
+
+class CloudError(Exception):
+    """A call to the cloud, or a wait for it, failed.
+
+    ``code``: stable, upper case with underscores. ``message``: what could not be done and why.
+    ``remedy``: what to do about it. ``retryable``: the same call may succeed later unchanged.
+    ``http_status`` and ``request_id``: of the answer, where there was one.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        remedy: str | None = None,
+        retryable: bool | None = None,
+        http_status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        self.code = code
+        self.message = redact(message)
+        self.remedy = REMEDIES.get(code, "") if remedy is None else remedy
+        self.retryable = code in _RETRYABLE if retryable is None else retryable
+        self.http_status = http_status
+        self.request_id = request_id
+        super().__init__(f"{code}: {self.message}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form that actions hand to workflows."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "remedy": self.remedy,
+            "retryable": self.retryable,
+            "http_status": self.http_status,
+            "request_id": self.request_id,
+        }
+
+
+def redact(text: str) -> str:
+    """Replace whatever looks like a token or a password in a text from outside."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Let only `CloudError` out of the block; errors of programming pass as they are.
+
+    The original is not chained: Keystone, for one, quotes tokens in its messages.
+    """
+    try:
+        yield
+    except FOREIGN as error:
+        raise translate(error, doing) from None
+
+
+def translate(exc: BaseException, doing: str) -> CloudError:
+    """Make one `CloudError` of a client library's exception; a `CloudError` is returned as is.
+
+    ``doing`` completes the sentence "Could not ...".
+    """
+    if isinstance(exc, CloudError):
+        return exc
+    status, detail, request_id = _answer(exc)
+    code = _code(exc, status, detail)
+    suffix = f" (HTTP {status})" if status else ""
+    return CloudError(
+        code,
+        f"Could not {doing}: {detail}{suffix}",
+        retryable=False if isinstance(exc, keystone.SSLError) else None,
+        http_status=status,
+        request_id=request_id,
+    )
+
+
+# The bases of what the four libraries and requests raise. heatclient and cinderclient have no
+# common one.
+FOREIGN: tuple[type[BaseException], ...] = (
+    keystone.ClientException,
+    sdk.SDKException,
+    cinder.ClientException,
+    cinder.ConnectionError,
+    cinder.EndpointNotFound,
+    cinder.UnsupportedVersion,
+    cinder.VersionNotFoundForAPIMethod,
+    cinder.AuthorizationFailure,
+    cinder.TimeoutException,
+    cinder.ResourceInErrorState,
+    heat.BaseException,
+    heat.EndpointNotFound,
+    heat.StackFailure,
+    requests.RequestException,
+)
+_UNREACHABLE = (
+    keystone.ConnectionError,
+    keystone.DiscoveryFailure,
+    cinder.ConnectionError,
+    heat.CommunicationError,
+    requests.ConnectionError,
+    sdk.ServiceDiscoveryException,
+)
+_TIMEOUT = (keystone.ConnectTimeout, requests.Timeout, sdk.ResourceTimeout, cinder.TimeoutException)
+_NO_ENDPOINT = (
+    keystone.CatalogException,
+    cinder.EndpointNotFound,
+    heat.EndpointNotFound,
+    heat.InvalidEndpoint,
+    sdk.EndpointNotFound,
+)
+_NO_AUTH = (
+    keystone.AuthorizationFailure,
+    keystone.MissingAuthMethods,
+    keystone.AuthPluginException,
+    cinder.AuthorizationFailure,
+)
+
+
+def _code(exc: BaseException, status: int | None, detail: str) -> str:
+    if status:
+        text = detail.lower()
+        for at, code, pattern in _BY_TEXT:
+            if at == status and pattern.search(text):
+                return code
+        return _BY_STATUS.get(status, "SERVER_ERROR" if status >= 500 else "BAD_REQUEST")
+    for classes, code in (
+        (_TIMEOUT, "TIMEOUT"),
+        (_NO_ENDPOINT, "NO_ENDPOINT"),
+        (_UNREACHABLE, "UNREACHABLE"),
+        (_NO_AUTH, "TOKEN_EXPIRED"),
+        ((sdk.ConfigException,), "CONFIG"),
+    ):
+        if isinstance(exc, classes):
+            return code
+    return "UNEXPECTED"
+
+
+def _answer(exc: BaseException) -> tuple[int | None, str, str | None]:
+    """Return HTTP status, the service's own words, and its request id, where there are any."""
+    response = getattr(exc, "response", None)
+    headers = getattr(response, "headers", None) or {}
+    status = next(
+        (
+            value
+            for name in ("http_status", "status_code", "code")
+            if isinstance(value := getattr(exc, name, None), int) and value >= 300
+        ),
+        getattr(response, "status_code", None),
+    )
+    request_id = (
+        headers.get("x-openstack-request-id")
+        or headers.get("x-compute-request-id")
+        or getattr(exc, "request_id", None)
+    )
+    return status, _words(exc, response) or type(exc).__name__, request_id
+
+
+def _words(exc: BaseException, response: Any) -> str:
+    if response is not None:
+        try:
+            found = _message(response.json())
+        except ValueError:
+            found = None
+        if found:
+            return found
+    if isinstance(exc, heat.HTTPException):
+        return str(exc.error["error"].get("message") or "").strip()
+    details = getattr(exc, "details", None)
+    if details in (None, "", "n/a"):  # cinderclient's word for none
+        details = getattr(exc, "message", None) or exc
+    return str(details).strip()
+
+
+def _message(body: Any) -> str | None:
+    """Find the message in an error body: {"message"} at the top or one level below it."""
+    if not isinstance(body, dict):
+        return None
+    for candidate in (body, *body.values()):
+        if isinstance(candidate, dict) and isinstance(candidate.get("message"), str):
+            return str(candidate["message"])
+    return None

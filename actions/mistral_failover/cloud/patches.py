@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PATCH of a Heat stack, followed to its end, and harmless to repeat.
+
+Heat tells of an update only through the stack: its status, its parameters, and the second of its
+last update. So a look can meet the COMPLETE of the time before; it is believed once something of
+it has changed, or when it stays as it is for `SETTLE` seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.waits import Look
+
+SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
+_HIDDEN = "******"  # how Heat shows the value of a hidden parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """How a PATCH ended well.
+
+    ``stack`` is "name/id", ``status`` its status, ``updated_at`` Heat's time stamp of the last
+    update (None: never), ``adopted`` true when this call sent nothing because the stack carried
+    the values already or was on its way there.
+    """
+
+    stack: str
+    status: str
+    updated_at: str | None
+    adopted: bool
+
+
+def patch_parameters(cloud: Cloud, stack: str, parameters: dict[str, Any], limit: float) -> Patched:
+    """Make the stack carry these parameter values; other parameters stay as they are.
+
+    A stack that carries them and whose last action is COMPLETE is left alone. An update to just
+    these values that is under way, such as an earlier attempt's, is waited for; any other update
+    is superseded (an engine that does not allow that answers 409: it is waited for). ``limit``:
+    seconds over all.
+
+    Raises `CloudError` UNKNOWN_PARAMETER for a name that the template lacks, STACK_FAILED with
+    Heat's reason when the update fails, CONFLICT when the stack is being deleted or when somebody
+    else's update to other values won, TIMEOUT, NOT_FOUND.
+    """
+    patch = _Patch(cloud, stack, parameters)
+    what = f"stack {stack} to carry its new parameters"
+    patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
+    return patched
+
+
+class _Patch:
+    """One call's state; each step looks first and then does what is missing."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        stack: str,
+        parameters: dict[str, Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cloud = cloud
+        self._stack = stack
+        self._wanted = parameters
+        self._clock = clock
+        self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
+        self._sent_at = 0.0
+
+    def step(self) -> Look:
+        with translated(f"read stack {self._stack}"):
+            stack = self._cloud.heat.stacks.get(self._stack, resolve_outputs=False)
+        self._stack = stack.identifier  # "name/id": no redirect from now on
+        state = f"it is {stack.stack_status}"
+        action, _, status = stack.stack_status.partition("_")
+        if action == "DELETE":
+            raise CloudError("CONFLICT", f"Stack {self._stack} is {state[6:]}.", retryable=False)
+        carries = self._carries(stack.parameters)
+        if status == "IN_PROGRESS":
+            if self._before is None and not carries and action == "UPDATE":
+                return self._send(stack)
+            self._changed()
+            return Look(state)
+        if self._before is not None:
+            return self._ended(stack, status, carries, state)
+        if carries and status == "COMPLETE":
+            return Look(state, done=True, result=self._result(stack, adopted=True))
+        return self._send(stack)
+
+    def _ended(self, stack: Any, status: str, carries: bool | None, state: str) -> Look:
+        now = (stack.stack_status, stack.updated_time)
+        settled = self._clock() - self._sent_at >= SETTLE
+        if now == self._before and not settled:
+            return Look(f"{state}, as before the update")
+        if status == "FAILED":
+            raise CloudError(
+                "STACK_FAILED",
+                f"Stack {self._stack} is {stack.stack_status}: {stack.stack_status_reason}",
+                remedy="Look at the stack's events; correct the cause and start it again.",
+                retryable=False,
+            )
+        if carries is False:
+            raise CloudError(
+                "CONFLICT",
+                f"Stack {self._stack} was updated to other parameters meanwhile.",
+                remedy="Find who else updates this stack, then start it again.",
+            )
+        return Look(state, done=True, result=self._result(stack, adopted=False))
+
+    def _send(self, stack: Any) -> Look:
+        # Remember first: should the answer get lost, the update may be under way all the same.
+        before = (stack.stack_status, stack.updated_time)
+        try:
+            with translated(f"update stack {self._stack}"):
+                self._cloud.heat.stacks.update(self._stack, existing=True, parameters=self._wanted)
+        except CloudError as error:
+            if error.code == "CONFLICT":
+                return Look(f"it is {stack.stack_status}, and {error.message}")
+            raise
+        self._before, self._sent_at = before, self._clock()
+        return Look(f"it is {stack.stack_status}, and the update has just been sent")
+
+    def _changed(self) -> None:
+        """Something moved since the PATCH: whatever the stack ends in is the new state."""
+        if self._before is not None:
+            self._before = ("", None)
+
+    def _result(self, stack: Any, *, adopted: bool) -> Patched:
+        return Patched(stack.identifier, stack.stack_status, stack.updated_time, adopted)
+
+    def _carries(self, current: dict[str, Any]) -> bool | None:
+        """Whether the stack has the wanted values; None when hidden ones prevent knowing."""
+        unknown = sorted(set(self._wanted) - set(current))
+        if unknown:
+            known = ", ".join(sorted(n for n in current if not n.startswith("OS::"))) or "none"
+            raise CloudError(
+                "UNKNOWN_PARAMETER",
+                f"Stack {self._stack} has no parameter {', '.join(unknown)}; it has: {known}",
+                remedy="Declare the parameter in the stack's template or correct the group file.",
+            )
+        shown = {n: v for n, v in self._wanted.items() if current[n] != _HIDDEN}
+        if not all(same_value(value, current[name]) for name, value in shown.items()):
+            return False
+        return True if len(shown) == len(self._wanted) else None
+
+
+def same_value(wanted: Any, shown: Any) -> bool:
+    """Whether Heat's text for a parameter means the wanted value.
+
+    Heat shows numbers and booleans as text, lists with commas, and JSON as JSON
+    (heat.engine.parameters).
+    """
+    if wanted == shown:
+        return True
+    text = str(shown)
+    if isinstance(wanted, bool):
+        return text.strip().lower() in (
+            ("true", "1", "yes", "on", "t", "y")
+            if wanted
+            else ("false", "0", "no", "off", "f", "n")
+        )
+    if isinstance(wanted, int | float):
+        try:
+            return float(text) == float(wanted)
+        except ValueError:
+            return False
+    if isinstance(wanted, list) and text == ",".join(str(item) for item in wanted):
+        return True
+    if isinstance(wanted, dict | list):
+        try:
+            return bool(json.loads(text) == wanted)
+        except ValueError:
+            return False
+    return text == str(wanted)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers: their state, and the two rungs of the fence that Nova can climb, stop and delete.
+
+What counts as proof that a guest no longer writes is only what a compute service did: SHUTOFF is
+set by nothing else, and a deletion leaves an event of the compute service in the server's list of
+actions (which its owner may read, also after the deletion). Where the service is dead Nova deletes
+in its database alone, at once, and the guest may go on writing: no proof.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.waits import Look
+
+_RUNNING = 1  # nova.compute.power_state
+_LIVE = ("UP", "MAINTENANCE")  # host_status; MAINTENANCE: disabled for scheduling, but alive
+_DELETIONS = ("compute_terminate_instance", "compute_soft_delete_instance")
+_RECORD = 5.0  # seconds between a server's disappearance and the end of the event that tells of it
+# Failures that mean "this rung yields no proof", as opposed to "ask again".
+_NO_PROOF = ("CONFLICT", "HOST_DOWN", "FORBIDDEN", "BAD_REQUEST")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """A server as Nova sees it.
+
+    ``status``: ACTIVE, SHUTOFF, ...; ``task_state``: what Nova is doing with it, or None;
+    ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None where the policy
+    hides it (by default from all but administrators). When ``exists`` is false the rest is empty.
+    """
+
+    status: str
+    task_state: str | None
+    host_status: str | None
+    exists: bool
+    power_state: int | None = None
+
+    def __str__(self) -> str:
+        """Return it as part of a sentence."""
+        if not self.exists:
+            return "gone"
+        task = f" ({self.task_state})" if self.task_state else ""
+        host = f", its compute service {self.host_status}" if self.host_status else ""
+        return f"{self.status}{task}{host}"
+
+    @property
+    def off(self) -> bool:
+        """Whether a compute service has reported the guest as powered off."""
+        return (
+            self.status in ("SHUTOFF", "SHELVED_OFFLOADED", "SOFT_DELETED")
+            and self.task_state is None
+            and self.power_state != _RUNNING
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a rung found: whether it is proven that the guest does not write, and by what."""
+
+    proven: bool
+    rung: str
+    observed: str
+
+
+def server_state(cloud: Cloud, server_id: str) -> ServerState:
+    """Look at a server once; one that does not exist (any more) is no error."""
+    try:
+        with translated(f"read server {server_id}"):
+            server = cloud.compute.get_server(server_id)
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            return ServerState("", None, None, exists=False)
+        raise
+    return ServerState(
+        status=server.status,
+        task_state=server.task_state,
+        host_status=server.host_status or None,
+        exists=True,
+        power_state=server.power_state,
+    )
+
+
+def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
+    """Power the server off, and say whether that is proven; ``limit``: seconds.
+
+    A server that is already off is proven off. One that is gone is judged as by `delete_server`.
+    One that stays ``powering-off`` is not proven off: its compute service may be dead, and then
+    nobody carries the request out. Safe to repeat.
+
+    Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
+    """
+
+    def step() -> Look:
+        seen = server_state(cloud, server_id)
+        if not seen.exists:
+            return Look("gone", done=True, result=_deletion(cloud, server_id, None, "stop"))
+        if seen.off:
+            words = f"Nova's compute service reports server {server_id} {seen.status}."
+            return Look(str(seen), done=True, result=Evidence(True, "stop", words))
+        if seen.host_status == "DOWN":
+            words = (
+                f"Server {server_id} is {seen}: nobody can stop it, and the guest may be running."
+            )
+            return Look(str(seen), done=True, result=Evidence(False, "stop", words))
+        if seen.task_state is None:
+            with translated(f"stop server {server_id}"):
+                cloud.compute.stop_server(server_id)
+        return Look(f"it is {seen}")
+
+    return _climb(cloud, step, "stop", f"server {server_id} to be SHUTOFF", limit)
+
+
+def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
+    """Delete the server, and say whether its guest is proven to be gone; ``limit``: seconds.
+
+    Proven by the compute service's own record of the deletion. Where the records cannot be read,
+    by the service having been seen up right before. Not proven: a deletion in Nova's database
+    alone, as for a dead host. Safe to repeat; the records also speak of a server deleted earlier.
+
+    Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
+    """
+    host_status: str | None = None
+    deleting = False
+
+    def step() -> Look:
+        nonlocal host_status, deleting
+        seen = server_state(cloud, server_id)
+        if not seen.exists or seen.status in ("DELETED", "SOFT_DELETED"):
+            evidence = _deletion(cloud, server_id, host_status, "delete")
+            return Look("gone", done=True, result=evidence)
+        if not deleting and seen.task_state != "deleting":
+            host_status = seen.host_status
+            with translated(f"delete server {server_id}"):
+                cloud.compute.delete_server(server_id, ignore_missing=True)
+            deleting = True
+        return Look(f"it is {seen}")
+
+    return _climb(cloud, step, "delete", f"server {server_id} to be deleted", limit)
+
+
+def _climb(cloud: Cloud, step: Callable[[], Look], rung: str, what: str, limit: float) -> Evidence:
+    """Wait for the step's evidence; what shows that this rung leads nowhere is evidence too."""
+    conflicts: list[str] = []
+
+    def tolerant() -> Look:
+        try:
+            return step()
+        except CloudError as error:
+            if error.code == "CONFLICT" and "task_state" in error.message:
+                return Look(error.message)
+            if error.code in _NO_PROOF:
+                conflicts.append(error.message)
+                return Look("refused", done=True)
+            raise
+
+    # An own deadline tells our running out of time from a single call that timed out.
+    deadline = time.monotonic() + limit
+    try:
+        evidence: Evidence | None = cloud.wait(tolerant, what=what, limit=limit)
+    except CloudError as error:
+        if error.code == "TIMEOUT" and time.monotonic() >= deadline:
+            return Evidence(False, rung, error.message)
+        raise
+    return evidence or Evidence(False, rung, conflicts[-1])
+
+
+def _deletion(cloud: Cloud, server_id: str, host_status: str | None, rung: str) -> Evidence:
+    """Judge the deletion of a server that is gone."""
+    try:
+        event = _deletion_event(cloud, server_id)
+    except CloudError as error:
+        if error.code not in ("NOT_FOUND", "FORBIDDEN", "BAD_REQUEST"):
+            raise
+        if host_status in _LIVE:
+            words = (
+                f"Server {server_id} is gone; its compute service was {host_status} right before."
+            )
+            return Evidence(True, rung, words)
+        words = (
+            f"Server {server_id} is gone, but nothing shows that a compute service deleted it "
+            f"(its state before: {host_status or 'unknown'}); the guest may be running."
+        )
+        return Evidence(False, rung, words)
+    if event is not None and event.get("result") == "Success":
+        words = f"Nova's compute service recorded {event['event']} of server {server_id}: Success."
+        return Evidence(True, rung, words)
+    found = f"{event['event']}: {event.get('result') or 'unfinished'}" if event else "no event"
+    words = (
+        f"Server {server_id} is gone from Nova's database, but its compute service recorded "
+        f"{found}; the guest may be running."
+    )
+    return Evidence(False, rung, words)
+
+
+def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
+    """Return the compute service's latest event of deleting the server, finished if it finishes.
+
+    Nova API: os-instance-actions, readable by the owner (events since 2.51) and for deleted
+    servers (since 2.21). The event ends a moment after the server has disappeared.
+    """
+    last: dict[str, Any] | None = None
+
+    def step() -> Look:
+        nonlocal last
+        with translated(f"read the actions of server {server_id}"):
+            deletions = [
+                action
+                for action in cloud.compute.server_actions(server_id)
+                if action.action in ("delete", "forceDelete")
+            ]
+            events = [
+                dict(event)
+                for action in deletions
+                for event in cloud.compute.get_server_action(
+                    action.request_id, server_id, ignore_missing=False
+                ).events
+                or []
+                if event["event"] in _DELETIONS
+            ]
+        # Success first: a later repeat of the request records nothing that would undo it.
+        events.sort(key=lambda event: (event.get("result") == "Success", event["start_time"]))
+        last = events[-1] if events else None
+        unfinished = last is not None and not last.get("result")
+        return Look("unfinished" if unfinished else "finished", done=not unfinished)
+
+    try:
+        cloud.wait(step, what=f"the end of the deletion of server {server_id}", limit=_RECORD)
+    except CloudError as error:
+        if error.code != "TIMEOUT":
+            raise
+    return last

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A deletion proves something when the compute service's own record of it says Success.
+
+Nova keeps these records (os-instance-actions) beyond the deletion and shows them to the owner.
+"""
+
+import pytest
+from keystoneauth1.token_endpoint import Token
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.servers import delete_server
+from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.settings import Settings
+
+BASE = "/compute/v2.1"
+
+
+class Nova:
+    """Answers for one server that is gone; its actions are what a test says."""
+
+    def __init__(self, url):
+        self.url = url
+        self.actions = []
+        self.events = {}
+        self.hidden = False
+        self.exists = False
+        self.host_status = None
+
+    def __call__(self, request):
+        path = request.path.split("?")[0].rstrip("/")
+        if path == BASE:
+            link = {"rel": "self", "href": self.url + BASE}
+            version = {"id": "v2.1", "status": "CURRENT", "links": [link]}
+            return 200, {}, {"version": {**version, "version": "2.96", "min_version": "2.1"}}
+        if path == f"{BASE}/servers/s1" and self.exists:
+            return self.server(request)
+        if self.hidden or "os-instance-actions" not in path:
+            return 404, {}, {"itemNotFound": {"code": 404, "message": "Instance s1: not found"}}
+        if path.endswith("os-instance-actions"):
+            return 200, {}, {"instanceActions": self.actions}
+        events = self.events[path.rsplit("/", 1)[1]]
+        # A list of lists is what one look after the other finds.
+        if events and isinstance(events[0], list):
+            events = events.pop(0) if len(events) > 1 else events[0]
+        return 200, {}, {"instanceAction": {"action": "delete", "events": events}}
+
+    def server(self, request):
+        if request.method == "DELETE":
+            self.exists = False
+            return 204, {}, None
+        shown = {"id": "s1", "status": "ACTIVE", "OS-EXT-STS:task_state": None}
+        if self.host_status:
+            shown["host_status"] = self.host_status
+        return 200, {}, {"server": shown}
+
+    def record(self, request_id, *events, action="delete"):
+        self.actions.append({"action": action, "request_id": request_id})
+        self.events[request_id] = list(events)
+
+
+def event(result, name="compute_terminate_instance", start="2026-01-01T00:00:00.000000"):
+    return {"event": name, "start_time": start, "finish_time": start, "result": result}
+
+
+@pytest.fixture
+def nova(server):
+    server.reply = Nova(server.url)
+    return server.reply
+
+
+@pytest.fixture
+def judge(server):
+    def delete(limit=5):
+        session = GuardedSession(
+            guard=Unguarded(), timeout=5, auth=Token(server.url + BASE, "a-token")
+        )
+        settings = Settings(poll_first=0.01, poll_ceiling=0.05)
+        return delete_server(Cloud(session, settings), "s1", limit)
+
+    return delete
+
+
+def test_a_recorded_success_is_proof(nova, judge):
+    nova.record("req-1", event("Success"))
+    evidence = judge()
+    assert evidence.proven
+    assert "compute_terminate_instance" in evidence.observed
+
+
+def test_it_is_proof_also_where_the_policy_hides_the_state_of_hosts(nova, judge):
+    nova.exists, nova.host_status = True, None
+    nova.record("req-1", event("Success"))
+    assert judge().proven
+
+
+def test_a_deletion_without_a_record_of_the_compute_service_is_no_proof(nova, judge):
+    nova.record("req-1")
+    assert not judge().proven
+
+
+def test_the_record_weighs_more_than_a_host_that_seemed_up(nova, judge):
+    nova.exists, nova.host_status = True, "UP"
+    nova.record("req-1")
+    assert not judge().proven
+
+
+def test_a_failed_deletion_is_no_proof(nova, judge):
+    nova.record("req-1", event("Error"))
+    evidence = judge()
+    assert not evidence.proven
+    assert "Error" in evidence.observed
+
+
+def test_one_success_among_several_attempts_is_proof(nova, judge):
+    nova.record("req-1", event("Success"))
+    nova.record("req-2", event("Error", start="2026-01-01T00:00:09.000000"))
+    assert judge().proven
+
+
+def test_an_event_that_has_not_ended_is_waited_for(nova, judge):
+    nova.record("req-1", [event(None)], [event(None)], [event("Success")])
+    assert judge().proven
+
+
+def test_other_actions_prove_nothing(nova, judge):
+    nova.record("req-1", event("Success", name="compute_stop_instance"), action="stop")
+    assert not judge().proven
+
+
+@pytest.mark.parametrize(("host_status", "proven"), [("UP", True), ("DOWN", False), (None, False)])
+def test_without_records_the_state_of_the_host_right_before_decides(
+    nova, judge, host_status, proven
+):
+    nova.exists, nova.hidden, nova.host_status = True, True, host_status
+    assert judge().proven is proven
+
+
+def test_a_nova_that_cannot_be_asked_is_an_error_and_no_evidence(nova, judge, server):
+    server.reply = lambda request: (401, {}, {"error": {"code": 401, "message": "no"}})
+    with pytest.raises(CloudError) as raised:
+        judge()
+    assert raised.value.code == "TOKEN_EXPIRED"

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a client library raises becomes one error with a stable code."""
+
+import json
+
+import pytest
+import requests
+from cinderclient import exceptions as cinder
+from heatclient import exc as heat
+from keystoneauth1 import exceptions as keystone
+from openstack import exceptions as sdk
+
+from mistral_failover.cloud.errors import CloudError, translate, translated
+from mistral_failover.cloud.guard import LeaseLost
+
+TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def response(status, message, name="error"):
+    answer = requests.Response()
+    answer.status_code = status
+    answer._content = json.dumps({name: {"code": status, "message": message}}).encode()
+    answer.headers["Content-Type"] = "application/json"
+    answer.headers["x-openstack-request-id"] = "req-1"
+    answer.url = "http://cloud/thing"
+    return answer
+
+
+def from_keystoneauth(status, message):
+    return keystone.from_response(response(status, message), "GET", "http://cloud/thing")
+
+
+def from_openstacksdk(status, message):
+    with pytest.raises(sdk.SDKException) as raised:
+        sdk.raise_from_response(response(status, message, "conflictingRequest"))
+    return raised.value
+
+
+def from_cinderclient(status, message):
+    answer = response(status, message)
+    return cinder.from_response(answer, answer.json())
+
+
+def from_heatclient(status, message):
+    return heat.from_response(response(status, message))
+
+
+LIBRARIES = [from_keystoneauth, from_openstacksdk, from_cinderclient, from_heatclient]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("status", "message", "code", "retryable"),
+    [
+        (400, "Invalid input received", "BAD_REQUEST", False),
+        (
+            400,
+            "Invalid volume: volume 1 status must be available or downloading to reserve, but "
+            "the current status is in-use.",
+            "VOLUME_IN_USE",
+            False,
+        ),
+        (400, "Volume status must be 'in-use' to detach", "BAD_REQUEST", False),
+        (401, "The request you have made requires authentication.", "TOKEN_EXPIRED", False),
+        (403, "Policy doesn't allow it", "FORBIDDEN", False),
+        (403, "Quota exceeded for instances: Requested 1, but already used 10", "QUOTA", False),
+        (404, "Instance 1 could not be found.", "NOT_FOUND", False),
+        (409, "Cannot 'stop' instance 1 while it is in task_state deleting", "CONFLICT", True),
+        (409, "Service is unavailable at this time.", "HOST_DOWN", False),
+        (409, "Compute service of cmp1 is unavailable at this time.", "HOST_DOWN", False),
+        (413, "VolumeLimitExceeded: Maximum number of volumes allowed (10)", "QUOTA", False),
+        (413, "Over limit", "RATE_LIMITED", True),
+        (429, "Too many requests", "RATE_LIMITED", True),
+        (500, "Unexpected API Error.", "SERVER_ERROR", True),
+        (503, "Service Unavailable", "SERVER_ERROR", True),
+        (504, "Gateway Timeout", "TIMEOUT", True),
+    ],
+)
+def test_an_answer_means_the_same_through_every_library(library, status, message, code, retryable):
+    error = translate(library(status, message), "do the thing")
+    assert (error.code, error.retryable, error.http_status) == (code, retryable, status)
+    assert error.message == f"Could not do the thing: {message} (HTTP {status})"
+    assert error.remedy
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_no_token_gets_into_the_text(library):
+    error = translate(library(404, f"Could not find token: {TOKEN}."), "validate the token")
+    assert TOKEN not in str(error)
+    assert TOKEN not in json.dumps(error.as_dict())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X-Auth-Token: 0123456789abcdef0123456789abcdef",
+        '{"token_id": "0123456789abcdef0123456789abcdef"}',
+        '{"password": "0123456789abcdef0123456789abcdef"}',
+        "secret=0123456789abcdef0123456789abcdef",
+        "eyJhbGciOiJ9.0123456789abcdef0123456789abcdef.0123456789abcdef0123456789abcdef",
+    ],
+)
+def test_what_looks_like_a_secret_is_left_out(text):
+    assert "0123456789abcdef" not in str(CloudError("UNEXPECTED", f"It said {text} and more"))
+
+
+def test_ids_and_task_states_stay_readable():
+    text = "server 0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a11 is in task_state powering-off"
+    assert CloudError("CONFLICT", text).message == text
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "retryable"),
+    [
+        (keystone.ConnectTimeout("timed out"), "TIMEOUT", True),
+        (keystone.ConnectFailure("refused"), "UNREACHABLE", True),
+        (keystone.DiscoveryFailure("no versions"), "UNREACHABLE", True),
+        (keystone.SSLError("self-signed"), "UNREACHABLE", False),
+        (keystone.EndpointNotFound(), "NO_ENDPOINT", False),
+        (keystone.MissingAuthPlugin(), "TOKEN_EXPIRED", False),
+        (cinder.EndpointNotFound(), "NO_ENDPOINT", False),
+        (cinder.ConnectionError("refused"), "UNREACHABLE", True),
+        (heat.CommunicationError("refused"), "UNREACHABLE", True),
+        (sdk.ConfigException("no such cloud"), "CONFIG", False),
+        (requests.ReadTimeout("slow"), "TIMEOUT", True),
+        (requests.ConnectionError("refused"), "UNREACHABLE", True),
+        (sdk.SDKException("odd"), "UNEXPECTED", False),
+    ],
+)
+def test_failures_without_an_answer_have_codes_too(raised, code, retryable):
+    error = translate(raised, "reach the cloud")
+    assert (error.code, error.retryable, error.http_status) == (code, retryable, None)
+
+
+def test_the_request_id_is_kept_for_the_operator():
+    assert translate(from_keystoneauth(500, "oops"), "do it").request_id == "req-1"
+
+
+def test_a_lost_lease_passes_as_it_is():
+    lost = LeaseLost("The lease has ended.")
+    assert translate(lost, "do it") is lost
+    with pytest.raises(LeaseLost) as raised, translated("do it"):
+        raise lost
+    assert raised.value is lost
+    assert not lost.retryable
+
+
+def test_the_original_error_is_not_shown_beside_the_translated_one():
+    with pytest.raises(CloudError) as raised, translated("do it"):
+        raise from_keystoneauth(404, TOKEN)
+    assert raised.value.__suppress_context__
+
+
+def test_an_error_of_programming_is_not_disguised():
+    with pytest.raises(KeyError), translated("do it"):
+        raise KeyError("typo")

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every HTTP call asks the guard first, and a request's token is used as it is."""
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from keystoneauth1 import exceptions as keystone
+from keystoneauth1.identity import v3
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost, Unguarded
+from mistral_failover.cloud.session import GuardedSession, session_for
+from mistral_failover.settings import Settings
+
+TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Recorder:
+    """A guard that permits a number of calls, and records which were asked for."""
+
+    def __init__(self, calls=100, seconds=5.0):
+        self.left = calls
+        self.seconds = seconds
+        self.asked = []
+
+    def permit(self, method):
+        self.asked.append(method)
+        if self.left == 0:
+            raise LeaseLost("The lease has ended.")
+        self.left -= 1
+        return self.seconds
+
+
+def guarded(guard, **options):
+    return GuardedSession(guard=guard, **{"timeout": 5, **options})
+
+
+def token_body(url, expires_in=3600, project="p1"):
+    expires = datetime.now(UTC) + timedelta(seconds=expires_in)
+    return {
+        "token": {
+            "methods": ["token"],
+            "expires_at": expires.strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
+            "issued_at": "2026-01-01T00:00:00.000000Z",
+            "user": {"id": "u1", "name": "demo", "domain": {"id": "d", "name": "d"}},
+            "project": {"id": project, "name": "demo", "domain": {"id": "d", "name": "d"}},
+            "roles": [],
+            "OS-TRUST:trust": {"id": "t1"},
+            "catalog": [
+                {
+                    "type": "compute",
+                    "name": "nova",
+                    "endpoints": [
+                        {
+                            "interface": "public",
+                            "region": "RegionOne",
+                            "region_id": "RegionOne",
+                            "url": f"{url}/compute",
+                        }
+                    ],
+                }
+            ],
+        }
+    }
+
+
+def security(server, token=TOKEN, **more):
+    return SimpleNamespace(auth_uri=f"{server.url}/identity", auth_token=token, **more)
+
+
+def session_of(server, token=TOKEN, settings=None, guard=None, **more):
+    return session_for(
+        security(server, token, **more),
+        guard=guard or Unguarded(),
+        settings=settings or Settings(),
+    )
+
+
+def test_the_guard_is_asked_before_each_call_with_its_method(server):
+    guard = Recorder()
+    session = guarded(guard)
+    session.get(server.url)
+    session.post(server.url, json={})
+    assert guard.asked == ["GET", "POST"]
+    assert len(server.seen) == 2
+
+
+def test_without_permission_nothing_reaches_the_server(server):
+    with pytest.raises(LeaseLost):
+        guarded(Recorder(calls=0)).post(server.url, json={})
+    assert server.seen == []
+
+
+def test_a_redirect_is_a_call_of_its_own(server):
+    server.reply = lambda request: (
+        (302, {"Location": f"{server.url}/b"}, {}) if request.path == "/a" else (200, {}, {})
+    )
+    with pytest.raises(LeaseLost):
+        guarded(Recorder(calls=1)).get(f"{server.url}/a")
+    assert server.calls == ["GET /a"]
+
+
+def test_a_repeat_is_a_call_of_its_own(server):
+    server.reply = lambda request: (503, {"Retry-After": "0"}, {})
+    with pytest.raises(LeaseLost):
+        guarded(Recorder(calls=2)).get(server.url, status_code_retries=5)
+    assert len(server.seen) == 2
+
+
+def test_fetching_a_token_is_a_call_of_its_own(server):
+    session = guarded(
+        Recorder(calls=0),
+        auth=v3.Password(f"{server.url}/v3", username="u", password="p", user_domain_id="d"),
+    )
+    with pytest.raises(LeaseLost):
+        session.get(f"{server.url}/a")
+    assert server.seen == []
+
+
+@pytest.mark.parametrize(("timeout", "permitted"), [(30, 0.2), (0.2, 30)])
+def test_a_call_ends_when_the_shorter_of_timeout_and_permission_does(server, timeout, permitted):
+    release = threading.Event()
+    server.reply = lambda request: (release.wait(10), (200, {}, {}))[1]
+    started = time.monotonic()
+    with pytest.raises(keystone.ConnectTimeout):
+        guarded(Recorder(seconds=permitted), timeout=timeout).get(server.url)
+    assert time.monotonic() - started < 2
+    release.set()
+
+
+def test_sessions_share_connections_but_not_guards(server):
+    first, second = Recorder(), Recorder(calls=0)
+    guarded(first).get(server.url)
+    with pytest.raises(LeaseLost):
+        guarded(second).get(server.url)
+    guarded(first).get(server.url)
+    assert len(server.seen) == 2
+
+
+def test_a_token_is_validated_with_itself_and_never_scoped_again(server):
+    server.reply = lambda request: (200, {}, token_body(server.url))
+    session = session_of(server, region_name="RegionOne", project_id="p1")
+    assert session.get_token() == TOKEN
+    assert session.get_project_id() == "p1"
+    assert session.region_name == "RegionOne"
+    assert session.get_endpoint(service_type="compute", skip_discovery=True).endswith("/compute")
+    assert server.calls == ["GET /identity/v3/auth/tokens"]
+    assert server.seen[0].headers["x-auth-token"] == TOKEN
+    assert server.seen[0].headers["x-subject-token"] == TOKEN
+
+
+def test_a_token_is_validated_once_for_many_sessions(server):
+    server.reply = lambda request: (200, {}, token_body(server.url))
+    for _ in range(5):
+        session_of(server)
+    assert len(server.seen) == 1
+
+
+def test_two_tokens_are_two_identities(server):
+    server.reply = lambda request: (200, {}, token_body(server.url))
+    assert session_of(server, TOKEN + "a").get_token() == TOKEN + "a"
+    assert session_of(server, TOKEN + "b").get_token() == TOKEN + "b"
+    assert len(server.seen) == 2
+
+
+def test_shortly_before_its_expiry_a_token_is_validated_again(server):
+    server.reply = lambda request: (200, {}, token_body(server.url, expires_in=30))
+    session_of(server)
+    session_of(server)
+    assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_token_that_keystone_does_not_know_is_reported_as_expired(server, status):
+    server.reply = lambda request: (
+        status,
+        {},
+        {"error": {"code": status, "message": f"Could not find token: {TOKEN}"}},
+    )
+    with pytest.raises(CloudError) as raised:
+        session_of(server)
+    assert raised.value.code == "TOKEN_EXPIRED"
+    assert "trust" in raised.value.remedy
+    assert TOKEN not in str(raised.value)
+
+
+def test_a_token_that_expired_meanwhile_is_reported_as_expired(server):
+    server.reply = lambda request: (200, {}, token_body(server.url, expires_in=-5))
+    with pytest.raises(CloudError) as raised:
+        session_of(server)
+    assert raised.value.code == "TOKEN_EXPIRED"
+
+
+def test_a_token_of_another_project_than_the_request_says_is_refused(server):
+    server.reply = lambda request: (200, {}, token_body(server.url, project="p2"))
+    with pytest.raises(CloudError) as raised:
+        session_of(server, project_id="p1")
+    assert raised.value.code == "FORBIDDEN"
+
+
+def test_validation_asks_the_guard_too(server):
+    with pytest.raises(LeaseLost):
+        session_of(server, TOKEN + "guarded", guard=Recorder(calls=0))
+    assert server.seen == []
+
+
+def test_validation_leaves_nothing_in_the_log(server, caplog):
+    caplog.set_level("DEBUG")
+    server.reply = lambda request: (200, {}, token_body(server.url))
+    session_of(server, TOKEN + "logged").get(f"{server.url}/a")
+    assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("who", [None, SimpleNamespace(auth_token=None)])
+def test_with_neither_a_token_nor_a_cloud_the_request_is_refused(who):
+    with pytest.raises(CloudError) as raised:
+        session_for(who, guard=Unguarded(), settings=Settings())
+    assert raised.value.code == "CONFIG"
+    assert "[failover] cloud" in raised.value.remedy
+
+
+def test_a_token_without_the_address_of_keystone_is_refused():
+    with pytest.raises(CloudError) as raised:
+        session_for(
+            SimpleNamespace(auth_token=TOKEN, auth_uri=None),
+            guard=Unguarded(),
+            settings=Settings(),
+        )
+    assert raised.value.code == "CONFIG"
+
+
+@pytest.fixture
+def clouds_yaml(server, tmp_path, monkeypatch):
+    path = tmp_path / "clouds.yaml"
+    path.write_text(
+        f"""
+clouds:
+  drill:
+    auth:
+      auth_url: {server.url}/identity/v3
+      username: demo
+      password: demo-password
+      project_name: demo
+      user_domain_name: Default
+      project_domain_name: Default
+    region_name: RegionOne
+"""
+    )
+    monkeypatch.setattr("openstack.config.loader.CONFIG_FILES", [str(path)])
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+
+
+@pytest.mark.usefixtures("clouds_yaml")
+def test_without_a_token_the_entry_of_clouds_yaml_authenticates_once(server):
+    def reply(request):
+        if request.method == "POST":
+            return 201, {"X-Subject-Token": TOKEN}, token_body(server.url)
+        link = {"rel": "self", "href": f"{server.url}/identity/v3/"}
+        return 200, {}, {"version": {"id": "v3.14", "status": "stable", "links": [link]}}
+
+    server.reply = reply
+    for _ in range(2):
+        session = session_for(None, guard=Unguarded(), settings=Settings(cloud="drill"))
+        assert session.get_token() == TOKEN
+    assert server.calls.count("POST /identity/v3/auth/tokens") == 1
+    assert session.region_name == "RegionOne"
+
+
+@pytest.mark.usefixtures("clouds_yaml")
+def test_an_entry_that_clouds_yaml_lacks_is_a_configuration_error():
+    with pytest.raises(CloudError) as raised:
+        session_for(None, guard=Unguarded(), settings=Settings(cloud="nowhere"))
+    assert raised.value.code == "CONFIG"

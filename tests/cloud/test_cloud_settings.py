@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of [failover] are read from Mistral's configuration."""
+
+from dataclasses import fields
+
+import pytest
+from oslo_config import cfg
+
+from mistral_failover.settings import Settings, list_opts, load
+
+
+@pytest.fixture
+def parsed(tmp_path):
+    def parse(text):
+        path = tmp_path / "mistral.conf"
+        path.write_text(text)
+        conf = cfg.ConfigOpts()
+        conf([], project="mistral", default_config_files=[str(path)])
+        return conf
+
+    return parse
+
+
+def test_an_empty_configuration_gives_the_defaults(parsed):
+    assert load(parsed("")) == Settings()
+
+
+def test_the_section_of_the_parsed_configuration_counts(parsed):
+    settings = load(parsed("[failover]\nlease = 12.5\ncloud = drill\n"))
+    assert (settings.lease, settings.cloud) == (12.5, "drill")
+
+
+def test_reading_twice_is_harmless(parsed):
+    conf = parsed("[failover]\nlease = 12.5\n")
+    assert load(conf) == load(conf)
+
+
+def test_a_process_that_parsed_nothing_reads_the_environment(monkeypatch):
+    monkeypatch.setenv("OS_FAILOVER__LEASE", "7")
+    assert load().lease == 7
+    assert "config_file" not in cfg.CONF
+
+
+def test_a_value_out_of_range_is_refused(parsed):
+    with pytest.raises(cfg.ConfigFileValueError):
+        load(parsed("[failover]\nlease = 0\n"))
+
+
+def test_every_option_is_a_setting_and_has_help():
+    [(group, options)] = list_opts()
+    assert group == "failover"
+    assert [option.dest for option in options] == [field.name for field in fields(Settings)]
+    assert all(option.help for option in options)
+
+
+def test_settings_do_not_show_the_urls_that_carry_passwords():
+    shown = repr(Settings(database="mysql://u:hidden@h/d", command_channel="amqp://u:hidden@h"))
+    assert "hidden" not in shown

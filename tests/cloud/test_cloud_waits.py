@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A wait looks with growing pauses, stops early, and never lasts longer than allowed."""
+
+import pytest
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost, Unguarded
+from mistral_failover.cloud.waits import Look, wait_until
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.pauses = []
+
+    def sleep(self, seconds):
+        self.pauses.append(round(seconds, 3))
+        self.now += seconds
+
+
+class Script:
+    """A probe that returns, or raises, one thing after the other; the last for ever."""
+
+    def __init__(self, *looks):
+        self.looks = list(looks)
+        self.count = 0
+
+    def __call__(self):
+        self.count += 1
+        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+
+DONE = Look("there", done=True, result="it")
+NOT_YET = Look("it is attaching")
+FLAKY = CloudError("SERVER_ERROR", "oops")
+
+
+def wait(probe, time, **options):
+    options = {"what": "the volume", "limit": 60, **options}
+    return wait_until(probe, clock=lambda: time.now, sleep=time.sleep, **options)
+
+
+def test_what_is_there_already_is_returned_without_a_pause():
+    time = Time()
+    assert wait(Script(DONE), time) == "it"
+    assert time.pauses == []
+
+
+def test_pauses_grow_up_to_the_ceiling():
+    time = Time()
+    wait(Script(*[NOT_YET] * 5, DONE), time, first=1, growth=2, ceiling=5)
+    assert time.pauses == [1, 2, 4, 5, 5]
+
+
+def test_at_the_limit_there_is_one_last_look():
+    time = Time()
+    probe = Script(NOT_YET, NOT_YET, NOT_YET, DONE)
+    assert wait(probe, time, limit=2.5, first=1, growth=1) == "it"
+    assert time.pauses == [1, 1, 0.5]
+
+
+def test_a_timeout_tells_what_was_waited_for_and_what_was_seen_last():
+    with pytest.raises(CloudError) as raised:
+        wait(Script(NOT_YET), Time(), limit=3)
+    assert raised.value.code == "TIMEOUT"
+    assert raised.value.message == "Gave up after 3 s waiting for the volume: it is attaching"
+
+
+def test_a_limit_of_nothing_is_one_look():
+    probe = Script(NOT_YET)
+    with pytest.raises(CloudError):
+        wait(probe, Time(), limit=0)
+    assert probe.count == 1
+
+
+def test_a_read_that_fails_is_read_again():
+    assert wait(Script(FLAKY, FLAKY, DONE), Time()) == "it"
+
+
+def test_reads_that_keep_failing_end_the_wait_with_their_error():
+    probe = Script(FLAKY)
+    with pytest.raises(CloudError) as raised:
+        wait(probe, Time(), patience=3)
+    assert raised.value is FLAKY
+    assert probe.count == 4
+
+
+def test_only_failures_in_a_row_count():
+    probe = Script(FLAKY, FLAKY, NOT_YET, FLAKY, FLAKY, DONE)
+    assert wait(probe, Time(), patience=2) == "it"
+
+
+def test_an_error_that_a_repeat_does_not_cure_ends_the_wait_at_once():
+    probe = Script(CloudError("NOT_FOUND", "gone"))
+    with pytest.raises(CloudError, match="NOT_FOUND"):
+        wait(probe, Time())
+    assert probe.count == 1
+
+
+def test_the_guard_bounds_each_pause():
+    time = Time()
+    wait(Script(NOT_YET, DONE), time, first=10, guard=Unguarded(0.5))
+    assert time.pauses == [0.5]
+
+
+def test_a_wait_ends_when_the_lease_does():
+    class Lost:
+        def permit(self, method):
+            raise LeaseLost("The lease has ended.")
+
+    time = Time()
+    with pytest.raises(LeaseLost):
+        wait(Script(NOT_YET), time, guard=Lost())
+    assert time.pauses == []
