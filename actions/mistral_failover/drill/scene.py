@@ -14,16 +14,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import requests
 import yaml
 
 from mistral_failover import workflows
+from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill import examples
+from mistral_failover.drill.audit import Violation, audit, read_state
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.store.database import Database
+from mistral_failover.store.transaction import SqlTransaction
+
+T = TypeVar("T")
 
 CLOUD = "drill"
 APPLICATION = {"start": "pg-start", "stop": "pg-stop", "needs_volume": True}
@@ -97,6 +104,48 @@ class Scene:
         """Start a workflow; returns the execution's id."""
         return str(self.mistral.client.start(workflow, inputs)["id"])
 
+    @cached_property
+    def database(self) -> Database:
+        """The state database, which the drill's instruments read directly."""
+        return Database(self.database_url)
+
+    @property
+    def database_url(self) -> str:
+        """Where the actions keep their state."""
+        return str(self._settings.get("database") or f"sqlite:///{self.state_dir}/failover.sqlite")
+
+    @property
+    def project(self) -> str:
+        """The project of everything while Mistral's authentication is off."""
+        return DEFAULT_PROJECT
+
+    def read(self, function: Callable[[SqlTransaction], T]) -> T:
+        """Read the state database."""
+        return self.database.reading(function)
+
+    def stack_id(self, group: str) -> str:
+        """The id of a group's stack."""
+        links = self.cloud.resources(group)["db_a"]["links"]
+        stack = next(link["href"] for link in links if link["rel"] == "stack")
+        return str(stack).rpartition("/")[2]
+
+    def task_count(self, execution: str) -> int:
+        """How many tasks Mistral ran for an execution and all below it."""
+        client = self.mistral.client
+        return sum(len(client.tasks(e["id"])) for e in client.sub_executions(execution))
+
+    def violations(self) -> list[Violation]:
+        """What the audit finds now."""
+        folder = self.state_dir / "cloud"
+        tokens = json.loads((folder / "state.json").read_text(encoding="utf-8"))["tokens"]
+        kept = [
+            path
+            for path in self.state_dir.iterdir()
+            if path.is_file() and path.name != "clouds.yaml"
+        ]
+        state = read_state(self.database)
+        return audit(self.cloud.audit(), state, files=kept, token_hashes=tokens)
+
     def recover(self, pause: float = 0.5, limit: float = 120) -> int:
         """Sweep until nothing is left lying, as a cron trigger would; returns how many nodes were
         found. Locks of a dead process are waited for until their leases end."""
@@ -115,7 +164,7 @@ class Scene:
 
     def _configured_mistral(self) -> EmbeddedMistral:
         options = {
-            "database": f"sqlite:///{self.state_dir / 'failover.sqlite'}",
+            "database": self.database_url,
             "cloud": CLOUD,
             "command_channel": f"emulator+{self.cloud.url}",
             "lease": LEASE,

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The console script ``failover``."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+
+DESCRIPTION = """High availability for applications on OpenStack, by Mistral.
+
+Begin with:  failover drill        a whole failover on this machine, and its audit
+Then:        failover help drill   what can be broken, and how large
+
+Exit codes: 0 it did; 1 it failed, and said why; 2 the command line is wrong.
+"""
+
+
+class FailoverApp(App):
+    """The application; its commands are the entry points ``failover.cli``."""
+
+    CONSOLE_MESSAGE_FORMAT = "%(message)s"
+
+    def __init__(self) -> None:
+        super().__init__(
+            description=DESCRIPTION,
+            version=version("mistral-failover"),
+            command_manager=CommandManager("failover.cli"),
+            deferred_help=True,
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    return int(FailoverApp().run(sys.argv[1:] if argv is None else argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

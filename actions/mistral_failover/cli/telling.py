@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telling what happens, sentence by sentence: colours and a spinner on a terminal, plain lines
+elsewhere."""
+
+from __future__ import annotations
+
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.status import Status
+
+_STYLES = {
+    "fault": "bold red",
+    "failed": "red",
+    "complete": "bold green",
+    "admitted": "bold yellow",
+    "started": "dim",
+    "traversal": "bold",
+    "steal": "yellow",
+}
+
+
+class Teller:
+    """A context manager; call it with seconds (or None), a kind and a sentence."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._status = self._console.status("starting Mistral and the cloud")
+            self._status.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, seconds: float | None, kind: str, sentence: str) -> None:
+        """Tell one sentence."""
+        when = " " * 9 if seconds is None else f"{seconds:7.2f} s"
+        self._console.print(f"{when}  {sentence}", style=_STYLES.get(kind), markup=False)
+        if self._status is not None:
+            self._status.update(sentence)

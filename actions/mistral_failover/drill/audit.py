@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit: did the failover keep the invariants, by what the cloud and the nodes saw?
+
+Numbered as in docs/architecture.md. Number 3 (no result under an old token) is held by the store's
+compare-and-swaps and shown by the core's own tests; here its trace in the state is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.store.database import Database
+from mistral_failover.store.tables import (
+    groups,
+    members,
+    nodes,
+    operations,
+    resources,
+    traversals,
+)
+
+AT_REST = ("COMPLETE", "FAILED", "BLOCKED")
+_TOKEN_LIKE = re.compile(rb"gAAAA[\w-]{20,}")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken invariant: its number and what was seen."""
+
+    invariant: int
+    seen: str
+
+    def __str__(self) -> str:
+        return f"invariant {self.invariant}: {self.seen}"
+
+
+@dataclass(frozen=True)
+class State:
+    """The state database's tables, as plain rows."""
+
+    groups: Sequence[Mapping[str, Any]]
+    members: Sequence[Mapping[str, Any]]
+    traversals: Sequence[Mapping[str, Any]]
+    resources: Sequence[Mapping[str, Any]]
+    nodes: Sequence[Mapping[str, Any]]
+    operations: Sequence[Mapping[str, Any]]
+
+
+def read_state(database: Database) -> State:
+    """Everything in the state database; an instrument of tests, not of the product."""
+
+    def rows(tx: Any, table: sa.Table) -> list[Mapping[str, Any]]:
+        return [dict(row._mapping) for row in tx.connection.execute(sa.select(table))]
+
+    return database.reading(
+        lambda tx: State(
+            groups=rows(tx, groups),
+            members=rows(tx, members),
+            traversals=rows(tx, traversals),
+            resources=rows(tx, resources),
+            nodes=rows(tx, nodes),
+            operations=rows(tx, operations),
+        )
+    )
+
+
+def audit(
+    events: Sequence[Mapping[str, Any]],
+    state: State,
+    *,
+    files: Iterable[Path] = (),
+    token_hashes: Iterable[str] = (),
+) -> list[Violation]:
+    """Every violation. ``events`` is the emulator's audit log; ``files`` must hold no token whose
+    SHA-256 is in ``token_hashes``."""
+    return [
+        *single_attachment(events),
+        *safe_attachment(events),
+        *tokens_grow(state),
+        *effects_once(events, state),
+        *at_rest(events, state),
+        *one_traversal_per_incident(state),
+        *ended(state),
+        *no_old_epoch(events),
+        *no_secrets(files, set(token_hashes)),
+    ]
+
+
+def single_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    """1. A single-attach volume is attached to at most one server at any instant."""
+    for volume, servers, event in _holders(events):
+        if len(servers) > 1:
+            yield Violation(1, f"volume {volume} on {sorted(servers)} at event {event['seq']}")
+
+
+def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    """2. No attach to a new member while another one may still write: the cloud saw the old
+    attachment gone, and nothing ran on its node with the volume."""
+    running: dict[str, set[str]] = defaultdict(set)
+    last_holder: dict[str, str] = {}
+    for event in events:
+        kind = event["kind"]
+        if kind == "application_started":
+            running[event["application"]].add(event["server"])
+            if len(running[event["application"]]) > 1:
+                where = sorted(running[event["application"]])
+                yield Violation(2, f"{event['application']} runs on {where}")
+        elif kind in ("application_stopped", "application_ended"):
+            running[event["application"]].discard(event["server"])
+        elif kind == "attached":
+            last_holder[event["volume"]] = event["server"]
+        elif kind == "attach_begin":
+            old = last_holder.get(event["volume"])
+            writing = [a for a, servers in running.items() if old in servers]
+            if old not in (None, event["server"]) and writing:
+                yield Violation(
+                    2,
+                    f"volume {event['volume']} goes to {event['server']} while {writing} "
+                    f"still runs on {old}",
+                )
+        elif kind == "violation":
+            yield Violation(2, f"the cloud saw: {dict(event)}")
+
+
+def tokens_grow(state: State) -> Iterator[Violation]:
+    """3. Tokens only grow: no operation has a newer one than its resource."""
+    tokens = {row["id"]: row["token"] for row in state.resources}
+    for row in state.operations:
+        if row["token"] > tokens[row["resource_id"]]:
+            yield Violation(3, f"operation {row['key']} has token {row['token']}")
+
+
+def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
+    """4. No operation takes effect twice."""
+    by_id = {row["id"]: row for row in state.resources}
+    wanted: Counter[tuple[str, str | None]] = Counter()
+    for row in state.operations:
+        resource = by_id[row["resource_id"]]
+        if resource["type"] == "volume_attachment":
+            kind = "detach_begin" if row["verb"] == "delete" else "attach_begin"
+            wanted[kind, resource["physical_id"]] += 1
+    seen = Counter(
+        (event["kind"], event["volume"])
+        for event in events
+        if event["kind"] in ("attach_begin", "detach_begin")
+    )
+    for effect, count in seen.items():
+        if count > wanted[effect]:
+            yield Violation(4, f"{effect} happened {count} times for {wanted[effect]} operations")
+    commands = Counter(event["id"] for event in events if event["kind"] == "command_started")
+    for command, count in commands.items():
+        if count > 1:
+            yield Violation(4, f"command {command} ran {count} times")
+
+
+def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
+    """5. At rest reality equals the goal."""
+    current = {row["current_traversal"] for row in state.groups}
+    by_id = {row["id"]: row for row in state.traversals}
+    for row in state.resources:
+        if row["owner"] is not None:
+            yield Violation(5, f"{row['name']} is still locked by {row['owner']}")
+    for row in state.nodes:
+        if row["traversal_id"] not in current:
+            yield Violation(5, f"a sync point of old traversal {row['traversal_id']} is left")
+    servers = {(row["group_id"], row["name"]): row["server_id"] for row in state.members}
+    attached = {volume: held for volume, held, _ in _holders(events)}
+    for group in state.groups:
+        traversal = by_id.get(group["current_traversal"])
+        if traversal is None or traversal["status"] != "COMPLETE":
+            continue
+        for row in state.resources:
+            if row["group_id"] == group["id"]:
+                yield from _as_wanted(row, traversal, attached, servers)
+
+
+def _as_wanted(
+    row: Mapping[str, Any],
+    traversal: Mapping[str, Any],
+    attached: Mapping[str, set[str]],
+    servers: Mapping[tuple[str, str], str],
+) -> Iterator[Violation]:
+    if row["action"] == "DELETE" and row["status"] == "COMPLETE":
+        return
+    if row["status"] != "COMPLETE" or row["goal_version"] != traversal["goal_version"]:
+        yield Violation(5, f"{row['name']} is {row['action']}_{row['status']} at another goal")
+    if row["type"] == "volume_attachment":
+        server = servers[row["group_id"], row["member"]]
+        if attached.get(row["physical_id"]) != {server}:
+            held = attached.get(row["physical_id"])
+            yield Violation(5, f"{row['name']} is held by {held}, not by {row['member']}")
+
+
+def one_traversal_per_incident(state: State) -> Iterator[Violation]:
+    """6. One incident, at most one traversal (what follows from one, follows it)."""
+    started = Counter(
+        (row["group_id"], row["incident_id"], row["cause"]) for row in state.traversals
+    )
+    for (_, incident, cause), count in started.items():
+        if incident is not None and count > 1:
+            yield Violation(6, f"incident {incident} started {count} traversals: {cause}")
+
+
+def ended(state: State) -> Iterator[Violation]:
+    """7. Every group is COMPLETE, FAILED or BLOCKED, with the reason in words."""
+    by_id = {row["id"]: row for row in state.traversals}
+    for group in state.groups:
+        traversal = by_id.get(group["current_traversal"])
+        if traversal is None:
+            continue
+        if traversal["status"] not in AT_REST:
+            yield Violation(7, f"{group['name']} is {traversal['status']}")
+        elif traversal["status"] != "COMPLETE" and not traversal["reason"]:
+            yield Violation(7, f"{group['name']} is {traversal['status']} without a reason")
+
+
+def no_old_epoch(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    """8. No command of an older epoch runs."""
+    newest: dict[str, int] = {}
+    for event in events:
+        if event["kind"] != "command_started":
+            continue
+        if event["epoch"] < newest.get(event["server"], 0):
+            yield Violation(8, f"{event['command']} ran in epoch {event['epoch']}")
+        newest[event["server"]] = max(newest.get(event["server"], 0), event["epoch"])
+
+
+def no_secrets(files: Iterable[Path], token_hashes: set[str]) -> Iterator[Violation]:
+    """9. No token in state or logs."""
+    for path in files:
+        for found in _TOKEN_LIKE.findall(path.read_bytes()):
+            if hashlib.sha256(found).hexdigest() in token_hashes:
+                yield Violation(9, f"{path.name} holds a token")
+
+
+def _holders(
+    events: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, set[str], Mapping[str, Any]]]:
+    """After each change: a volume, the servers that it is attached to, the event."""
+    held: dict[str, set[str]] = defaultdict(set)
+    for event in events:
+        if event["kind"] == "attached":
+            held[event["volume"]].add(event["server"])
+        elif event["kind"] == "detached":
+            held[event["volume"]].discard(event["server"])
+        else:
+            continue
+        yield event["volume"], set(held[event["volume"]]), event

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The play: bring a group up, break its active node, watch it fail over, look what is left.
+
+Every act looks first at how far an earlier, killed drill on the same state came, and goes on from
+there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.drill.audit import AT_REST, Violation, read_state
+from mistral_failover.drill.critical import Share, critical_path
+from mistral_failover.drill.scene import Scene
+from mistral_failover.store import groups, views
+
+GROUP = "payments"
+FAULTS = {
+    "crash": ("server", "the guest of {member} crashed; Nova still says ACTIVE"),
+    "hang": ("server", "{member} answers no command, and its application goes on writing"),
+    "app": ("server", "the application on {member} died; its node is healthy"),
+    "host": ("host", "the host of {member} lost its power, with its compute service"),
+}
+EXPECTED = {"crash": "COMPLETE", "hang": "COMPLETE", "app": "COMPLETE", "host": "BLOCKED"}
+_PAUSE = 0.1
+
+Tell = Callable[[float | None, str, str], None]
+"""Called with seconds since the alarm (None before it), a kind, and a sentence."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a drill ended. Times in seconds."""
+
+    group: str
+    status: str
+    reason: str
+    active: str
+    holders: dict[str, str]
+    to_active: float | None
+    total: float | None
+    critical_path: float | None
+    ratio: float | None
+    tasks: int | None
+    recovered: int
+    violations: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
+class Play:
+    """One drill in a scene."""
+
+    def __init__(self, scene: Scene, *, tell: Tell, fault: str = "crash", volumes: int = 1) -> None:
+        self._scene = scene
+        self._tell = tell
+        self._fault = fault
+        self._volumes = volumes
+        self._seen = 0
+        self._alarm_at: float | None = None
+        self._recovered = 0
+        self._execution: str | None = None
+
+    def run(self) -> Outcome:
+        """Play every act that is left to play."""
+        scene = self._scene
+        self._tell(None, "drill", "setting the scene: a stack of two servers and its volumes")
+        scene.add_group(GROUP, self._volumes)
+        self._recover()
+        status = scene.action("failover.status", group=GROUP)
+        if status["last_complete_goal"] is None:
+            self._tell(None, "drill", "bringing the group up: the first activation")
+            self._watch(scene.start("failover.activate_first", group=GROUP))
+            status = scene.action("failover.status", group=GROUP)
+        if not self._alarms(status):
+            self._break(status["roles"]["active"])
+        return self._outcome()
+
+    def _recover(self) -> None:
+        """Go on where an earlier drill was killed: a sweep finds what it left lying."""
+        status = self._scene.action("failover.status", group=GROUP)
+        alarms = self._alarms(status)
+        if alarms:
+            self._alarm_at = alarms[-1]["at"]
+        if status["status"] != "IN_PROGRESS" and not self._unstarted(status, alarms):
+            return
+        self._tell(self._elapsed(), "drill", "an earlier drill was killed: sweeping up after it")
+        self._recovered = self._scene.recover()
+        self._tell_news()
+
+    @staticmethod
+    def _alarms(status: dict[str, Any]) -> list[dict[str, Any]]:
+        return [i for i in status["incidents"] if i["sentence"].startswith("alarm")]
+
+    @staticmethod
+    def _unstarted(status: dict[str, Any], alarms: list[dict[str, Any]]) -> bool:
+        """Whether an alarm was admitted and its traversal not even begun."""
+        return bool(alarms) and not status["lost"]
+
+    def _break(self, member: str) -> None:
+        server = self._scene.server(GROUP, member)
+        target, sentence = FAULTS[self._fault]
+        body = self._scene.cloud.alarm_body(server)
+        self._alarm_at = time.time()
+        if target == "host":
+            host = self._scene.cloud.nodes()[server]["host"]
+            self._scene.cloud.fault("host", host, "power_off")
+        else:
+            self._scene.cloud.fault("server", server, self._fault)
+        self._tell(0.0, "fault", sentence.format(member=member))
+        self._execution = self._scene.start("failover.on_alarm", **body)
+        self._watch(self._execution)
+        # Aodh delivers at least once: the second delivery must be counted and start nothing.
+        self._watch(self._scene.start("failover.on_alarm", **body))
+
+    def _watch(self, execution: str) -> None:
+        """Tell what happens until an execution has ended."""
+        while True:
+            ended = self._scene.mistral.client.execution(execution)["state"] != "RUNNING"
+            self._tell_news()
+            if ended:
+                return
+            time.sleep(_PAUSE)
+
+    def _tell_news(self) -> None:
+        for row in self._journal():
+            at = None if self._alarm_at is None else row["at"] - self._alarm_at
+            self._tell(at if at is None or at >= 0 else None, row["kind"], row["sentence"])
+
+    def _journal(self) -> Iterator[dict[str, Any]]:
+        rows = self._scene.read(
+            lambda tx: views.history(tx, self._group_id(tx), after=self._seen or -1, limit=1000)
+        )
+        for row in rows:
+            self._seen = row["id"]
+            yield row
+
+    def _group_id(self, tx: Any) -> str:
+        state = groups.find(tx, self._scene.project, GROUP)
+        return state.id if state else ""
+
+    def _elapsed(self) -> float | None:
+        return None if self._alarm_at is None else time.time() - self._alarm_at
+
+    def _outcome(self) -> Outcome:
+        status = self._scene.action("failover.status", group=GROUP)
+        share, to_active = self._times(status)
+        violations = [str(v) for v in self.violations()]
+        if status["status"] != EXPECTED[self._fault]:
+            violations.append(
+                f"{GROUP} ended {status['status']}, and {EXPECTED[self._fault]} was expected: "
+                f"{status['reason']}"
+            )
+        return Outcome(
+            group=GROUP,
+            status=status["status"],
+            reason=status["reason"],
+            active=status["roles"]["active"],
+            holders=self._holders(status),
+            to_active=to_active,
+            total=share.total if share else None,
+            critical_path=share.critical_path if share else None,
+            ratio=share.ratio if share and share.critical_path else None,
+            tasks=self._scene.task_count(self._execution) if self._execution else None,
+            recovered=self._recovered,
+            violations=violations,
+        )
+
+    def _holders(self, status: dict[str, Any]) -> dict[str, str]:
+        return {
+            row["name"]: row["member"]
+            for row in status["resources"]
+            if row["type"] == "volume_attachment" and row["status"] == "CREATE_COMPLETE"
+        }
+
+    def violations(self) -> list[Violation]:
+        """Broken invariants, by the cloud's log and the state database."""
+        return self._scene.violations()
+
+    def _times(self, status: dict[str, Any]) -> tuple[Share | None, float | None]:
+        """The share of the cloud, and when the application was active; from the alarm on."""
+        traversal = status["traversal"]
+        if self._alarm_at is None or traversal["status"] not in AT_REST:
+            return None, None
+        if traversal["ended_at"] is None:
+            return None, None
+        activated = [
+            operation["ended_at"]
+            for operation in self._scene.read(lambda tx: views.carried_out(tx, traversal["id"]))
+            if operation["verb"] == "create"
+            and self._type_of(status, operation["resource_id"]) == "activation"
+            and operation["ended_at"] is not None
+        ]
+        to_active = max(activated) - self._alarm_at if activated else None
+        path = measure(self._scene, GROUP, traversal["id"])
+        return Share(traversal["ended_at"] - self._alarm_at, path), to_active
+
+    @staticmethod
+    def _type_of(status: dict[str, Any], resource_id: str) -> str | None:
+        types = {row["id"]: row["type"] for row in status["resources"]}
+        return types.get(resource_id)
+
+
+def measure(scene: Scene, group: str, traversal_id: str) -> float:
+    """The cloud's critical path of one traversal, in seconds."""
+    state = read_state(scene.database)
+    identity = derived_id("group", scene.project, group)
+    servers = {m["name"]: m["server_id"] for m in state.members if m["group_id"] == identity}
+    stack = scene.stack_id(group)
+    by_id = {
+        row["id"]: {
+            "type": row["type"],
+            "physical_id": row["physical_id"],
+            "server": servers.get(row["member"] or (row["properties"] or {}).get("member", "")),
+            "stack": stack,
+        }
+        for row in state.resources
+    }
+    graph = scene.read(lambda tx: views.graph(tx, traversal_id))
+    operations = scene.read(lambda tx: views.carried_out(tx, traversal_id))
+    drawn: nx.DiGraph[str] = nx.node_link_graph(graph, edges="edges")
+    return critical_path(drawn, operations, by_id, scene.cloud.critical())
