@@ -75,13 +75,13 @@ class Drill(ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Play, tell, audit."""
+        for handler in logging.getLogger().handlers:
+            handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         # Here, because every other command would wait a second for these imports.
         from mistral_failover.drill.play import Play
         from mistral_failover.drill.scene import Scene
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr
-        for handler in logging.getLogger().handlers:
-            handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         keep = parsed_args.keep or parsed_args.state_dir is not None
         with _state_dir(parsed_args.state_dir or DEFAULT_DIR, keep) as folder:
             with (

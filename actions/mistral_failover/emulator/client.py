@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client of the emulator's own interface, for tests, the drill and benchmarks."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+
+
+class EmulatorError(Exception):
+    """The emulator refused; `code` is stable, `remedy` says what to do."""
+
+    def __init__(self, code: str, message: str, remedy: str, http_status: int) -> None:
+        super().__init__(message)
+        self.code, self.message, self.remedy = code, message, remedy
+        self.http_status = http_status
+
+
+class EmulatorClient:
+    """Calls of /emulator/*.
+
+    :param url: where the emulated cloud is, e.g. http://127.0.0.1:4567.
+    :param user: who seeds stacks and runs commands.
+    """
+
+    def __init__(self, url: str, *, user: str = "demo", password: str = "demo") -> None:  # noqa: S107
+        self.url = url.rstrip("/")
+        self._credentials = (user, password)
+        self._http = requests.Session()
+        self._http.trust_env = False  # no proxy stands between loopback and loopback
+        self._token: str | None = None
+        self._project_id = ""
+
+    def _call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        options.setdefault("timeout", 30)
+        response = self._http.request(method, self.url + path, json=body, **options)
+        if response.status_code >= 400:
+            raise _error(response)
+        return response.json() if response.content else None
+
+    def status(self) -> dict[str, Any]:
+        """Hosts, latencies in effect, how much is in flight."""
+        return dict(self._call("GET", "/emulator"))
+
+    def audit(self, since: int = 0, kind: str | None = None) -> list[dict[str, Any]]:
+        """The audit's events after number `since`, all or of one kind."""
+        query = {"since": since, "kind": kind}
+        return list(self._call("GET", "/emulator/audit", params=query)["events"])
+
+    def violations(self) -> list[dict[str, Any]]:
+        """What must not happen and did."""
+        return self.audit(kind="violation")
+
+    def critical(self) -> list[dict[str, Any]]:
+        """Server-side operations: kind, ids, accepted_at, finished_at, outcome."""
+        return list(self._call("GET", "/emulator/critical")["operations"])
+
+    def set_latency(self, **seconds: float) -> dict[str, float]:
+        """Sets single times; returns all."""
+        return dict(self._call("POST", "/emulator/latency", seconds)["latency"])
+
+    def mint_token(
+        self, *, user: str = "demo", trust: bool = False, expires_in: float = 3600
+    ) -> str:
+        """A token of a user, trust-scoped or short-lived if wanted."""
+        body = {"user": user, "trust": trust, "expires_in": expires_in}
+        return str(self._call("POST", "/emulator/tokens", body)["token"])
+
+    def add_user(self, name: str, *, project: str | None = None, admin: bool = False) -> str:
+        """Adds a user (password: the name) and its project; returns the project's id."""
+        body = {"name": name, "project": project or name, "admin": admin}
+        return str(self._call("POST", "/emulator/users", body)["project_id"])
+
+    def add_application_credential(self, user: str = "demo") -> tuple[str, str]:
+        """An application credential's id and secret."""
+        made = self._call("POST", "/emulator/application-credentials", {"user": user})
+        return str(made["id"]), str(made["secret"])
+
+    def add_application(
+        self,
+        name: str,
+        *,
+        start: str,
+        stop: str,
+        status: str | None = None,
+        needs_volume: bool = False,
+        stack: str | None = None,
+    ) -> None:
+        """Lets guests (of one stack, or all) run an application by named commands."""
+        body = {
+            "name": name,
+            "start": start,
+            "stop": stop,
+            "status": status,
+            "needs_volume": needs_volume,
+            "stack": stack,
+        }
+        self._call("POST", "/emulator/applications", body)
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """What each guest does, by server id."""
+        return {row["server_id"]: row for row in self._call("GET", "/emulator/nodes")["nodes"]}
+
+    def writers(self, volume_id: str) -> list[str]:
+        """The servers that write on a volume now."""
+        return list(self._call("GET", f"/emulator/volumes/{volume_id}/writers")["servers"])
+
+    def fault(self, target: str, name: str, fault: str) -> None:
+        """server: crash, hang, app, revive; host: compute_down, power_off, revive."""
+        body = {"target": target, "id": name, "fault": fault}
+        self._call("POST", "/emulator/faults", body)
+
+    def api_fault(
+        self,
+        operation: str,
+        fault: str = "error",
+        *,
+        status: int = 503,
+        seconds: float = 0,
+        times: int = 1,
+    ) -> None:
+        """Lets the next `times` uses of an operation go wrong: error, lost, hold, fail, stuck."""
+        body = {
+            "target": "api",
+            "operation": operation,
+            "fault": fault,
+            "status": status,
+            "seconds": seconds,
+            "times": times,
+        }
+        self._call("POST", "/emulator/faults", body)
+
+    def clear_api_faults(self) -> None:
+        """Forgets the injected faults that are not used up."""
+        self._call("DELETE", "/emulator/faults")
+
+    def alarm_body(self, server_id: str, alarm_name: str = "server_lost") -> dict[str, Any]:
+        """What Aodh would send about a server now."""
+        query = {"server_id": server_id, "alarm_name": alarm_name}
+        return dict(self._call("GET", "/emulator/alarm-body", params=query))
+
+    def alarm(
+        self,
+        url: str,
+        server_id: str,
+        *,
+        alarm_name: str = "server_lost",
+        times: int = 1,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Lets the cloud post the alarm to a loopback url."""
+        body = {
+            "url": url,
+            "server_id": server_id,
+            "alarm_name": alarm_name,
+            "times": times,
+            "headers": headers or {},
+        }
+        self._call("POST", "/emulator/alarm", body)
+
+    def run_command(
+        self,
+        server_id: str,
+        name: str,
+        *,
+        command_id: str,
+        epoch: int = 1,
+        arguments: dict[str, Any] | None = None,
+        limit: float = 30,
+    ) -> dict[str, Any]:
+        """Runs a named command in a guest; raises EmulatorError NO_ANSWER, OLD_EPOCH, REFUSED."""
+        body = {
+            "id": command_id,
+            "name": name,
+            "epoch": epoch,
+            "args": arguments or {},
+            "timeout": limit,
+        }
+        path = f"/emulator/nodes/{server_id}/commands"
+        headers = {"X-Auth-Token": self.token()}
+        return dict(self._call("POST", path, body, headers=headers, timeout=limit + 30))
+
+    def token(self) -> str:
+        """A token of this client's user, got once."""
+        if self._token is None:
+            name, password = self._credentials
+            user = {"name": name, "domain": {"id": "default"}, "password": password}
+            identity = {"methods": ["password"], "password": {"user": user}}
+            url = f"{self.url}/identity/v3/auth/tokens"
+            body: dict[str, Any] = {"auth": {"identity": identity}}
+            response = self._http.post(url, json=body, timeout=30)
+            if response.status_code >= 400:
+                raise _error(response)
+            self._project_id = response.json()["token"]["project"]["id"]
+            self._token = response.headers["X-Subject-Token"]
+        return self._token
+
+    def create_stack(
+        self,
+        name: str,
+        template: str | Path | dict[str, Any],
+        *,
+        parameters: dict[str, Any] | None = None,
+        limit: float = 120,
+    ) -> dict[str, Any]:
+        """Creates a stack from a template (a file, its text or an object) and waits for it.
+
+        :returns: the stack as Heat shows it.
+        :raises EmulatorError: STACK_FAILED or TIMEOUT.
+        """
+        if isinstance(template, Path):
+            template = template.read_text(encoding="utf-8")
+        if isinstance(template, str):
+            template = yaml.safe_load(template)
+        headers = {"X-Auth-Token": self.token()}
+        base = f"/orchestration/v1/{self._project_id}/stacks"
+        text = yaml.safe_dump(template)
+        body = {"stack_name": name, "template": text, "parameters": parameters or {}}
+        stack_id = self._call("POST", base, body, headers=headers)["stack"]["id"]
+        deadline = time.monotonic() + limit
+        while True:
+            path = f"{base}/{name}/{stack_id}"
+            stack = dict(self._call("GET", path, headers=headers)["stack"])
+            if stack["stack_status"] == "CREATE_COMPLETE":
+                return stack
+            if stack["stack_status"].endswith("FAILED"):
+                reason = stack["stack_status_reason"]
+                raise EmulatorError("STACK_FAILED", reason, "Correct the template.", 500)
+            if time.monotonic() > deadline:
+                raise EmulatorError(
+                    "TIMEOUT", f"{name} is {stack['stack_status']}.", "Wait longer.", 504
+                )
+            time.sleep(0.02)
+
+    def resources(self, stack: str) -> dict[str, dict[str, Any]]:
+        """A stack's resources by name, those of nested stacks as `group/member`."""
+        headers = {"X-Auth-Token": self.token()}
+        path = f"/orchestration/v1/{self._project_id}/stacks/{stack}/resources?nested_depth=5"
+        rows = self._call("GET", path, headers=headers)["resources"]
+        return {
+            "/".join(filter(None, (row.get("parent_resource"), row["resource_name"]))): row
+            for row in rows
+        }
+
+
+def _error(response: requests.Response) -> EmulatorError:
+    try:
+        error = response.json()["error"]
+        return EmulatorError(
+            str(error["code"]), error["message"], error.get("remedy", ""), response.status_code
+        )
+    except (ValueError, KeyError, TypeError):
+        status = response.status_code
+        return EmulatorError(f"HTTP_{status}", f"HTTP {status}", "See the emulator.", status)

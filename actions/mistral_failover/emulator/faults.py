@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong with a server or a host, and how it comes back.
+
+server crash: the guest is dead, Nova still says ACTIVE, its host works. server hang: the guest
+answers nobody, its applications go on writing. server app: the applications died, the guest is
+well. host compute_down: nova-compute is dead, the guests run on. host power_off: both are dead.
+revive: a server's guest boots again, without applications; a host's compute service returns,
+takes up the messages that waited for it, removes guests whose server was deleted meanwhile, and
+after a power loss boots the guests that Nova calls ACTIVE.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mistral_failover.emulator import nodes
+from mistral_failover.emulator.core import Emulation
+from mistral_failover.emulator.state import ApiFault, Guest, Host, new_id
+from mistral_failover.emulator.web import plain_error
+
+API_FAULTS = ("error", "lost", "hold", "fail", "stuck")
+
+
+def _crash(emulation: Emulation, guest: Guest) -> None:
+    guest.condition = "crashed"
+    nodes.end_applications(emulation, guest, "crash")
+
+
+def _hang(emulation: Emulation, guest: Guest) -> None:
+    del emulation
+    guest.condition = "hung"
+
+
+def _application(emulation: Emulation, guest: Guest) -> None:
+    nodes.end_applications(emulation, guest, "application fault")
+
+
+def _revive_server(emulation: Emulation, guest: Guest) -> None:
+    server = emulation.state.servers.get(guest.server_id)
+    nodes.end_applications(emulation, guest, "reboot")
+    if server is not None and server.status == "ACTIVE":
+        nodes.boot(emulation, server)
+
+
+def _compute_down(emulation: Emulation, host: Host) -> None:
+    del emulation
+    host.compute_up = False
+
+
+def _power_off(emulation: Emulation, host: Host) -> None:
+    host.compute_up = host.powered = False
+    for guest in emulation.state.guests.values():
+        if guest.host == host.name:
+            nodes.power_off(emulation, guest.server_id, "power loss")
+
+
+def _revive_host(emulation: Emulation, host: Host) -> None:
+    power_lost = not host.powered
+    host.compute_up = host.powered = True
+    for guest in list(emulation.state.guests.values()):
+        if guest.host != host.name:
+            continue
+        server = emulation.state.servers.get(guest.server_id)
+        if server is None:
+            nodes.destroy(emulation, guest.server_id, "its server was deleted")
+        elif power_lost and server.status == "ACTIVE":
+            nodes.boot(emulation, server)
+    emulation.deliver_deferred(host.name)
+
+
+SERVER_FAULTS: dict[str, Callable[[Emulation, Guest], None]] = {
+    "crash": _crash,
+    "hang": _hang,
+    "app": _application,
+    "revive": _revive_server,
+}
+HOST_FAULTS: dict[str, Callable[[Emulation, Host], None]] = {
+    "compute_down": _compute_down,
+    "power_off": _power_off,
+    "revive": _revive_host,
+}
+
+
+def strike_server(emulation: Emulation, server_id: str, fault: str) -> None:
+    """Applies a fault to a server's guest."""
+    guest = emulation.state.guests.get(server_id)
+    if guest is None:
+        raise plain_error("NOT_FOUND", 404, f"No guest of {server_id}.", "Check the server's id.")
+    if fault not in SERVER_FAULTS:
+        raise _unknown(fault, "server", SERVER_FAULTS)
+    SERVER_FAULTS[fault](emulation, guest)
+    _note(emulation, "server", server_id, fault)
+
+
+def strike_host(emulation: Emulation, name: str, fault: str) -> None:
+    """Applies a fault to a host."""
+    host = emulation.state.hosts.get(name)
+    if host is None:
+        known = ", ".join(emulation.state.hosts)
+        raise plain_error("NOT_FOUND", 404, f"There is no host {name}.", f"Hosts: {known}.")
+    if fault not in HOST_FAULTS:
+        raise _unknown(fault, "host", HOST_FAULTS)
+    HOST_FAULTS[fault](emulation, host)
+    _note(emulation, "host", name, fault)
+
+
+def _unknown(fault: str, target: str, known: Iterable[str]) -> Exception:
+    return plain_error(
+        "BAD_REQUEST",
+        400,
+        f"{fault!r} is no fault of target {target}.",
+        f"One of {', '.join(known)}.",
+    )
+
+
+def inject(emulation: Emulation, body: dict[str, object]) -> None:
+    """Lets the next uses of a named operation go wrong.
+
+    error: refused with `status`. lost: it takes effect, the answer is `status`. hold: delayed by
+    `seconds`. fail: accepted, and fails when it should have finished. stuck: accepted, and never
+    finishes.
+    """
+    try:
+        fault = ApiFault(
+            operation=str(body["operation"]),
+            fault=str(body["fault"]),
+            status=int(str(body.get("status", 503))),
+            seconds=float(str(body.get("seconds", 0))),
+            times=int(str(body.get("times", 1))),
+        )
+    except (KeyError, ValueError):
+        raise plain_error(
+            "BAD_REQUEST",
+            400,
+            "An API fault has operation, fault, status, seconds, times.",
+            "Correct the request.",
+        ) from None
+    if fault.fault not in API_FAULTS:
+        raise _unknown(fault.fault, "api", API_FAULTS)
+    emulation.state.api_faults.append(fault)
+    _note(emulation, "api", fault.operation, fault.fault)
+
+
+def _note(emulation: Emulation, target: str, name: str, fault: str) -> None:
+    """Audits a fault; one that harms a server or host begins a new incident of it."""
+    emulation.audit.record("fault", target=target, id=name, fault=fault)
+    if target == "server" and fault != "revive":
+        begin_incident(emulation, name)
+    elif target == "host" and fault != "revive":
+        for server in emulation.state.servers.values():
+            if server.host == name:
+                begin_incident(emulation, server.id)
+    emulation.changed()
+
+
+def begin_incident(emulation: Emulation, server_id: str) -> dict[str, Any]:
+    """A new fault instance of a server: alarms about it carry its id and time."""
+    incident: dict[str, Any] = {"message_id": new_id(), "at": time.time()}
+    emulation.state.incidents[server_id] = incident
+    return incident

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guests: the applications in them, what they write on, and the commands they obey.
+
+A guest obeys named commands only. It journals each command's id: the same id again returns the
+recorded result without effect, an epoch lower than the highest it has seen is refused. The
+journal lives on the guest's disk, so it outlives a reboot, not the server.
+
+Nothing here prevents harm: what must not happen is written to the audit as a `violation`
+(`two_writers`, `application_on_two_servers`, `detached_while_writing`, `write_to_lost_volume`,
+`attached_twice`).
+"""
+
+import time
+from typing import Any
+
+from mistral_failover.emulator.core import Emulation, transition
+from mistral_failover.emulator.state import Application, Guest, Server
+from mistral_failover.emulator.web import Call, plain_error, take_fault
+
+MOUNT_FAILED = 32
+NOT_RUNNING = 3
+
+
+def answers(emulation: Emulation, guest: Guest) -> bool:
+    """Whether the guest's agent answers commands."""
+    return runs(emulation, guest) and guest.condition == "healthy"
+
+
+def runs(emulation: Emulation, guest: Guest) -> bool:
+    """Whether the guest's processes run, be it that nobody can reach them."""
+    host = emulation.state.hosts[guest.host]
+    return host.powered and guest.powered and guest.condition != "crashed"
+
+
+def writers(emulation: Emulation, volume_id: str) -> list[str]:
+    """The servers whose guests write on a volume now."""
+    return [
+        guest.server_id
+        for guest in emulation.state.guests.values()
+        if volume_id in guest.volumes and guest.applications and runs(emulation, guest)
+    ]
+
+
+def boot(emulation: Emulation, server: Server) -> None:
+    """Starts a server's guest; no application runs in it yet."""
+    guest = emulation.state.guests.get(server.id)
+    if guest is None:
+        guest = Guest(server.id, server.project_id, server.host)
+        emulation.state.guests[server.id] = guest
+    guest.host, guest.powered, guest.condition = server.host, True, "healthy"
+    guest.incarnation += 1
+    emulation.audit.record("guest_started", server=server.id, host=server.host)
+    emulation.changed()
+
+
+def end_applications(emulation: Emulation, guest: Guest, cause: str) -> None:
+    """Ends everything that runs in a guest, without a command."""
+    for name in list(guest.applications):
+        del guest.applications[name]
+        emulation.audit.record(
+            "application_ended", application=name, server=guest.server_id, cause=cause
+        )
+    emulation.changed()
+
+
+def power_off(emulation: Emulation, server_id: str, cause: str) -> None:
+    """Switches a guest off."""
+    guest = emulation.state.guests.get(server_id)
+    if guest is not None:
+        end_applications(emulation, guest, cause)
+        guest.powered = False
+
+
+def destroy(emulation: Emulation, server_id: str, cause: str) -> None:
+    """Removes a guest with its disk and journal."""
+    power_off(emulation, server_id, cause)
+    if emulation.state.guests.pop(server_id, None) is not None:
+        emulation.audit.record("guest_destroyed", server=server_id, cause=cause)
+
+
+def plug(emulation: Emulation, server_id: str, volume_id: str, device: str) -> None:
+    """Gives a guest a volume; a running application writes on it from now on."""
+    guest = emulation.state.guests.get(server_id)
+    if guest is not None:
+        guest.volumes[volume_id] = device
+        check_writers(emulation, guest)
+
+
+def unplug(emulation: Emulation, server_id: str, volume_id: str) -> None:
+    """Takes a volume from a guest."""
+    guest = emulation.state.guests.get(server_id)
+    if guest is None or volume_id not in guest.volumes:
+        return
+    if server_id in writers(emulation, volume_id):
+        emulation.audit.record(
+            "violation", rule="detached_while_writing", volume=volume_id, server=server_id
+        )
+    del guest.volumes[volume_id]
+
+
+def lose_sight(emulation: Emulation, server_id: str, volume_id: str) -> None:
+    """Notes that Cinder took a volume away which a guest out of reach still writes on."""
+    if server_id in writers(emulation, volume_id):
+        emulation.audit.record(
+            "violation", rule="write_to_lost_volume", volume=volume_id, server=server_id
+        )
+
+
+def check_writers(emulation: Emulation, guest: Guest) -> None:
+    """Notes each volume of this guest that is not shared and has more than one writer."""
+    for volume_id in guest.volumes:
+        volume = emulation.state.volumes.get(volume_id)
+        servers = writers(emulation, volume_id)
+        if len(servers) > 1 and guest.server_id in servers and not (volume and volume.multiattach):
+            emulation.audit.record(
+                "violation", rule="two_writers", volume=volume_id, servers=servers
+            )
+
+
+def _allowed(emulation: Emulation, guest: Guest, name: str) -> tuple[str, Application] | None:
+    for application in emulation.state.applications.values():
+        if application.stack_id and application.stack_id not in _stacks_of(
+            emulation, guest.server_id
+        ):
+            continue
+        for verb in ("start", "stop", "status"):
+            if getattr(application, verb) == name:
+                return verb, application
+    return None
+
+
+def _stacks_of(emulation: Emulation, server_id: str) -> list[str]:
+    server = emulation.state.servers.get(server_id)
+    stack = emulation.state.stacks.get(server.owner[0]) if server and server.owner else None
+    ids = []
+    while stack is not None:
+        ids.append(stack.id)
+        stack = emulation.state.stacks.get(stack.parent[0]) if stack.parent else None
+    return ids
+
+
+async def command(call: Call) -> Any:
+    """POST /emulator/nodes/{server_id}/commands: runs a named command of the allow-list."""
+    emulation, server_id = call.emulation, call.path("server_id")
+    wanted = _parse(call.body)
+    guest = emulation.state.guests.get(server_id)
+    known = guest or emulation.state.servers.get(server_id)
+    if known is None or not call.sees(known.project_id):
+        raise plain_error(
+            "NOT_FOUND", 404, f"There is no node {server_id}.", "Check the server's id."
+        )
+    deadline = time.monotonic() + wanted["timeout"]
+    key = f"command:{server_id}:{wanted['id']}"
+    if guest is not None and answers(emulation, guest):
+        replay = _accept(emulation, guest, wanted)
+        while time.monotonic() < deadline:
+            record = guest.journal[wanted["id"]]
+            if record["finished_at"] is not None and answers(emulation, guest):
+                answer = {key: value for key, value in record.items() if key != "incarnation"}
+                return {**answer, "replayed": replay}
+            if not await emulation.wait_for(key, deadline - time.monotonic()):
+                break
+    else:
+        operation = emulation.begin("command", server=server_id, command=wanted["name"])
+        emulation.flush()
+        await emulation.wait_for(key, wanted["timeout"])
+        emulation.finish(operation, "no_answer")
+    emulation.audit.record("command_unanswered", server=server_id, command=wanted["name"])
+    raise plain_error(
+        "NO_ANSWER",
+        504,
+        f"The node {server_id} did not answer within {wanted['timeout']:g} s.",
+        "Find out whether the node still runs; fence it before another takes its role.",
+    )
+
+
+def _parse(body: dict[str, Any]) -> dict[str, Any]:
+    try:
+        parsed = {
+            "id": str(body["id"]),
+            "name": str(body["name"]),
+            "epoch": int(body["epoch"]),
+            "args": dict(body.get("args") or {}),
+            "timeout": float(body.get("timeout", 30)),
+        }
+    except (KeyError, TypeError, ValueError):
+        raise plain_error(
+            "BAD_REQUEST",
+            400,
+            "A command has id, name, epoch (integer), args (object), timeout (seconds).",
+            "Correct the request.",
+        ) from None
+    return parsed
+
+
+def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
+    """Admits a command to the guest; True when its id was journaled before."""
+    if wanted["epoch"] < guest.epoch:
+        raise plain_error(
+            "OLD_EPOCH",
+            409,
+            f"The command's epoch {wanted['epoch']} is older than the node's {guest.epoch}.",
+            "Somebody newer took over; do not repeat the command.",
+        )
+    guest.epoch = wanted["epoch"]
+    journaled = guest.journal.get(wanted["id"])
+    # One that died with an earlier boot took no lasting effect: the guest runs it again.
+    if journaled and (journaled["finished_at"] or journaled["incarnation"] == guest.incarnation):
+        emulation.audit.record(
+            "command_replayed", server=guest.server_id, command=wanted["name"], id=wanted["id"]
+        )
+        return True
+    found = _allowed(emulation, guest, wanted["name"])
+    if found is None:
+        raise plain_error(
+            "REFUSED",
+            403,
+            f"The command {wanted['name']!r} is not on the node's allow-list.",
+            "Add it to the allow-list, or correct the name in the group file.",
+        )
+    verb, application = found
+    operation = emulation.begin("command", server=guest.server_id, command=wanted["name"])
+    guest.journal[wanted["id"]] = {
+        "id": wanted["id"],
+        "exit_code": None,
+        "stdout": "",
+        "stderr": "",
+        "started_at": time.time(),
+        "finished_at": None,
+        "incarnation": guest.incarnation,
+    }
+    emulation.audit.record(
+        "command_started",
+        server=guest.server_id,
+        command=wanted["name"],
+        id=wanted["id"],
+        epoch=wanted["epoch"],
+    )
+    emulation.after(
+        emulation.latency.of(f"command_{verb}"),
+        "command.finish",
+        server_id=guest.server_id,
+        incarnation=guest.incarnation,
+        command_id=wanted["id"],
+        verb=verb,
+        application=application.name,
+        arguments=wanted["args"],
+        operation=operation,
+    )
+    emulation.flush()
+    return False
+
+
+@transition("command.finish")
+def _finish(
+    emulation: Emulation,
+    server_id: str,
+    incarnation: int,
+    command_id: str,
+    verb: str,
+    application: str,
+    arguments: dict[str, Any],
+    operation: str,
+) -> None:
+    guest = emulation.state.guests.get(server_id)
+    same_boot = guest is not None and guest.incarnation == incarnation
+    if guest is None or not same_boot or not runs(emulation, guest):
+        # The command died with its guest: its id stays in the journal, without a result.
+        emulation.finish(operation, "no_answer")
+        return
+    if take_fault(emulation, f"command_{verb}", ("fail",)):
+        code, out, err = 1, "", f"{application}: injected failure of {verb}"
+    else:
+        code, out, err = _VERBS[verb](emulation, guest, application, arguments)
+    guest.journal[command_id].update(
+        exit_code=code, stdout=out, stderr=err, finished_at=time.time()
+    )
+    emulation.audit.record(
+        "command_finished", server=server_id, id=command_id, verb=verb, exit_code=code
+    )
+    emulation.finish(operation, "done" if code == 0 else "failed")
+    emulation.wake(f"command:{server_id}:{command_id}")
+
+
+def _start(
+    emulation: Emulation, guest: Guest, name: str, arguments: dict[str, Any]
+) -> tuple[int, str, str]:
+    application = emulation.state.applications[name]
+    if application.needs_volume:
+        asked = [v for v in arguments.values() if isinstance(v, str) and v.startswith("/dev/")]
+        missing = [device for device in asked if device not in guest.volumes.values()]
+        if missing or not guest.volumes:
+            what = ", ".join(missing) or "the data volume"
+            return MOUNT_FAILED, "", f"mount: {what}: special device does not exist."
+    if name in guest.applications:
+        return 0, f"{name} is already running", ""
+    elsewhere = [
+        other.server_id
+        for other in emulation.state.guests.values()
+        if other is not guest
+        and name in other.applications
+        and runs(emulation, other)
+        and other.project_id == guest.project_id
+        and _group(emulation, other) == _group(emulation, guest)
+    ]
+    if elsewhere:
+        emulation.audit.record(
+            "violation",
+            rule="application_on_two_servers",
+            application=name,
+            servers=[*elsewhere, guest.server_id],
+        )
+    guest.applications[name] = time.time()
+    emulation.audit.record("application_started", application=name, server=guest.server_id)
+    check_writers(emulation, guest)
+    return 0, f"{name} started", ""
+
+
+def _group(emulation: Emulation, guest: Guest) -> str | None:
+    """The outermost stack of a guest; two stacks of one project are two installations."""
+    stacks = _stacks_of(emulation, guest.server_id)
+    return stacks[-1] if stacks else None
+
+
+def _stop(
+    emulation: Emulation, guest: Guest, name: str, arguments: dict[str, Any]
+) -> tuple[int, str, str]:
+    del arguments
+    if guest.applications.pop(name, None) is None:
+        return 0, f"{name} is not running", ""
+    emulation.audit.record("application_stopped", application=name, server=guest.server_id)
+    return 0, f"{name} stopped", ""
+
+
+def _status(
+    emulation: Emulation, guest: Guest, name: str, arguments: dict[str, Any]
+) -> tuple[int, str, str]:
+    del emulation, arguments
+    running = name in guest.applications
+    return (0, f"{name} is running", "") if running else (NOT_RUNNING, f"{name} is stopped", "")
+
+
+_VERBS = {"start": _start, "stop": _stop, "status": _status}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands behind a stack's resources: servers, volumes, and ids without substance."""
+
+from typing import Any
+
+from mistral_failover.emulator import servers, volume
+from mistral_failover.emulator.core import Emulation
+from mistral_failover.emulator.state import Stack, StackResource, new_id
+from mistral_failover.emulator.templates import SERVER, VOLUME
+
+# Properties that Heat changes in place; another one's change replaces the resource.
+_IN_PLACE = {SERVER: {"name", "metadata"}, VOLUME: {"name", "size", "description", "metadata"}}
+
+
+def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
+    """Starts the creation of a server or volume; False for what is complete at once."""
+    asked = resource.properties
+    name = asked.get("name") or f"{stack.name}-{resource.name}-{new_id()[:12].replace('-', '')}"
+    common: dict[str, Any] = {
+        "project_id": stack.project_id,
+        "name": name,
+        "owner": [stack.id, resource.name],
+        "metadata": dict(asked.get("metadata") or {}),
+        "user_id": stack.user_id,
+    }
+    if resource.type == SERVER:
+        zone = str(asked.get("availability_zone") or "")
+        host = zone.partition(":")[2]
+        resource.physical_id = servers.create(
+            emulation,
+            host=host if host in emulation.state.hosts else None,
+            image=str(asked.get("image") or ""),
+            flavor=str(asked["flavor"]),
+            **common,
+        ).id
+        return True
+    if resource.type == VOLUME:
+        resource.physical_id = volume.create(
+            emulation,
+            size=int(asked["size"]),
+            multiattach=volume.shared(asked),
+            bootable=bool(asked.get("image")),
+            description=asked.get("description"),
+            **common,
+        ).id
+        return True
+    resource.physical_id = new_id()
+    return False
+
+
+def needs_replacement(kind: str, resource: StackResource, wanted: dict[str, Any]) -> bool:
+    """Whether new properties cannot be given to what exists."""
+    changed = {
+        key
+        for key in {*resource.properties, *wanted}
+        if resource.properties.get(key) != wanted.get(key)
+    }
+    return bool(kind in _IN_PLACE and changed - _IN_PLACE[kind])
+
+
+def change(emulation: Emulation, resource: StackResource) -> None:
+    """Gives what exists the resource's new properties."""
+    asked, state = resource.properties, emulation.state
+    real: Any = state.servers.get(resource.physical_id) or state.volumes.get(resource.physical_id)
+    if real is not None:
+        real.name = asked.get("name") or real.name
+        real.metadata = dict(asked.get("metadata") or {})
+        if resource.type == VOLUME:
+            real.size = int(asked["size"])
+
+
+def unmake(emulation: Emulation, physical_id: str) -> str:
+    """Starts the deletion of a server or volume; the answer is why it cannot be, or empty."""
+    server = emulation.state.servers.get(physical_id)
+    if server is not None:
+        servers.delete(emulation, server)
+    found = emulation.state.volumes.get(physical_id)
+    if found is not None and emulation.state.attachments_of(volume_id=physical_id):
+        return "Volume in use"
+    if found is not None and found.status != "deleting":
+        volume.delete(emulation, found)
+    return ""
+
+
+def exists(emulation: Emulation, physical_id: str) -> bool:
+    """Whether a server or volume is still there."""
+    return physical_id in emulation.state.servers or physical_id in emulation.state.volumes
+
+
+def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
+    """One of ready, failed, gone, busy, and the reason."""
+    real: Any
+    if resource.type == SERVER:
+        real = emulation.state.servers.get(resource.physical_id)
+        good, bad = "ACTIVE", "ERROR"
+    else:
+        real = emulation.state.volumes.get(resource.physical_id)
+        good, bad = "available", "error"
+    if real is None:
+        return "gone", f"{resource.physical_id} could not be found."
+    if real.status == bad:
+        detail = getattr(real, "fault", None) or "Unknown"
+        return "failed", f'Went to status {bad} due to "Message: {detail}, Code: 500"'
+    return ("ready" if real.status == good else "busy"), ""
+
+
+def name_of(emulation: Emulation, resource: StackResource) -> str:
+    """The name of what stands behind the resource, else the resource's own."""
+    state = emulation.state
+    real: Any = state.servers.get(resource.physical_id) or state.volumes.get(resource.physical_id)
+    return real.name if real is not None else resource.name

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server's life as Nova leads it: boot, stop, start, delete."""
+
+import time
+from typing import Any
+
+from mistral_failover.emulator import attachments, nodes
+from mistral_failover.emulator.core import Emulation, transition
+from mistral_failover.emulator.state import Server, new_id
+from mistral_failover.emulator.web import take_fault
+
+RUNNING, SHUTDOWN, NOSTATE = 1, 4, 0
+
+
+def create(
+    emulation: Emulation,
+    *,
+    project_id: str,
+    name: str,
+    host: str | None = None,
+    owner: list[str] | None = None,
+    root_volume: dict[str, Any] | None = None,
+    **details: Any,
+) -> Server:
+    """Boots a server on `host`, or on the live host with the fewest servers.
+
+    :param owner: [stack id, resource name] when a stack asked for it.
+    :param root_volume: {"id", "delete_on_termination"} when it boots from a volume.
+    """
+    now = time.time()
+    place = host or _pick_host(emulation)
+    server = Server(
+        new_id(), project_id, name, place or "", created=now, updated=now, owner=owner, **details
+    )
+    emulation.state.servers[server.id] = server
+    operation = emulation.begin("boot", server=server.id)
+    if root_volume is not None:
+        volume = emulation.state.volumes[root_volume["id"]]
+        attachments.attach_at_boot(
+            emulation,
+            server,
+            volume,
+            attachments.ROOT_DEVICE,
+            delete=root_volume["delete_on_termination"],
+        )
+    emulation.after(
+        emulation.latency.of("boot"), "server.booted", server_id=server.id, operation=operation
+    )
+    return server
+
+
+def _pick_host(emulation: Emulation) -> str | None:
+    load = {host.name: 0 for host in emulation.state.hosts.values() if host.up}
+    for server in emulation.state.servers.values():
+        if server.host in load:
+            load[server.host] += 1
+    return min(load, key=lambda name: (load[name], name), default=None)
+
+
+@transition("server.booted")
+def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = emulation.state.servers.get(server_id)
+    if server is None:
+        emulation.finish(operation, "gone")
+        return
+    failed = take_fault(emulation, "boot", ("fail",)) is not None
+    if not server.host or failed:
+        reason = "Injected failure of the boot." if failed else "No valid host was found."
+        server.fault = reason
+        _set(server, "ERROR", "error", NOSTATE)
+        emulation.finish(operation, "failed")
+    elif not emulation.state.host_up(server.host):
+        emulation.defer(server.host, "server.booted", server_id=server_id, operation=operation)
+        return
+    else:
+        _set(server, "ACTIVE", "active", RUNNING)
+        nodes.boot(emulation, server)
+        for attachment in emulation.state.attachments_of(server_id=server_id):
+            attachments.settle(emulation, attachment)
+        emulation.finish(operation)
+    _tell_owner(emulation, server)
+
+
+def stop(emulation: Emulation, server: Server) -> None:
+    """Lets the compute service switch the guest off; with the host down it stays powering-off."""
+    _task(emulation, server, "powering-off", "stop")
+
+
+def start(emulation: Emulation, server: Server) -> None:
+    """Lets the compute service switch the guest on."""
+    _task(emulation, server, "powering-on", "start")
+
+
+def _task(emulation: Emulation, server: Server, task_state: str, verb: str) -> None:
+    server.task_state, server.updated = task_state, time.time()
+    operation = emulation.begin(verb, server=server.id)
+    emulation.fire(f"server.{verb}", server_id=server.id, operation=operation)
+
+
+def _step(emulation: Emulation, server_id: str, operation: str, verb: str) -> Server | None:
+    """The server if the step can happen now; it waits for its host, or ends with its server."""
+    server = emulation.state.servers.get(server_id)
+    if server is None:
+        emulation.finish(operation, "gone")
+        return None
+    if not emulation.state.host_up(server.host):
+        emulation.defer(server.host, f"server.{verb}", server_id=server_id, operation=operation)
+        return None
+    return server
+
+
+@transition("server.stop")
+def _stop(emulation: Emulation, server_id: str, operation: str) -> None:
+    if _step(emulation, server_id, operation, "stop") is not None:
+        emulation.after(
+            emulation.latency.of("stop"),
+            "server.stopped",
+            server_id=server_id,
+            operation=operation,
+        )
+
+
+@transition("server.stopped")
+def _stopped(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = _step(emulation, server_id, operation, "stop")
+    if server is None:
+        return
+    fault = take_fault(emulation, "stop", ("fail", "stuck"))
+    if fault is None:
+        nodes.power_off(emulation, server_id, "stopped by Nova")
+        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+        emulation.audit.record("server_stopped", server=server_id)
+        emulation.finish(operation)
+    elif fault.fault == "fail":
+        server.task_state = None
+        emulation.finish(operation, "failed")
+
+
+@transition("server.start")
+def _start(emulation: Emulation, server_id: str, operation: str) -> None:
+    if _step(emulation, server_id, operation, "start") is not None:
+        emulation.after(
+            emulation.latency.of("start"),
+            "server.started",
+            server_id=server_id,
+            operation=operation,
+        )
+
+
+@transition("server.started")
+def _started(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = _step(emulation, server_id, operation, "start")
+    if server is None:
+        return
+    fault = take_fault(emulation, "start", ("fail", "stuck"))
+    if fault is None:
+        _set(server, "ACTIVE", "active", RUNNING)
+        nodes.boot(emulation, server)
+        emulation.finish(operation)
+    elif fault.fault == "fail":
+        server.task_state = None
+        emulation.finish(operation, "failed")
+
+
+def delete(emulation: Emulation, server: Server) -> None:
+    """Deletes a server. With its host down this is Nova's local delete: server and attachments
+    are gone at once, and a guest that still runs there goes on running."""
+    if server.task_state == "deleting":
+        return
+    operation = emulation.begin("delete", server=server.id)
+    server.task_state, server.updated = "deleting", time.time()
+    if emulation.state.host_up(server.host):
+        emulation.after(
+            emulation.latency.of("delete_server"),
+            "server.deleted",
+            server_id=server.id,
+            operation=operation,
+        )
+        emulation.changed()
+    else:
+        _remove(emulation, server, operation, local=True)
+
+
+@transition("server.deleted")
+def _deleted(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = emulation.state.servers.get(server_id)
+    if server is None:
+        emulation.finish(operation, "gone")
+    elif not emulation.state.host_up(server.host):
+        emulation.defer(server.host, "server.deleted", server_id=server_id, operation=operation)
+    elif take_fault(emulation, "delete_server", ("stuck",)) is None:
+        _remove(emulation, server, operation, local=False)
+
+
+def _remove(emulation: Emulation, server: Server, operation: str, *, local: bool) -> None:
+    if not local:
+        nodes.power_off(emulation, server.id, "deleted by Nova")
+    for attachment in emulation.state.attachments_of(server_id=server.id):
+        attachments.release(emulation, attachment, unplug=not local)
+        if attachment.delete_on_termination:
+            emulation.state.volumes.pop(attachment.volume_id, None)
+    if not local:
+        nodes.destroy(emulation, server.id, "deleted by Nova")
+    del emulation.state.servers[server.id]
+    emulation.audit.record("server_deleted", server=server.id, local=local)
+    emulation.finish(operation)
+    _tell_owner(emulation, server)
+
+
+def _set(server: Server, status: str, vm_state: str, power_state: int) -> None:
+    server.status, server.vm_state, server.power_state = status, vm_state, power_state
+    server.task_state, server.updated = None, time.time()
+
+
+def _tell_owner(emulation: Emulation, server: Server) -> None:
+    if server.owner is not None:
+        stack_id, name = server.owner
+        emulation.fire("stack.part_settled", stack_id=stack_id, name=name)
+
+
+def power_lost(emulation: Emulation, server: Server) -> None:
+    """What Nova's power sync makes of a server whose guest is found off."""
+    _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+    emulation.changed()

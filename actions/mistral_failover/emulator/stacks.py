@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heat's engine: a stack walks towards its template, one step whenever a part has settled.
+
+As in convergence Heat a newer update is taken at any moment: it raises the stack's generation,
+and what an older one left under way is looked at again when it has settled. A resource whose
+check failed (marked unhealthy) is replaced: the new one first, then the old one goes.
+"""
+
+import secrets
+import string
+import time
+from typing import Any
+
+from mistral_failover.emulator import parts
+from mistral_failover.emulator.core import Emulation, transition
+from mistral_failover.emulator.state import Stack, StackResource, new_id
+from mistral_failover.emulator.templates import (
+    GROUP,
+    VOLUME,
+    Scope,
+    dependencies,
+    parameters,
+    resolve,
+)
+from mistral_failover.emulator.web import take_fault
+
+_OVERHEAD = {"CREATE": "stack_create", "UPDATE": "stack_patch", "DELETE": "stack_delete"}
+_KINDS = {"CREATE": "stack_create", "UPDATE": "patch", "DELETE": "stack_delete"}
+
+
+def create(
+    emulation: Emulation,
+    *,
+    project_id: str,
+    name: str,
+    template: dict[str, Any],
+    given: dict[str, Any],
+    user_id: str,
+    parent: list[str] | None = None,
+) -> Stack:
+    """Starts the creation of a stack; `parent` is [stack id, resource name] of a nested one."""
+    stack = Stack(
+        new_id(),
+        project_id,
+        name,
+        time.time(),
+        template,
+        parameters=given,
+        parent=parent,
+        generation=0,
+        user_id=user_id,
+    )
+    emulation.state.stacks[stack.id] = stack
+    begin(emulation, stack, "CREATE")
+    return stack
+
+
+def update(
+    emulation: Emulation, stack: Stack, template: dict[str, Any], given: dict[str, Any]
+) -> None:
+    """Starts an update; the newest wins. `updated_time` grows with each, by a second at least."""
+    stack.template, stack.parameters = template, given
+    stack.updated = max(time.time(), (stack.updated or stack.created) + 1)
+    begin(emulation, stack, "UPDATE")
+
+
+def begin(emulation: Emulation, stack: Stack, action: str) -> None:
+    """Starts CREATE, UPDATE or DELETE, in place of whatever is under way."""
+    stack.generation += 1
+    _set_stack(stack, action, "IN_PROGRESS", f"Stack {action} started")
+    if stack.parent is None:
+        emulation.finish(stack.operation, "superseded")
+        stack.operation = emulation.begin(_KINDS[action], stack=stack.id)
+    emulation.after(
+        _half(emulation, stack), "stack.walk", stack_id=stack.id, generation=stack.generation
+    )
+
+
+def _half(emulation: Emulation, stack: Stack) -> float:
+    """Half of what Heat itself needs, before and again after the stack's parts."""
+    return 0.0 if stack.parent else emulation.latency.of(_OVERHEAD[stack.action]) / 2
+
+
+@transition("stack.walk")
+def _walk(emulation: Emulation, stack_id: str, generation: int) -> None:
+    stack = emulation.state.stacks.get(stack_id)
+    if stack is None or generation != stack.generation or stack.status != "IN_PROGRESS":
+        return
+    wanted = {} if stack.action == "DELETE" else stack.template.get("resources") or {}
+    moved = True
+    while moved:
+        moved = sum(_advance(emulation, stack, name, wanted[name]) for name in wanted) > 0
+    busy = any(r.status == "IN_PROGRESS" or r.retired_id for r in stack.resources.values())
+    failed = [r for r in stack.resources.values() if _failed_now(stack, r)]
+    if failed and not busy:
+        reason = f"Resource {stack.action} failed: {failed[0].name}: {failed[0].reason}"
+        _finish(emulation, stack, "FAILED", reason)
+        return
+    if failed or busy or any(not _ready(stack, name) for name in wanted):
+        return
+    surplus = [r for name, r in stack.resources.items() if name not in wanted]
+    # Volumes go last: until the servers are gone they may still be attached.
+    last = [r for r in surplus if r.type == VOLUME]
+    for resource in [r for r in surplus if r.type != VOLUME] or last:
+        _remove(emulation, stack, resource)
+    if surplus:
+        emulation.after(0, "stack.walk", stack_id=stack.id, generation=generation)
+    elif stack.settling != generation:
+        stack.settling = generation
+        emulation.after(
+            _half(emulation, stack), "stack.finish", stack_id=stack.id, generation=generation
+        )
+
+
+def _failed_now(stack: Stack, resource: StackResource) -> bool:
+    return resource.status == "FAILED" and resource.generation == stack.generation
+
+
+def _ready(stack: Stack, name: str) -> bool:
+    resource = stack.resources.get(name)
+    return (
+        resource is not None
+        and resource.generation == stack.generation
+        and resource.status == "COMPLETE"
+    )
+
+
+def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str, Any]) -> bool:
+    """Looks at one resource if its turn has come; False when there was nothing to do."""
+    resource = stack.resources.get(name)
+    if resource and (resource.status == "IN_PROGRESS" or resource.generation == stack.generation):
+        return False
+    if not all(_ready(stack, other) for other in dependencies(definition)):
+        return False
+    wanted = resolve(definition.get("properties") or {}, scope(emulation, stack))
+    kind = definition["type"]
+    if resource is None:
+        now = time.time()
+        resource = StackResource(name, kind, now, now, properties=wanted)
+        stack.resources[name] = resource
+        resource.generation = stack.generation
+        _make(emulation, stack, resource)
+        return True
+    unhealthy = resource.status == "FAILED"
+    resource.generation = stack.generation
+    if unhealthy or resource.type != kind or parts.needs_replacement(kind, resource, wanted):
+        resource.retired_id = resource.physical_id
+        resource.type, resource.properties = kind, wanted
+        _make(emulation, stack, resource)
+    elif kind == GROUP:
+        resource.properties = wanted
+        _set_resource(stack, resource, "UPDATE", "IN_PROGRESS")
+        nested = emulation.state.stacks[resource.physical_id]
+        update(emulation, nested, _members(resource, nested), {})
+    elif resource.properties != wanted:
+        resource.properties = wanted
+        parts.change(emulation, resource)
+        _set_resource(stack, resource, "UPDATE", "COMPLETE")
+    return True
+
+
+def scope(emulation: Emulation, stack: Stack) -> Scope:
+    """What a stack's functions refer to."""
+
+    def physical_id(name: str) -> str | None:
+        resource = stack.resources.get(name)
+        return resource.physical_id if resource else None
+
+    def attribute(name: str, wanted: str) -> Any:
+        resource = stack.resources.get(name)
+        return attributes(emulation, resource).get(wanted) if resource else None
+
+    project = emulation.state.projects[stack.project_id]
+    return Scope(parameters(stack, project), physical_id, attribute)
+
+
+def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
+    """A resource's attributes."""
+    if resource.type == GROUP:
+        nested = emulation.state.stacks.get(resource.physical_id)
+        members = nested.resources.values() if nested else ()
+        ids = {member.name: member.physical_id for member in members}
+        return {"refs": list(ids.values()), "refs_map": ids, "current_size": len(ids)}
+    return {"name": parts.name_of(emulation, resource), "show": {}}
+
+
+def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
+    """Creates what stands behind a resource."""
+    _set_resource(stack, resource, "CREATE", "IN_PROGRESS")
+    if resource.type == GROUP:
+        nested = create(
+            emulation,
+            project_id=stack.project_id,
+            name=f"{stack.name}-{resource.name}-{_short_id()}",
+            template=_members(resource, None),
+            given={},
+            user_id=stack.user_id,
+            parent=[stack.id, resource.name],
+        )
+        resource.physical_id = nested.id
+    elif not parts.make(emulation, stack, resource):
+        _set_resource(stack, resource, "CREATE", "COMPLETE")
+        emulation.after(0, "stack.part_settled", stack_id=stack.id, name=resource.name)
+
+
+def _short_id() -> str:
+    letters = string.ascii_lowercase + string.digits
+    return "".join(secrets.choice(letters) for _ in range(12))
+
+
+def _members(resource: StackResource, nested: Stack | None) -> dict[str, Any]:
+    """The template of a group's nested stack: failed members leave first, then the oldest."""
+    asked = resource.properties
+    size = int(asked.get("desired_capacity") or asked["min_size"])
+    size = max(int(asked["min_size"]), min(int(asked["max_size"]), size))
+    present = sorted(
+        nested.resources.values() if nested else (),
+        key=lambda member: (member.status != "FAILED", member.created),
+    )
+    names = [member.name for member in present[max(0, len(present) - size) :]]
+    names += [_short_id() for _ in range(size - len(names))]
+    return {
+        "heat_template_version": "2015-04-30",
+        "resources": dict.fromkeys(names, asked["resource"]),
+    }
+
+
+def _remove(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
+    if resource.action == "DELETE" and resource.status == "IN_PROGRESS":
+        return
+    resource.generation = stack.generation
+    _set_resource(stack, resource, "DELETE", "IN_PROGRESS")
+    trouble = _unmake(emulation, resource.physical_id)
+    if trouble:
+        _set_resource(stack, resource, "DELETE", "FAILED", trouble)
+    elif not _exists(emulation, resource.physical_id):
+        _drop(stack, resource)
+
+
+def _unmake(emulation: Emulation, physical_id: str) -> str:
+    nested = emulation.state.stacks.get(physical_id)
+    if nested is None:
+        return parts.unmake(emulation, physical_id)
+    if nested.action != "DELETE":
+        begin(emulation, nested, "DELETE")
+    return ""
+
+
+def _exists(emulation: Emulation, physical_id: str) -> bool:
+    nested = emulation.state.stacks.get(physical_id)
+    if nested is None:
+        return parts.exists(emulation, physical_id)
+    return nested.deleted is None
+
+
+def _drop(stack: Stack, resource: StackResource) -> None:
+    _set_resource(stack, resource, "DELETE", "COMPLETE")
+    del stack.resources[resource.name]
+
+
+@transition("stack.part_settled")
+def _part_settled(emulation: Emulation, stack_id: str, name: str) -> None:
+    """Something behind a resource came to rest: takes note, and walks on."""
+    stack = emulation.state.stacks.get(stack_id)
+    resource = stack.resources.get(name) if stack else None
+    if stack is None or resource is None:
+        return
+    state, reason = _state_of(emulation, resource)
+    if resource.status == "IN_PROGRESS":
+        if resource.action == "DELETE":
+            if state == "gone":
+                _drop(stack, resource)
+        elif state == "ready":
+            _set_resource(stack, resource, resource.action, "COMPLETE")
+        elif state in ("failed", "gone"):
+            _set_resource(stack, resource, resource.action, "FAILED", reason)
+    if resource.retired_id and resource.status == "COMPLETE":
+        _unmake(emulation, resource.retired_id)
+        if _exists(emulation, resource.retired_id):
+            return
+        resource.retired_id = ""
+    _walk(emulation, stack_id, stack.generation)
+
+
+def _state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
+    if resource.type != GROUP:
+        return parts.state_of(emulation, resource)
+    nested = emulation.state.stacks.get(resource.physical_id)
+    if nested is None or nested.deleted is not None:
+        return "gone", "The nested stack is gone."
+    states = {"COMPLETE": "ready", "FAILED": "failed", "IN_PROGRESS": "busy"}
+    return states[nested.status], nested.reason
+
+
+@transition("stack.finish")
+def _finish_in_time(emulation: Emulation, stack_id: str, generation: int) -> None:
+    stack = emulation.state.stacks.get(stack_id)
+    if stack is None or stack.generation != generation or stack.status != "IN_PROGRESS":
+        return
+    failed = stack.parent is None and take_fault(emulation, _OVERHEAD[stack.action], ("fail",))
+    if failed:
+        _finish(emulation, stack, "FAILED", f"Injected failure of {stack.action}.")
+    else:
+        reason = f"Stack {stack.action} completed successfully"
+        _finish(emulation, stack, "COMPLETE", reason)
+
+
+def _finish(emulation: Emulation, stack: Stack, status: str, reason: str) -> None:
+    _set_stack(stack, stack.action, status, reason)
+    if stack.action == "DELETE" and status == "COMPLETE":
+        stack.deleted = time.time()
+    emulation.finish(stack.operation, "done" if status == "COMPLETE" else "failed")
+    stack.operation = None
+    emulation.changed()
+    if stack.parent is not None:
+        parent_id, name = stack.parent
+        emulation.fire("stack.part_settled", stack_id=parent_id, name=name)
+
+
+def mark(
+    emulation: Emulation, stack: Stack, resource: StackResource, unhealthy: bool, reason: str
+) -> None:
+    """Sets a resource CHECK_FAILED, so that the next update replaces it, or takes that back."""
+    operation = emulation.begin("mark_unhealthy", stack=stack.id, resource=resource.name)
+    _set_resource(stack, resource, "CHECK", "FAILED" if unhealthy else "COMPLETE", reason)
+    emulation.finish(operation)
+
+
+def _set_stack(stack: Stack, action: str, status: str, reason: str) -> None:
+    stack.action, stack.status, stack.reason = action, status, reason
+    _event(stack, stack.name, stack.id, "OS::Heat::Stack", f"{action}_{status}", reason)
+
+
+def _set_resource(
+    stack: Stack, resource: StackResource, action: str, status: str, reason: str = "state changed"
+) -> None:
+    resource.action, resource.status, resource.reason = action, status, reason
+    resource.updated = time.time()
+    _event(stack, resource.name, resource.physical_id, resource.type, f"{action}_{status}", reason)
+
+
+def _event(stack: Stack, name: str, physical_id: str, kind: str, status: str, reason: str) -> None:
+    stack.events.append(
+        {
+            "id": new_id(),
+            "t": time.time(),
+            "name": name,
+            "physical_id": physical_id,
+            "type": kind,
+            "status": status,
+            "reason": reason,
+        }
+    )

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the emulated cloud is at an instant: plain dataclasses that go to JSON and back.
+
+Times are seconds since the epoch (float); ids are UUID strings, except project and user ids,
+which are 32 hexadecimal digits as Keystone's are.
+"""
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+HOSTS = ("cmp1", "cmp2")
+
+
+def new_id() -> str:
+    """A random UUID, as OpenStack gives to servers, volumes and stacks."""
+    return str(uuid.uuid4())
+
+
+def stable_hex(*parts: str) -> str:
+    """A 32-digit id that is the same in every emulated cloud, for seeded projects and users."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, "/".join(parts)).hex
+
+
+def token_key(token: str) -> str:
+    """What the state keeps of a token: its hash, never the token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+@dataclass
+class Project:
+    """A tenant."""
+
+    id: str
+    name: str
+
+
+@dataclass
+class User:
+    """A user of one project; an admin sees every project."""
+
+    id: str
+    name: str
+    password: str
+    project_id: str
+    admin: bool = False
+
+
+@dataclass
+class ApplicationCredential:
+    """A secret that stands for a user in one project."""
+
+    id: str
+    name: str
+    secret: str
+    user_id: str
+    project_id: str
+
+
+@dataclass
+class Token:
+    """A project-scoped token; `trust_id` marks one that must not be re-scoped."""
+
+    user_id: str
+    project_id: str
+    issued_at: float
+    expires_at: float
+    methods: list[str]
+    trust_id: str | None = None
+    application_credential_id: str | None = None
+
+
+@dataclass
+class Host:
+    """A hypervisor: `compute_up` is nova-compute, `powered` the machine under it."""
+
+    name: str
+    compute_up: bool = True
+    powered: bool = True
+
+    @property
+    def up(self) -> bool:
+        """Whether Nova sees its compute service."""
+        return self.compute_up and self.powered
+
+
+@dataclass
+class Server:
+    """A server as Nova knows it; what its guest really does stands in `Guest`."""
+
+    id: str
+    project_id: str
+    name: str
+    host: str
+    created: float
+    updated: float
+    status: str = "BUILD"
+    vm_state: str = "building"
+    task_state: str | None = "scheduling"
+    power_state: int = 0
+    image: str = ""
+    flavor: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    user_id: str = ""
+    busy_until: float = 0.0
+    fault: str | None = None
+    owner: list[str] | None = None
+
+
+@dataclass
+class Volume:
+    """A Cinder volume."""
+
+    id: str
+    project_id: str
+    name: str
+    size: int
+    created: float
+    updated: float
+    status: str = "creating"
+    multiattach: bool = False
+    bootable: bool = False
+    description: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    user_id: str = ""
+    owner: list[str] | None = None
+
+
+@dataclass
+class Attachment:
+    """A volume on a server; status is reserved, attaching, attached or detaching."""
+
+    id: str
+    volume_id: str
+    server_id: str
+    device: str
+    status: str = "reserved"
+    host: str = ""
+    attached_at: float | None = None
+    delete_on_termination: bool = False
+    bdm_id: str = field(default_factory=new_id)
+
+
+@dataclass
+class Guest:
+    """The machine inside a server: it lives on when Nova loses sight of it.
+
+    `volumes` maps each volume the guest can write on to its device, `applications` each
+    running application to the time of its start, `journal` each command id to its record.
+    """
+
+    server_id: str
+    project_id: str
+    host: str
+    powered: bool = True
+    condition: str = "healthy"  # healthy | hung | crashed
+    volumes: dict[str, str] = field(default_factory=dict)
+    applications: dict[str, float] = field(default_factory=dict)
+    journal: dict[str, dict[str, Any]] = field(default_factory=dict)
+    epoch: int = 0
+    incarnation: int = 0
+
+
+@dataclass
+class Application:
+    """An application that guests can run: the named commands that start, stop and check it."""
+
+    name: str
+    start: str
+    stop: str
+    status: str | None = None
+    needs_volume: bool = False
+    stack_id: str | None = None
+
+
+@dataclass
+class StackResource:
+    """A resource of a stack; `generation` tells which update has looked at it last."""
+
+    name: str
+    type: str
+    created: float
+    updated: float
+    properties: dict[str, Any] = field(default_factory=dict)
+    physical_id: str = ""
+    retired_id: str = ""
+    action: str = "CREATE"
+    status: str = "IN_PROGRESS"
+    reason: str = "state changed"
+    generation: int = 0
+
+
+@dataclass
+class Stack:
+    """A Heat stack; the nested stack of a group names its parent stack and resource."""
+
+    id: str
+    project_id: str
+    name: str
+    created: float
+    template: dict[str, Any]
+    parameters: dict[str, Any] = field(default_factory=dict)
+    action: str = "CREATE"
+    status: str = "IN_PROGRESS"
+    reason: str = "Stack CREATE started"
+    updated: float | None = None
+    deleted: float | None = None
+    generation: int = 1
+    settling: int = 0
+    resources: dict[str, StackResource] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    parent: list[str] | None = None
+    operation: str | None = None
+    user_id: str = ""
+
+
+@dataclass
+class Timer:
+    """A transition in flight: it is due at `due` and known by its name and arguments."""
+
+    id: str
+    due: float
+    name: str
+    args: dict[str, Any]
+
+
+@dataclass
+class ApiFault:
+    """An injected fault of a named operation, for its next `times` uses."""
+
+    operation: str
+    fault: str  # error | lost | hold | fail | stuck
+    status: int = 503
+    seconds: float = 0.0
+    times: int = 1
+
+
+@dataclass
+class CloudState:
+    """The whole cloud."""
+
+    projects: dict[str, Project] = field(default_factory=dict)
+    users: dict[str, User] = field(default_factory=dict)
+    application_credentials: dict[str, ApplicationCredential] = field(default_factory=dict)
+    tokens: dict[str, Token] = field(default_factory=dict)
+    hosts: dict[str, Host] = field(default_factory=dict)
+    servers: dict[str, Server] = field(default_factory=dict)
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    attachments: dict[str, Attachment] = field(default_factory=dict)
+    guests: dict[str, Guest] = field(default_factory=dict)
+    applications: dict[str, Application] = field(default_factory=dict)
+    stacks: dict[str, Stack] = field(default_factory=dict)
+    timers: dict[str, Timer] = field(default_factory=dict)
+    deferred: dict[str, list[Timer]] = field(default_factory=dict)
+    operations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    incidents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    api_faults: list[ApiFault] = field(default_factory=list)
+    latency: dict[str, float] = field(default_factory=dict)
+
+    def dumps(self) -> str:
+        """This state as JSON."""
+        return json.dumps(self, default=vars, separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str) -> "CloudState":
+        """The state that `dumps` wrote; a file of another shape raises TypeError or KeyError."""
+        raw = json.loads(text)
+        state = cls(**{f.name: raw[f.name] for f in fields(cls)})
+        for name, kind in _KINDS.items():
+            setattr(state, name, {key: kind(**value) for key, value in raw[name].items()})
+        for stack in state.stacks.values():
+            stack.resources = {k: StackResource(**v) for k, v in stack.resources.items()}  # type: ignore[arg-type]
+        state.deferred = {h: [Timer(**t) for t in ts] for h, ts in raw["deferred"].items()}
+        state.api_faults = [ApiFault(**fault) for fault in raw["api_faults"]]
+        return state
+
+    @classmethod
+    def seeded(cls) -> "CloudState":
+        """A fresh cloud: two hosts; projects demo, other and admin with a user of that name."""
+        state = cls(hosts={name: Host(name) for name in HOSTS})
+        for name in ("demo", "other", "admin"):
+            state.add_user(name, name, name, admin=name == "admin")
+        return state
+
+    def add_user(self, name: str, password: str, project: str, *, admin: bool = False) -> User:
+        """Adds a user, and the project if there is none of that name; ids follow the names."""
+        project_id = stable_hex("project", project)
+        self.projects.setdefault(project_id, Project(project_id, project))
+        user = User(stable_hex("user", name), name, password, project_id, admin)
+        self.users[user.id] = user
+        return user
+
+    def host_up(self, name: str) -> bool:
+        """Whether a host exists and its compute service is up."""
+        return name in self.hosts and self.hosts[name].up
+
+    def attachments_of(
+        self, *, server_id: str | None = None, volume_id: str | None = None
+    ) -> list[Attachment]:
+        """The attachments of a server, of a volume, or of that volume on that server."""
+        return [
+            a
+            for a in self.attachments.values()
+            if server_id in (None, a.server_id) and volume_id in (None, a.volume_id)
+        ]
+
+
+_KINDS: dict[str, type] = {
+    "projects": Project,
+    "users": User,
+    "application_credentials": ApplicationCredential,
+    "tokens": Token,
+    "hosts": Host,
+    "servers": Server,
+    "volumes": Volume,
+    "attachments": Attachment,
+    "guests": Guest,
+    "applications": Application,
+    "stacks": Stack,
+    "timers": Timer,
+}

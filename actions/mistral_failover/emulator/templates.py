@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of HOT that the emulated Heat understands.
+
+Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup, and some that
+only get an id (`INERT`). Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of
+a group, `name` of anything). Parameters with type, default, hidden. Outputs.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from mistral_failover.emulator.state import Project, Stack
+
+SERVER = "OS::Nova::Server"
+VOLUME = "OS::Cinder::Volume"
+GROUP = "OS::Heat::AutoScalingGroup"
+INERT = (
+    "OS::Heat::None",
+    "OS::Heat::Value",
+    "OS::Heat::ScalingPolicy",
+    "OS::Mistral::Workflow",
+    "OS::Aodh::EventAlarm",
+    "OS::Neutron::Net",
+    "OS::Neutron::Subnet",
+    "OS::Neutron::Port",
+    "OS::Neutron::SecurityGroup",
+    "OS::Nova::ServerGroup",
+)
+HIDDEN = "******"
+
+
+class TemplateError(Exception):
+    """A template or its parameters are wrong; `kind` is Heat's exception name."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def parse(given: Any) -> dict[str, Any]:
+    """A template from text (YAML or JSON) or an object.
+
+    :raises TemplateError: it is no template, or uses an unknown type or reference.
+    """
+    if isinstance(given, str):
+        try:
+            given = yaml.safe_load(given)
+        except yaml.YAMLError as error:
+            raise TemplateError(
+                "StackValidationFailed", f"Error parsing template: {error}"
+            ) from None
+    if not isinstance(given, dict) or "heat_template_version" not in given:
+        raise TemplateError("StackValidationFailed", "Template format version not found.")
+    # YAML reads the version as a date; JSON text knows none.
+    template: dict[str, Any] = json.loads(json.dumps(given, default=str))
+    for name, definition in (template.get("resources") or {}).items():
+        _check_resource(name, definition)
+        for other in dependencies(definition):
+            if other not in template["resources"]:
+                raise TemplateError(
+                    "InvalidTemplateReference",
+                    f'The specified reference "{other}" (in {name}) is incorrect.',
+                )
+    return template
+
+
+def _check_resource(name: str, definition: Any) -> None:
+    if not isinstance(definition, dict) or not isinstance(definition.get("type"), str):
+        raise TemplateError(
+            "StackValidationFailed", f"Each Resource must contain a type key: resources.{name}"
+        )
+    kind = definition["type"]
+    if kind not in (SERVER, VOLUME, GROUP, *INERT):
+        raise TemplateError(
+            "StackValidationFailed", f"The Resource Type ({kind}) could not be found."
+        )
+    properties = definition.get("properties") or {}
+    needs = {SERVER: ("flavor",), VOLUME: ("size",), GROUP: ("resource", "min_size", "max_size")}
+    for needed in needs.get(kind, ()):
+        if needed not in properties:
+            raise TemplateError(
+                "StackValidationFailed",
+                f"Property error: : resources.{name}.properties: : Property {needed} not assigned",
+            )
+    if kind == GROUP:
+        member = properties["resource"]
+        if not isinstance(member, dict) or member.get("type") != SERVER:
+            raise TemplateError(
+                "StackValidationFailed",
+                f"The group {name} is of {member}; a group of {SERVER} is understood.",
+            )
+
+
+def dependencies(definition: dict[str, Any]) -> set[str]:
+    """The resources that a definition refers to or depends on."""
+    depends = definition.get("depends_on") or []
+    found = {depends} if isinstance(depends, str) else set(depends)
+    return found | _references(definition.get("properties"))
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        if len(value) == 1:
+            function, argument = next(iter(value.items()))
+            if function == "get_resource":
+                return {str(argument)}
+            if function == "get_attr" and isinstance(argument, list) and argument:
+                return {str(argument[0])}
+        return set().union(*(_references(v) for v in value.values()))
+    if isinstance(value, list):
+        return set().union(*(_references(v) for v in value))
+    return set()
+
+
+def check_parameters(template: dict[str, Any], given: dict[str, Any]) -> None:
+    """Refuses parameters that the template does not know, and missing ones.
+
+    :raises TemplateError: UnknownUserParameter or UserParameterMissing.
+    """
+    declared = template.get("parameters") or {}
+    for name in given:
+        if name not in declared:
+            raise TemplateError(
+                "UnknownUserParameter",
+                f"The Parameter ({name}) was not defined in template.",
+            )
+    for name, schema in declared.items():
+        if name not in given and "default" not in (schema or {}):
+            raise TemplateError("UserParameterMissing", f"The Parameter ({name}) was not provided.")
+
+
+def parameters(stack: Stack, project: Project) -> dict[str, Any]:
+    """Every parameter's value, pseudo parameters included."""
+    declared = stack.template.get("parameters") or {}
+    values = {name: stack.parameters.get(name, s.get("default")) for name, s in declared.items()}
+    values["OS::stack_id"] = stack.id
+    values["OS::stack_name"] = stack.name
+    values["OS::project_id"] = project.id
+    return values
+
+
+def shown_parameters(stack: Stack, project: Project) -> dict[str, str]:
+    """The parameters as Heat shows them: text, hidden ones masked."""
+    declared = stack.template.get("parameters") or {}
+    shown = {}
+    for name, value in parameters(stack, project).items():
+        if (declared.get(name) or {}).get("hidden"):
+            shown[name] = HIDDEN
+        else:
+            shown[name] = value if isinstance(value, str) else json.dumps(value)
+    return shown
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where functions find what they name.
+
+    :ivar values: the parameters.
+    :ivar physical_id: a resource's physical id, None when it has none yet.
+    :ivar attribute: a resource's attribute.
+    """
+
+    values: dict[str, Any]
+    physical_id: Callable[[str], str | None]
+    attribute: Callable[[str, str], Any]
+
+
+def resolve(value: Any, scope: Scope) -> Any:
+    """Replaces the functions in a value.
+
+    :raises TemplateError: an unknown parameter.
+    """
+    if isinstance(value, list):
+        return [resolve(v, scope) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        function, argument = next(iter(value.items()))
+        if function == "get_param":
+            name, *path = argument if isinstance(argument, list) else [argument]
+            if name not in scope.values:
+                raise TemplateError(
+                    "UserParameterMissing", f"The Parameter ({name}) was not provided."
+                )
+            return _walk(scope.values[name], path)
+        if function == "get_resource":
+            return scope.physical_id(str(argument))
+        if function == "get_attr" and isinstance(argument, list) and len(argument) > 1:
+            name, attribute, *path = argument
+            return _walk(scope.attribute(str(name), str(attribute)), path)
+    return {k: resolve(v, scope) for k, v in value.items()}
+
+
+def _walk(found: Any, path: list[Any]) -> Any:
+    for step in path:
+        if isinstance(found, list):
+            index = int(step)
+            found = found[index] if index < len(found) else None
+        else:
+            found = (found or {}).get(step)
+    return found

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request: latency, injected faults, authentication, the handler, audit, durability."""
+
+import asyncio
+import datetime
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mistral_failover.emulator.core import Emulation
+from mistral_failover.emulator.state import ApiFault, Token, User, new_id, token_key
+
+
+class ApiError(Exception):
+    """An answer that is an error, in the shape of the service that gives it."""
+
+    def __init__(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status, self.body, self.headers = status, body, headers
+
+
+ErrorBody = Callable[[int, str], Any]
+"""Builds a service's error body from a status and a message."""
+
+
+def plain_error(code: str, status: int, message: str, remedy: str) -> ApiError:
+    """An error of the emulator's own interface."""
+    return ApiError(status, {"error": {"code": code, "message": message, "remedy": remedy}})
+
+
+@dataclass
+class Call:
+    """A request on its way to a handler; `body` is its JSON, {} when it has none."""
+
+    emulation: Emulation
+    request: Request
+    body: Any
+    token: Token | None = None
+    user: User | None = None
+
+    @property
+    def project_id(self) -> str:
+        """The project of the caller's token."""
+        assert self.token is not None
+        return self.token.project_id
+
+    @property
+    def user_id(self) -> str:
+        """The caller."""
+        assert self.user is not None
+        return self.user.id
+
+    @property
+    def admin(self) -> bool:
+        """Whether the caller may see every project."""
+        return self.user is not None and self.user.admin
+
+    def sees(self, project_id: str) -> bool:
+        """Whether the caller may see things of that project."""
+        return self.admin or self.project_id == project_id
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.request.path_params[name])
+
+    def query(self, name: str) -> str | None:
+        """A query parameter, None when absent."""
+        return self.request.query_params.get(name)
+
+
+Handler = Callable[[Call], Any]
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the routes of one service share.
+
+    :ivar error: builds the service's error bodies.
+    :ivar authenticated: whether a token is required.
+    :ivar delayed: whether the `api` latency applies and requests are audited.
+    :ivar prepare: may refuse a call or add headers to its answer.
+    """
+
+    name: str
+    error: ErrorBody
+    authenticated: bool = True
+    delayed: bool = True
+    prepare: Callable[[Call], dict[str, str]] | None = None
+
+
+def endpoint(
+    service: Service,
+    path: str,
+    handler: Handler,
+    operation: str | Callable[[Call], str],
+    methods: Iterable[str] = ("GET",),
+    *,
+    public: bool = False,
+) -> Route:
+    """A route whose handler returns a Response, a JSON value (200) or (status, JSON value).
+
+    :param operation: the name by which faults address this request, or what finds that name.
+    :param public: no token needed although the service wants one.
+    """
+
+    async def serve(request: Request) -> Response:
+        emulation: Emulation = request.app.state.emulation
+        emulation.last_request = time.monotonic()
+        call = Call(emulation, request, {})
+        if service.delayed:
+            await asyncio.sleep(emulation.latency.of("api"))
+        headers = {"x-openstack-request-id": f"req-{new_id()}"}
+        name = operation if isinstance(operation, str) else request.method.lower()
+        try:
+            call.body = await _json_body(service, request)
+            if callable(operation):
+                name = operation(call)
+            lost = await _injected(service, call, name)
+            if service.authenticated and not public:
+                authenticate(call)
+            if service.prepare is not None:
+                headers.update(service.prepare(call))
+            answer = handler(call)
+            if asyncio.iscoroutine(answer):
+                answer = await answer
+            if lost is not None:
+                raise ApiError(lost, service.error(lost, "The answer was lost on its way."))
+            response = _response(answer)
+        except ApiError as error:
+            headers.update(error.headers or {})
+            response = JSONResponse(error.body, error.status)
+        response.headers.update(headers)
+        if service.delayed:
+            emulation.audit.record(
+                "request",
+                operation=name,
+                method=request.method,
+                path=request.url.path,
+                project_id=call.token.project_id if call.token else None,
+                status=response.status_code,
+            )
+        emulation.flush()
+        return response
+
+    return Route(path, serve, methods=list(methods))
+
+
+def authenticate(call: Call) -> None:
+    """Finds the caller by `X-Auth-Token`; 401 for an unknown or expired one."""
+    text = call.request.headers.get("x-auth-token", "")
+    token = call.emulation.state.tokens.get(token_key(text))
+    if token is None or token.expires_at <= time.time():
+        raise ApiError(
+            401,
+            {
+                "error": {
+                    "code": 401,
+                    "title": "Unauthorized",
+                    "message": "The request you have made requires authentication.",
+                }
+            },
+            {"WWW-Authenticate": f'Keystone uri="{call.emulation.url}/identity"'},
+        )
+    call.token = token
+    call.user = call.emulation.state.users[token.user_id]
+
+
+async def _injected(service: Service, call: Call, operation: str) -> int | None:
+    """Applies the first matching fault; a status means: act, then lose the answer."""
+    emulation = call.emulation
+    fault = take_fault(emulation, operation, ("error", "lost", "hold"))
+    if fault is None:
+        return None
+    if fault.fault == "hold":
+        await asyncio.sleep(fault.seconds)
+        return None
+    if fault.fault == "lost":
+        return fault.status
+    raise ApiError(fault.status, service.error(fault.status, f"Injected fault of {operation}."))
+
+
+def take_fault(emulation: Emulation, operation: str, kinds: tuple[str, ...]) -> ApiFault | None:
+    """Uses up one of an operation's injected faults of these kinds; None when there is none."""
+    for fault in emulation.state.api_faults:
+        if fault.operation in (operation, "any") and fault.fault in kinds:
+            fault.times -= 1
+            if fault.times <= 0:
+                emulation.state.api_faults.remove(fault)
+            emulation.audit.record("fault_applied", operation=operation, fault=fault.fault)
+            emulation.changed()
+            return fault
+    return None
+
+
+async def _json_body(service: Service, request: Request) -> Any:
+    raw = await request.body()
+    if not raw:
+        return {}
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise ApiError(400, service.error(400, "The request body is not a JSON object."))
+    return body
+
+
+def _response(answer: Any) -> Response:
+    if isinstance(answer, Response):
+        return answer
+    status, value = answer if isinstance(answer, tuple) else (200, answer)
+    if value is None:
+        return Response(status_code=status)
+    return JSONResponse(value, status)
+
+
+def utc(seconds: float | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str | None:
+    """A time as OpenStack writes it, None for None."""
+    if seconds is None:
+        return None
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime(form)

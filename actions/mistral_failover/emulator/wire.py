@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conventions that several services share: microversions and pages."""
+
+import re
+from typing import Any, TypeVar
+
+from mistral_failover.emulator.web import ApiError, Call
+
+T = TypeVar("T")
+UUID_SHAPE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def microversion(
+    header: str | None,
+    service: str,
+    lowest: tuple[int, int],
+    highest: tuple[int, int],
+    *,
+    plain: str | None = None,
+) -> tuple[int, int]:
+    """The microversion that a request asks for; the lowest when it asks for none.
+
+    :param header: `OpenStack-API-Version`, e.g. "compute 2.79, volume 3.59" or "compute latest".
+    :param plain: the value of an older header that carries the number alone.
+    :raises ApiError: 406 for a version out of range, 400 for no version at all.
+    """
+    wanted = plain
+    for part in (header or "").split(","):
+        words = part.split()
+        if len(words) == 2 and words[0] == service:
+            wanted = words[1]
+    if wanted is None:
+        return lowest
+    if wanted == "latest":
+        return highest
+    match = re.fullmatch(r"(\d+)\.(\d+)", wanted)
+    if match is None:
+        message = f"API Version String {wanted} is of invalid format."
+        raise ApiError(400, {"badRequest": {"code": 400, "message": message}})
+    version = (int(match[1]), int(match[2]))
+    if not lowest <= version <= highest:
+        least, most = (".".join(map(str, limit)) for limit in (lowest, highest))
+        message = (
+            f"Version {wanted} is not supported by the API. Minimum is {least} and maximum is "
+            f"{most}."
+        )
+        raise ApiError(406, {"computeFault": {"code": 406, "message": message}})
+    return version
+
+
+def paged(call: Call, rows: list[T], key: Any = lambda row: row.id) -> list[T]:
+    """The page that `marker` and `limit` name."""
+    marker, limit = call.query("marker"), call.query("limit")
+    if marker:
+        at = next((i for i, row in enumerate(rows) if key(row) == marker), len(rows))
+        rows = rows[at + 1 :]
+    return rows[: int(limit)] if limit and limit.isdigit() else rows

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m bench [part ...]``: run the benchmarks and print what they measured."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from bench import core, many, moving, split
+
+PARTS = {
+    "moving": (moving.main, "one group: total time over the cloud's critical path"),
+    "split": (split.main, "one group, no latency: where our own time goes"),
+    "many": (many.main, "many groups at once: a host died"),
+    "core": (core.main, "the convergence core on SQLite, without Mistral"),
+}
+
+
+def main() -> int:
+    """Run the parts that were asked for, or all."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    listed = "; ".join(f"{name}: {what}" for name, (_, what) in PARTS.items())
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"default: all. {listed}")
+    chosen = parser.parse_args().parts or list(PARTS)
+    unknown = sorted(set(chosen) - set(PARTS))
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    for name in chosen:
+        run, what = PARTS[name]
+        print(f"== {name}: {what}", flush=True)
+        begun = time.monotonic()
+        run()
+        print(f"   ({time.monotonic() - begun:.0f} s)\n", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

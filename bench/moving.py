@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One group with 1, 8 and 32 volumes, in a cloud as fast as measured.
+
+The application dies on a healthy node: there is no limit to wait for, so the critical path is as
+short as it can be. "measured" handles one server's volumes one after the other, as Nova does;
+"parallel" does not, which leaves our own overhead nowhere to hide.
+"""
+
+from __future__ import annotations
+
+import time
+
+from bench.staging import Run, audited, bring_up, finished, must, set_latency, stage
+from mistral_failover.drill.scene import Scene
+
+VOLUMES = (1, 8, 32)
+
+
+def main() -> None:
+    """Print the table."""
+    print("   cloud     volumes   total s   critical path s   ratio   Mistral tasks")
+    for latency in ("measured", "parallel"):
+        with stage(latency) as scene:
+            for volumes in VOLUMES:
+                name = f"moving-{volumes}"
+                set_latency(scene, "zero")
+                bring_up(scene, name, volumes)
+                set_latency(scene, latency)
+                run = _fail_over(scene, name)
+                ratio = run.total / run.critical_path
+                print(
+                    f"   {latency:9} {volumes:7} {run.total:9.2f} {run.critical_path:17.2f}"
+                    f" {ratio:7.2f} {run.tasks:15}",
+                    flush=True,
+                )
+            audited(scene)
+
+
+def _fail_over(scene: Scene, name: str) -> Run:
+    server = scene.server(name, "db_a")
+    body = scene.cloud.alarm_body(server)
+    scene.cloud.fault("server", server, "app")
+    at = time.time()
+    return finished(scene, name, must(scene.run("failover.on_alarm", **body)), at)
