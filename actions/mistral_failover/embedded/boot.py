@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to happen before the first import of Mistral in a process."""
+
+import threading
+import warnings
+
+from mistral_failover.embedded.errors import EmbeddedError
+
+_lock = threading.Lock()
+_done = False
+
+
+def init() -> None:
+    """Choose native threads for oslo.service; any number of calls, from any thread.
+
+    Mistral 23 runs on threads only, while oslo.service picks eventlet unless told otherwise
+    before the first component is asked for (``mistral/cmd/__init__.py`` does the same).
+
+    :raises EmbeddedError: ``WRONG_SERVICE_BACKEND`` when the process already runs on eventlet.
+    """
+    global _done
+    with _lock:
+        if _done:
+            return
+        # oslo.service imports eventlet for its version check even on the threading backend.
+        warnings.filterwarnings("ignore", message=r"\s*.*[Ee]ventlet")
+        from oslo_service import backend
+
+        try:
+            backend.init_backend(backend.BackendType.THREADING)
+        except backend.exceptions.BackendAlreadySelected as e:
+            raise EmbeddedError(
+                "WRONG_SERVICE_BACKEND",
+                "this process already runs oslo.service on eventlet",
+                "call mistral_failover.embedded.boot.init() before other OpenStack imports",
+            ) from e
+        _done = True

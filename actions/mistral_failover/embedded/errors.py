@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one exception of this room."""
+
+
+class EmbeddedError(Exception):
+    """Something about the embedded Mistral that its user can put right.
+
+    :ivar code: stable, UPPER_SNAKE; what programs compare.
+    :ivar message: what is wrong, in one sentence.
+    :ivar remedy: what to do about it, in one sentence.
+    """
+
+    def __init__(self, code: str, message: str, remedy: str) -> None:
+        super().__init__(f"{code}: {message} ({remedy})")
+        self.code = code
+        self.message = message
+        self.remedy = remedy

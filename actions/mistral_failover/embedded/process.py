@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded Mistral in a process of its own: several side by side, or one to be killed."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from mistral_failover.embedded.client import MistralClient
+from mistral_failover.embedded.errors import EmbeddedError
+
+
+class MistralProcess:
+    """``python -m mistral_failover.embedded`` on a state directory; a context manager.
+
+    :param state_dir: as for :class:`~mistral_failover.embedded.server.EmbeddedMistral`; the log
+        is ``mistral.log`` in it, what the process prints besides is ``mistral.out``.
+    :param workflows: files to register at the start.
+    :param overrides: ``{"group.option": value}``.
+    :param env: environment of the process; default is ours.
+    """
+
+    def __init__(
+        self,
+        state_dir: str | Path,
+        port: int = 0,
+        *,
+        workflows: Iterable[str | Path] = (),
+        auth_url: str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.state_dir = Path(state_dir)
+        self._command = [sys.executable, "-m", "mistral_failover.embedded", str(self.state_dir)]
+        self._command += ["--port", str(port)]
+        if auth_url:
+            self._command += ["--auth-url", auth_url]
+        for name, value in (overrides or {}).items():
+            self._command += ["--set", f"{name}={value}"]
+        self._command += ["--workflows", *(str(Path(w).absolute()) for w in workflows)]
+        self._env = dict(env) if env is not None else None
+        self._process: subprocess.Popen[str] | None = None
+        self._url: str | None = None
+        self._client: MistralClient | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The API's base. Raises :class:`EmbeddedError` ``NOT_RUNNING``."""
+        if self._url is None:
+            raise EmbeddedError("NOT_RUNNING", "the process does not run", "call start() first")
+        return self._url
+
+    @property
+    def client(self) -> MistralClient:
+        """A client of the API. Raises as :attr:`url`."""
+        if self._client is None:
+            self._client = MistralClient(self.url)
+        return self._client
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process, else None."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> Self:
+        """Start the process; returns when its API answers.
+
+        :raises EmbeddedError: ``DID_NOT_START`` with what it printed last.
+        """
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        output = self.state_dir / "mistral.out"
+        with output.open("w") as errors:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+                self._command, stdout=subprocess.PIPE, stderr=errors, text=True, env=self._env
+            )
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            code = self._process.wait()
+            self._forget()
+            last = output.read_text("utf-8").strip().splitlines()[-1:] or ["nothing"]
+            raise EmbeddedError("DID_NOT_START", f"exit code {code}: {last[0]}", f"see {output}")
+        self._url = json.loads(line)["url"]
+        return self
+
+    def stop(self, timeout: float = 15) -> int | None:
+        """Ask the process to end, kill it after ``timeout`` seconds; returns its exit code."""
+        if self._process is None:
+            return None
+        self._process.terminate()
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+        finally:
+            self._forget()
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = self._url = self._client = None

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistral's engine, executor, scheduler, cron triggers and API in this process.
+
+    with EmbeddedMistral("state") as mistral:
+        mistral.install_workflows(["workflows/on_alarm.yaml"])
+        print(mistral.client.run("failover.on_alarm", {...})["output"])
+"""
+
+import contextlib
+import fcntl
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any, Self
+
+from mistral_failover.embedded import boot, settings
+from mistral_failover.embedded.client import MistralClient
+from mistral_failover.embedded.errors import EmbeddedError
+
+PROJECT = "<default-project>"  # the project of everything while Mistral's authentication is off
+_ACTIVE = threading.Lock()  # Mistral's configuration, scheduler and database are process-wide
+_LOGGERS = ("mistral", "mistral_failover", "workflow_trace", "oslo_messaging", "oslo_service")
+
+
+class EmbeddedMistral:
+    """One Mistral, on loopback, with its state in a directory; a context manager.
+
+    Starting again on the same directory continues with its workflows, executions and cron
+    triggers. Executions that a killed process left RUNNING are not continued by Mistral: see
+    :meth:`stale_executions` and :meth:`cancel_stale`.
+
+    :param state_dir: holds ``mistral.sqlite``, ``mistral.conf`` and the lock; made if missing.
+    :param port: of the API; 0 takes a free one (see :attr:`url`).
+    :param host: an IPv4 loopback address.
+    :param database: an SQLAlchemy URL; default is SQLite in ``state_dir``, ``sqlite://`` is
+        memory. Another database must carry Mistral's schema (``mistral-db-manage upgrade head``).
+    :param log_file: Mistral's log (INFO and above); default none, warnings go to the root logger.
+    :param auth_url: Keystone's URL, which actions find as ``context.security.auth_uri``.
+    :param overrides: ``{"group.option": value}`` for Mistral's configuration and for any other
+        option group that is read from it, e.g. ``mistral_failover.<option>``.
+    :param threads: upper bound of the threads that carry actions out, and of the engine's.
+    :param api: False runs without the REST API (then there is no :attr:`url` or :attr:`client`).
+    :param cron: False runs without cron triggers.
+    """
+
+    def __init__(
+        self,
+        state_dir: str | Path,
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        database: str | None = None,
+        log_file: str | Path | None = None,
+        auth_url: str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        threads: int = 128,
+        api: bool = True,
+        cron: bool = True,
+    ) -> None:
+        self._dir = Path(state_dir).absolute()
+        self._settings = settings.build(
+            state_dir=self._dir,
+            database=database or f"sqlite:///{self._dir / 'mistral.sqlite'}",
+            host=host,
+            port=port,
+            threads=threads,
+            auth_url=auth_url,
+            overrides=overrides,
+        )
+        self._log_file = Path(log_file) if log_file else None
+        self._api, self._cron = api, cron
+        self._cleanup: contextlib.ExitStack | None = None
+        self._address: tuple[str, int] | None = None
+        self._client: MistralClient | None = None
+        self._inherited: list[str] = []
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The API's base, ``http://127.0.0.1:PORT/v2``.
+
+        :raises EmbeddedError: ``NOT_RUNNING`` before the start, after the stop, without API.
+        """
+        if self._address is None:
+            raise EmbeddedError("NOT_RUNNING", "there is no API to talk to", "call start() first")
+        return f"http://{self._address[0]}:{self._address[1]}/v2"
+
+    @property
+    def client(self) -> MistralClient:
+        """A client of the API; thread-safe. Raises as :attr:`url`."""
+        if self._client is None:
+            self._client = MistralClient(self.url)
+        return self._client
+
+    def start(self) -> Self:
+        """Start everything; returns when the API answers.
+
+        :raises EmbeddedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
+            ``ALREADY_RUNNING`` (one Mistral a process), ``WRONG_SERVICE_BACKEND``.
+        """
+        boot.init()
+        with contextlib.ExitStack() as stack:
+            self._claim_process(stack)
+            self._dir.mkdir(parents=True, exist_ok=True)
+            self._claim_directory(stack)
+            self._configure(stack)
+            self._open_database(stack)
+            self._start_services(stack)
+            self._stopped = threading.Event()
+            stack.callback(self._stopped.set)
+            self._cleanup = stack.pop_all()
+        threading.Thread(target=self._stop_with_main_thread, name="embedded-mistral-end").start()
+        return self
+
+    def stop(self) -> None:
+        """Stop everything and give up the state directory; no error when not running.
+
+        Actions under way are not interrupted (Python cannot): their results are lost to Mistral,
+        and the process ends when they do. Bound their time, as every action here does.
+        """
+        self._address = self._client = None
+        if self._cleanup is not None:
+            stack, self._cleanup = self._cleanup, None
+            stack.close()
+
+    def install_workflows(self, paths: Iterable[str | Path]) -> list[str]:
+        """Register the workflows of the files, or update those whose text has changed.
+
+        :returns: the names that were new or changed, in the files' order.
+        :raises EmbeddedError: ``WORKFLOW_INVALID``, naming the file.
+        """
+        from mistral_failover.embedded import definitions
+
+        names: list[str] = []
+        with self.context():
+            for path in paths:
+                names += definitions.install(Path(path).read_text("utf-8"), str(path))
+        return names
+
+    def stale_executions(self) -> list[dict[str, Any]]:
+        """Executions that a former process left unfinished and that nobody carries on.
+
+        :returns: for each ``id``, ``workflow_name``, ``state``, ``root_execution_id`` (None for
+            a root), ``created_at`` (ISO 8601, UTC), oldest first.
+        """
+        from mistral_failover.embedded import stale
+
+        with self.context():
+            return stale.unfinished(self._inherited)
+
+    def cancel_stale(self, state: str = "CANCELLED") -> list[str]:
+        """End the trees of :meth:`stale_executions`, with their tasks and actions.
+
+        Nothing is undone or repeated: what the executions were about is the business of the
+        failover's own state, whose sweep triggers the work again.
+
+        :param state: ``CANCELLED`` or ``ERROR``.
+        :returns: the ids of the executions that were ended.
+        :raises EmbeddedError: ``BAD_STATE`` for another state.
+        """
+        from mistral_failover.embedded import stale
+
+        with self.context():
+            return stale.end(self._inherited, state)
+
+    @contextlib.contextmanager
+    def context(self) -> Any:
+        """Mistral's security context for this thread, needed by its Python interfaces."""
+        from mistral import context
+
+        old = context.ctx() if context.has_ctx() else None
+        context.set_ctx(
+            context.MistralContext(
+                user_id="embedded", project_id=PROJECT, auth_token=None, is_admin=True
+            )
+        )
+        try:
+            yield
+        finally:
+            context.set_ctx(old)
+
+    def _stop_with_main_thread(self) -> None:
+        # The API's threads are no daemons, and atexit functions run only after those have ended:
+        # without this, a program that dies of an exception would hang instead.
+        main = threading.main_thread()
+        while main.is_alive():
+            if self._stopped.wait(0.5):
+                return
+        self.stop()
+
+    # --- starting, in order; what each step registers with the stack is undone in reverse -----
+
+    def _claim_process(self, stack: contextlib.ExitStack) -> None:
+        if not _ACTIVE.acquire(blocking=False):
+            raise EmbeddedError(
+                "ALREADY_RUNNING",
+                "a Mistral is running in this process already",
+                "stop it first, or start the second one in another process",
+            )
+        stack.callback(_ACTIVE.release)
+
+    def _claim_directory(self, stack: contextlib.ExitStack) -> None:
+        # flock, not a pid file: the kernel releases it with a killed process.
+        lock: IO[str] = stack.enter_context((self._dir / "lock").open("w"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise EmbeddedError(
+                "STATE_DIR_IN_USE",
+                f"another process runs Mistral on {self._dir}",
+                "stop that process, or choose another directory",
+            ) from e
+
+    def _configure(self, stack: contextlib.ExitStack) -> None:
+        from mistral import config
+
+        file = settings.write(self._settings, self._dir)
+        config.parse_args(["--config-file", str(file)])
+        stack.callback(config.CONF.reset)
+        pinned = dict(settings.PINNED)
+        pinned["api", "host"] = self._settings["api"]["host"]
+        for (group, option), value in pinned.items():
+            config.CONF.set_override(option, value, group)
+            stack.callback(config.CONF.clear_override, option, group)
+        self._configure_logging(stack)
+
+    def _configure_logging(self, stack: contextlib.ExitStack) -> None:
+        # oslo.log would take over the root logger, which belongs to the program around us.
+        level = logging.INFO if self._log_file else logging.WARNING
+        handler: logging.Handler | None = None
+        if self._log_file:
+            self._log_file.parent.mkdir(parents=True, exist_ok=True)
+            handler = logging.FileHandler(self._log_file, encoding="utf-8")
+            handler.setFormatter(
+                logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s %(message)s")
+            )
+            stack.callback(handler.close)
+        for name in _LOGGERS:
+            logger = logging.getLogger(name)
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(level)
+            if handler is not None:
+                stack.callback(logger.removeHandler, handler)
+                logger.addHandler(handler)
+                # What is written there is not for the terminal of the program around us as well.
+                stack.callback(setattr, logger, "propagate", logger.propagate)
+                logger.propagate = False
+
+    def _open_database(self, stack: contextlib.ExitStack) -> None:
+        from mistral.db.v2 import api as db_api
+
+        from mistral_failover.embedded import reset, speedups, stale
+
+        stack.callback(reset.forget_database)
+        engine = reset.database_engine()
+        if engine.url.get_backend_name() == "sqlite":
+            speedups.tune_sqlite(engine)
+            db_api.setup_db()
+        with self.context():
+            self._inherited = [row["id"] for row in stale.unfinished(None)]
+
+    def _start_services(self, stack: contextlib.ExitStack) -> None:
+        from mistral.engine import engine_server
+        from mistral.executors import executor_server
+        from mistral.services import periodic_server
+
+        from mistral_failover.embedded import reset, scheduler, speedups
+
+        speedups.cache_schema_validators()
+        scheduler.install()
+        stack.callback(reset.forget_services)
+        services = [
+            executor_server.get_oslo_service(setup_profiler=False),
+            engine_server.get_oslo_service(setup_profiler=False),
+        ]
+        if self._cron:
+            services.append(periodic_server.get_oslo_service())
+        for service in services:
+            service.start()
+            stack.callback(reset.stop_service, service)
+            service.wait_started()
+        if self._api:
+            from mistral.api import service as api_service
+
+            web = api_service.WSGIService("mistral_api")
+            web.start()
+            stack.callback(web.stop)
+            self._address = web.server.bind_addr

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistral's configuration for one process, as a file that a person can read."""
+
+import configparser
+import io
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mistral_failover.embedded.errors import EmbeddedError
+
+Settings = dict[str, dict[str, str]]
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "DEFAULT": {
+        "transport_url": "failover-inprocess://",
+        "scheduler_type": "default",
+        # Calls between engine and API take milliseconds; a minute means that something is stuck.
+        "rpc_response_timeout": 60,
+    },
+    # With "local" the engine runs with-items one after the other.
+    "executor": {"type": "remote"},
+    "notifier": {"type": "local"},
+    # A delayed job of a killed process is picked up again after this many seconds.
+    "scheduler": {"fixed_delay": 1, "random_delay": 0, "pickup_job_after": 10},
+    # The executor cannot die without the engine, so there is no heartbeat to miss; the checker's
+    # timer would also keep the process from ending for five minutes.
+    "action_heartbeat": {"check_interval": 0},
+    "legacy_action_provider": {
+        "load_action_generators": False,
+        # Without authentication whoever reaches the port could run code or use the keys of
+        # the process's owner.
+        "denylist": "std.javascript,std.js,std.ssh,std.ssh_proxied",
+    },
+    # std.http refuses loopback by default; here the cloud itself may be on it.
+    "action_std_http": {"denied_cidrs": ""},
+}
+
+# Not to be changed by overrides or environment variables. Without authentication the API must
+# be reachable from this host only, and "dynamic" actions are Python code sent through the API.
+PINNED: Mapping[tuple[str, str], Any] = {
+    ("pecan", "auth_enable"): False,
+    ("action_providers", "denylist"): ["dynamic"],
+    ("action_providers", "allowlist"): [],
+    ("api", "enable_ssl_api"): False,
+    # The periodic service does it; in the API, too, each trigger would be looked at twice.
+    ("cron_trigger", "run_in_api"): False,
+}
+
+
+# Of no use without the dynamic provider, and refused all the same: nobody shall store code here.
+POLICY = "".join(
+    f'"{what}:{verb}": "!"\n'
+    for what in ("code_sources", "dynamic_actions")
+    for verb in ("create", "update", "publicize")
+)
+_RESERVED = frozenset({("api", "host"), ("oslo_policy", "policy_file")})
+
+
+def check_loopback(host: str) -> str:
+    """Return the host if it is an IPv4 loopback address.
+
+    :raises EmbeddedError: ``LOOPBACK_ONLY`` otherwise.
+    """
+    try:
+        if ipaddress.IPv4Address(host).is_loopback:
+            return host
+    except ValueError:
+        pass
+    raise EmbeddedError(
+        "LOOPBACK_ONLY",
+        f"the embedded Mistral has no authentication and does not listen on {host!r}",
+        "use 127.0.0.1; for other hosts run Mistral's own services with Keystone",
+    )
+
+
+def build(
+    *,
+    state_dir: Path,
+    database: str,
+    host: str,
+    port: int,
+    threads: int,
+    auth_url: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The settings as {group: {option: text}}; ``overrides`` maps ``group.option`` to a value.
+
+    :raises EmbeddedError: ``LOOPBACK_ONLY``, or ``SETTING_PINNED`` for an override of something
+        that keeps the unauthenticated API safe.
+    """
+    result: Settings = {g: {k: _text(v) for k, v in o.items()} for g, o in DEFAULTS.items()}
+    result["DEFAULT"]["executor_thread_pool_size"] = str(threads)
+    result["database"] = {"connection": database}
+    result["api"] = {"host": check_loopback(host), "port": str(port)}
+    result["oslo_policy"] = {"policy_file": str(state_dir / "policy.yaml")}
+    if auth_url:
+        result["keystone_authtoken"] = {"www_authenticate_uri": auth_url}
+    for name, value in (overrides or {}).items():
+        group, _, option = name.rpartition(".")
+        if (group, option) in PINNED or (group, option) in _RESERVED:
+            raise EmbeddedError(
+                "SETTING_PINNED",
+                f"{name} cannot be changed: the embedded Mistral has no authentication",
+                "leave it out, or run Mistral's own services with Keystone",
+            )
+        result.setdefault(group or "DEFAULT", {})[option] = _text(value)
+    return result
+
+
+def write(settings: Settings, state_dir: Path) -> Path:
+    """Write ``mistral.conf`` and the policy file it names, readable by their owner only.
+
+    :returns: the path of ``mistral.conf``.
+    """
+    parser = configparser.RawConfigParser(default_section="")
+    parser.read_dict(settings)
+    buffer = io.StringIO()
+    parser.write(buffer)
+    (state_dir / "policy.yaml").write_text(POLICY, encoding="utf-8")
+    file = state_dir / "mistral.conf"
+    file.touch(mode=0o600)
+    file.chmod(0o600)  # it may exist already; a database URL can hold a password
+    file.write_text(buffer.getvalue(), encoding="utf-8")
+    return file
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(v) for v in value)
+    return str(value)

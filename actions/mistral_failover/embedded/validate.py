@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checking workflow files with neither server nor database.
+
+Mistral's own parser finds bad syntax, expressions and task links. It does not look at what a task
+calls: unknown actions and workflows, missing and unknown inputs show only when the task runs.
+Here they show before. Names that are expressions are left to the run.
+"""
+
+import fnmatch
+import functools
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mistral_failover.embedded import boot, house_rules, speedups
+
+# Mistral moves inputs that a sub-workflow does not declare into its execution's parameters.
+_PARAMETERS = frozenset({"env", "notify"})
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """Something wrong with a file.
+
+    :ivar workflow: None when it concerns the file; ``task`` None when it concerns the workflow.
+    :ivar error: False for a house rule that is only recommended.
+    """
+
+    file: str
+    workflow: str | None
+    task: str | None
+    code: str
+    message: str
+    remedy: str
+    error: bool = True
+
+    def __str__(self) -> str:
+        where = ".".join(p for p in (self.workflow, self.task) if p)
+        kind = "error" if self.error else "warning"
+        place = f"{self.file}: {where}" if where else self.file
+        return f"{place}: {kind} {self.code}: {self.message} ({self.remedy})"
+
+
+def validate(
+    paths: Iterable[str | Path],
+    *,
+    strict: bool = False,
+    ignore: Collection[str] = (),
+) -> list[Problem]:
+    """Check workflow files together; they may call each other and what is installed.
+
+    Installed are the actions of the entry points ``mistral.actions`` and the workflows of
+    ``mistral.preinstalled_workflows``.
+
+    :param strict: house rules are errors, not warnings.
+    :param ignore: patterns of action and workflow names that exist elsewhere, e.g. ``nova.*``.
+    :returns: the problems, in the files' order.
+    :raises OSError: a file cannot be read.
+    """
+    boot.init()
+    speedups.cache_schema_validators()
+    files = [(str(p), Path(p).read_text("utf-8")) for p in paths]
+    problems: list[Problem] = []
+    parsed: list[tuple[str, Any]] = []
+    for file, text in files:
+        specs, found = _parse(file, text)
+        parsed += [(file, s) for s in specs]
+        problems += found
+        problems += _house(file, text, strict)
+    known = {**_installed_workflows(), **{s.get_name(): s.get_input() for _, s in parsed}}
+    for file, spec in parsed:
+        problems += _calls(file, spec, known, ignore)
+    order = {file: i for i, (file, _) in enumerate(files)}
+    return sorted(
+        set(problems),
+        key=lambda p: (order[p.file], p.workflow or "", p.task or "", p.code, p.message),
+    )
+
+
+def main(
+    paths: Iterable[str | Path], *, strict: bool = False, ignore: Collection[str] = ()
+) -> int:
+    """Print the problems, one a line; returns 1 if there is an error among them, else 0."""
+    paths = list(paths)
+    problems = validate(paths, strict=strict, ignore=ignore)
+    for problem in problems:
+        print(problem)  # noqa: T201 - this is a command's output
+    errors = sum(p.error for p in problems)
+    warnings = len(problems) - errors
+    print(f"{len(paths)} files: {errors} errors, {warnings} warnings")  # noqa: T201
+    return 1 if errors else 0
+
+
+def _parse(file: str, text: str) -> tuple[list[Any], list[Problem]]:
+    from mistral import exceptions as exc
+    from mistral.lang import parser
+
+    try:
+        specs = parser.get_workflow_list_spec_from_yaml(text, validate=True)
+        return list(specs.get_workflows()), []
+    except (exc.MistralException, exc.MistralError) as e:
+        reason = _first_lines(str(e))
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        # The parser takes a mapping of mappings for granted before it looks.
+        reason = f"this is no workflow file: {e}"
+    remedy = "see https://docs.openstack.org/mistral/latest/user/wf_lang_v2.html"
+    return [], [Problem(file, None, None, "WORKFLOW_INVALID", reason, remedy)]
+
+
+def _house(file: str, text: str, strict: bool) -> Iterator[Problem]:
+    try:
+        loaded = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return  # the parser has said so
+    if not isinstance(loaded, dict):
+        return
+    bodies = {k: v for k, v in loaded.items() if k != "version" and isinstance(v, dict)}
+    for name, body in bodies.items():
+        for finding in house_rules.slips(name, body):
+            yield Problem(file, *finding)
+    for finding in house_rules.style(text, bodies):
+        yield Problem(file, *finding, error=strict)
+
+
+def _calls(
+    file: str, spec: Any, known: dict[str, dict[str, Any]], ignore: Collection[str]
+) -> Iterator[Problem]:
+    for task in spec.get_tasks():
+        inputs = task.get_input() if isinstance(task.get_input(), dict) else None
+        where = (file, spec.get_name(), task.get_name())
+        workflow, action = task.get_workflow_name(), task.get_action_name()
+        for name, check in ((workflow, _check_workflow), (action, _check_action)):
+            if not name or "<%" in name or "{{" in name:
+                continue
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore):
+                continue
+            for code, message, remedy in check(name, inputs, known):
+                yield Problem(*where, code, message, remedy)
+
+
+def _check_workflow(
+    name: str, inputs: dict[str, Any] | None, known: dict[str, dict[str, Any]]
+) -> Iterator[tuple[str, str, str]]:
+    from mistral_lib.utils import NotDefined
+
+    if name not in known:
+        yield "UNKNOWN_WORKFLOW", f"there is no workflow {name}", "name its file too, or correct it"
+        return
+    if inputs is None:
+        return
+    declared = known[name]
+    for missing in sorted(k for k, v in declared.items() if v is NotDefined and k not in inputs):
+        yield "MISSING_INPUT", f"{name} needs the input {missing}", "give it under input:"
+    for unknown in sorted(set(inputs) - set(declared) - _PARAMETERS):
+        yield (
+            "UNKNOWN_INPUT", f"{name} has no input {unknown}, and Mistral drops it silently",
+            f"remove it; there are: {', '.join(declared) or 'none'}",
+        )
+
+
+def _check_action(
+    name: str, inputs: dict[str, Any] | None, _known: object
+) -> Iterator[tuple[str, str, str]]:
+    from mistral_lib.actions.providers.base import _compare_parameters
+    from mistral_lib.utils import get_dict_from_string
+
+    descriptor = _actions().find(name)
+    if descriptor is None:
+        yield "UNKNOWN_ACTION", f"there is no action {name}", "install its package, or correct it"
+        return
+    if inputs is None or "**" in descriptor.params_spec:
+        return
+    declared = get_dict_from_string(descriptor.params_spec)
+    missing, unknown = _compare_parameters(declared, inputs)
+    for key in missing:
+        yield "MISSING_INPUT", f"{name} needs the input {key}", "give it under input:"
+    for key in unknown:
+        yield (
+            "UNKNOWN_INPUT", f"{name} has no input {key}",
+            f"remove it; there are: {', '.join(declared) or 'none'}",
+        )
+
+
+@functools.cache
+def _actions() -> Any:
+    from mistral import config  # noqa: F401 - registers the options that the provider reads
+    from mistral.actions.legacy import LegacyActionProvider
+
+    class Installed(LegacyActionProvider):
+        def _load_action_generators(self) -> None:
+            """Generators ask a cloud's client libraries, which need not be installed here."""
+
+    return Installed()
+
+
+@functools.cache
+def _installed_workflows() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entry_points(group="mistral.preinstalled_workflows"):
+        for path in entry.load()():
+            specs, _ = _parse(str(path), Path(path).read_text("utf-8"))
+            found.update({s.get_name(): s.get_input() for s in specs})
+    return found
+
+
+def _first_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:2])[:300]

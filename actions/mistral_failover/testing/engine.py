@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine behind the fixtures: an embedded Mistral without API, cron triggers and waits."""
+
+import threading
+from pathlib import Path
+from typing import Any, Self
+
+from mistral_failover.embedded import boot
+from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.testing.replacements import Replacements
+
+# Policies that only wait; a task timeout is not among them, because without its delay it would
+# fail every task.
+_WAITS = frozenset(
+    {"mistral.engine.policies._continue_task", "mistral.engine.policies._complete_task"}
+)
+
+
+class TestEngine:
+    """One real engine for many tests; a context manager.
+
+    :ivar replacements: the actions replaced at the moment, and the calls they received.
+    """
+
+    __test__ = False  # no test class, whatever pytest thinks of its name
+
+    def __init__(self, state_dir: Path) -> None:
+        self._mistral = EmbeddedMistral(
+            state_dir,
+            database="sqlite://",
+            overrides={"engine.execution_integrity_check_delay": -1},
+            threads=32,
+            api=False,
+            cron=False,
+        )
+        self._ended: set[str] = set()
+        self._changed = threading.Condition()
+        self.replacements = Replacements()
+
+    def __enter__(self) -> Self:
+        boot.init()
+        from mistral.scheduler import base as scheduler
+        from mistral.services import actions, triggers
+
+        self._mistral.start()
+        scheduler.get_system_scheduler().hastened = _WAITS
+        self.replacements.install(actions.get_system_action_provider())
+        # The engine's one call for every execution that ends; it saves polling.
+        self._original = triggers.on_workflow_complete
+        triggers.on_workflow_complete = self._on_workflow_complete
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        from mistral.services import triggers
+
+        triggers.on_workflow_complete = self._original
+        self.replacements.uninstall()
+        self._mistral.stop()
+
+    def context(self) -> Any:
+        """A ``with`` block in which Mistral's Python interfaces may be called."""
+        return self._mistral.context()
+
+    def load(self, text: str, origin: str) -> list[str]:
+        """Register the workflows of a text; returns those that were new or changed."""
+        from mistral_failover.embedded import definitions
+
+        with self.context():
+            return definitions.install(text, origin)
+
+    def start(self, name: str, inputs: dict[str, Any], params: dict[str, Any]) -> str:
+        """Start a workflow; returns the id of its execution.
+
+        :raises mistral.exceptions.MistralException: as the API would refuse it.
+        """
+        from mistral.rpc import clients
+
+        with self.context():
+            started = clients.get_engine_client().start_workflow(name, wf_input=inputs, **params)
+        return started["id"] if isinstance(started, dict) else started.id
+
+    def wait(self, execution_id: str, timeout: float) -> bool:
+        """Wait until the execution has ended and is stored so; False when the time is over."""
+        with self._changed:
+            return self._changed.wait_for(lambda: execution_id in self._ended, timeout)
+
+    def clean(self) -> None:
+        """Forget definitions, executions, jobs and replacements."""
+        from mistral.db.sqlalchemy import sqlite_lock
+        from mistral.db.v2 import api as db_api
+        from mistral.lang import parser
+
+        self.replacements.clear()
+        with self.context(), db_api.transaction():
+            db_api.delete_workflow_executions()
+            db_api.delete_task_executions()
+            db_api.delete_action_executions()
+            db_api.delete_workflow_definitions()
+            db_api.delete_scheduled_jobs()
+        sqlite_lock.cleanup()
+        parser.clear_caches()
+        with self._changed:
+            self._ended.clear()
+
+    def _on_workflow_complete(self, execution: Any) -> None:
+        self._original(execution)
+        # Still inside the engine's transaction; readers wait for its lock, hence for the commit.
+        with self._changed:
+            self._ended.add(execution.id)
+            self._changed.notify_all()

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend of oslo.service is chosen once, before Mistral is imported."""
+
+import subprocess
+import sys
+
+
+def run(script: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_it_may_be_called_any_number_of_times_and_chooses_threads():
+    assert run(
+        "from mistral_failover.embedded import boot; boot.init(); boot.init()\n"
+        "from oslo_service import backend; print(backend.get_backend_type().value)"
+    ) == "threading"
+
+
+def test_a_process_that_is_on_eventlet_already_is_told_so():
+    assert run(
+        "from oslo_service import backend; backend.init_backend(backend.BackendType.EVENTLET)\n"
+        "from mistral_failover.embedded import boot, errors\n"
+        "try: boot.init()\n"
+        "except errors.EmbeddedError as e: print(e.code)"
+    ) == "WRONG_SERVICE_BACKEND"
