@@ -52,7 +52,10 @@ _OPTIONS = [
         "poll_first", default=0.1, min=0.0, help="Seconds between a wait's first two looks."
     ),
     cfg.FloatOpt(
-        "poll_growth", default=1.2, min=1.0, help="Factor between one pause of a wait and the next."
+        "poll_growth",
+        default=1.12,
+        min=1.0,
+        help="Factor between one pause of a wait and the next.",
     ),
     cfg.FloatOpt(
         "poll_ceiling", default=2.0, min=0.01, help="Longest pause, in seconds, within a wait."
@@ -71,7 +74,7 @@ class Settings:
     http_timeout: float = 10.0
     command_channel: str | None = None
     poll_first: float = 0.1
-    poll_growth: float = 1.2
+    poll_growth: float = 1.12
     poll_ceiling: float = 2.0
 
     def __repr__(self) -> str:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from importlib.metadata import version
+from typing import Any
 
 from cliff.app import App
 from cliff.commandmanager import CommandManager
@@ -22,6 +24,7 @@ class FailoverApp(App):
     """The application; its commands are the entry points ``failover.cli``."""
 
     CONSOLE_MESSAGE_FORMAT = "%(message)s"
+    DEFAULT_VERBOSE_LEVEL = 0  # warnings: what the libraries tell is for -v
 
     def __init__(self) -> None:
         super().__init__(
@@ -30,6 +33,12 @@ class FailoverApp(App):
             command_manager=CommandManager("failover.cli"),
             deferred_help=True,
         )
+
+    def build_option_parser(self, *args: Any, **kwargs: Any) -> argparse.ArgumentParser:
+        """Keep the lines of the description as they are."""
+        kwargs["argparse_kwargs"] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+        parser: argparse.ArgumentParser = super().build_option_parser(*args, **kwargs)
+        return parser
 
 
 def main(argv: list[str] | None = None) -> int:

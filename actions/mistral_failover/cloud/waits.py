@@ -31,7 +31,7 @@ def wait_until(
     what: str,
     limit: float,
     first: float = 0.1,
-    growth: float = 1.2,
+    growth: float = 1.12,
     ceiling: float = 2.0,
     patience: int = 5,
     clock: Callable[[], float] = time.monotonic,

@@ -75,7 +75,7 @@ def _seconds(
     kinds = KINDS.get(resource["type"], ())
     known = {resource["physical_id"], resource["server"]}
     return sum(
-        row["finished_at"] - row["accepted_at"]
+        float(row["finished_at"] - row["accepted_at"])
         for row in worked
         if row["kind"] in kinds
         and _concerns(row, resource, known)

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 import requests
 import yaml
 
-from mistral_failover import workflows
+import mistral_failover.workflows
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill import examples
 from mistral_failover.drill.audit import Violation, audit, read_state
@@ -33,7 +33,6 @@ from mistral_failover.store.transaction import SqlTransaction
 T = TypeVar("T")
 
 CLOUD = "drill"
-APPLICATION = {"start": "pg-start", "stop": "pg-stop", "needs_volume": True}
 LEASE = 6.0
 """Seconds; short, so that a drill which was killed goes on soon after it is started again."""
 
@@ -51,15 +50,12 @@ class Scene:
         *,
         latency: str = "measured",
         latency_overrides: dict[str, float] | None = None,
-        keep_cloud: bool = False,
         settings: dict[str, Any] | None = None,
     ) -> None:
-        """``keep_cloud`` leaves the cloud running at the end; ``settings`` are further options of
-        ``[failover]``."""
+        """``settings`` are further options of ``[failover]``."""
         self.state_dir = state_dir.absolute()
         self._latency = latency
         self._latency_overrides = latency_overrides or {}
-        self._keep_cloud = keep_cloud
         self._settings = settings or {}
         self._stack = contextlib.ExitStack()
         self.cloud: EmulatorClient
@@ -72,7 +68,7 @@ class Scene:
             self._write_clouds_yaml()
             self.mistral = stack.enter_context(self._configured_mistral())
             self.mistral.cancel_stale()
-            self.mistral.install_workflows(workflows.paths())
+            self.mistral.install_workflows(mistral_failover.workflows.paths())
             self._stack = stack.pop_all()
         return self
 
@@ -85,7 +81,9 @@ class Scene:
         if name in groups:
             return
         self.cloud.create_stack(name, examples.stack(volumes))
-        self.cloud.add_application(f"postgresql-{name}", **APPLICATION, stack=name)
+        self.cloud.add_application(
+            f"postgresql-{name}", start="pg-start", stop="pg-stop", needs_volume=True, stack=name
+        )
         self.action("failover.define", definition=examples.group(volumes, name), name=name)
 
     def action(self, name: str, /, **inputs: Any) -> Any:
@@ -207,8 +205,7 @@ class Scene:
         try:
             yield client
         finally:
-            if not self._keep_cloud:
-                _end(announced, process)
+            _end(announced, process)
 
     def _launch(self, folder: Path) -> subprocess.Popen[bytes]:
         folder.mkdir(parents=True, exist_ok=True)

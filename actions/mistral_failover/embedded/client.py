@@ -67,7 +67,8 @@ class MistralClient:
     def upload(self, text: str) -> list[str]:
         """Register the workflows of a text, or update them if they exist; returns the names."""
         kwargs: dict[str, Any] = {
-            "data": text.encode("utf-8"), "headers": {"Content-Type": "text/plain"},
+            "data": text.encode("utf-8"),
+            "headers": {"Content-Type": "text/plain"},
         }
         try:
             answer = self.request("POST", "workflows", **kwargs)

@@ -25,14 +25,19 @@ def slips(name: str, body: dict[str, Any]) -> Iterator[Finding]:
         for text in _texts(spec):
             if text.count("<%") != text.count("%>"):
                 yield (
-                    name, task, "EXPRESSION_SPLIT", f"{text!r} is half an expression",
+                    name,
+                    task,
+                    "EXPRESSION_SPLIT",
+                    f"{text!r} is half an expression",
                     "a comma inside {...} or [...] ends the value: write it in block style",
                 )
         for key in ("action", "workflow"):
             dropped = _dropped_inline(spec.get(key))
             if dropped:
                 yield (
-                    name, task, "INLINE_INPUT_DROPPED",
+                    name,
+                    task,
+                    "INLINE_INPUT_DROPPED",
                     f"Mistral drops the unquoted inline input {', '.join(dropped)}",
                     "give it under input:",
                 )
@@ -43,30 +48,44 @@ def style(text: str, workflows: dict[str, dict[str, Any]]) -> Iterator[Finding]:
     lines = len(text.splitlines())
     if lines > MAX_LINES:
         yield (
-            None, None, "TOO_LONG", f"{lines} lines, more than {MAX_LINES}",
+            None,
+            None,
+            "TOO_LONG",
+            f"{lines} lines, more than {MAX_LINES}",
             "move a part into a sub-workflow or into an action",
         )
     if len(workflows) != 1:
         yield (
-            None, None, "ONE_WORKFLOW_A_FILE", f"holds {len(workflows)} workflows",
+            None,
+            None,
+            "ONE_WORKFLOW_A_FILE",
+            f"holds {len(workflows)} workflows",
             "give each workflow a file of its own",
         )
     for name, body in workflows.items():
         if not body.get("description"):
             yield (
-                name, None, "NO_DESCRIPTION", "has no description",
+                name,
+                None,
+                "NO_DESCRIPTION",
+                "has no description",
                 "say what it does and what its inputs and outputs mean",
             )
         if "output-on-error" not in body:
             yield (
-                name, None, "NO_OUTPUT_ON_ERROR", "says nothing when it fails",
+                name,
+                None,
+                "NO_OUTPUT_ON_ERROR",
+                "says nothing when it fails",
                 "add output-on-error with the error's code and message",
             )
         for task, spec in _tasks(body).items():
             for expression in _expressions(spec):
                 if call_depth(expression) > 1:
                     yield (
-                        name, task, "NESTED_EXPRESSION",
+                        name,
+                        task,
+                        "NESTED_EXPRESSION",
                         f"calls within calls: <%{expression}%>",
                         "compute the value in an action, or publish it in two steps",
                     )

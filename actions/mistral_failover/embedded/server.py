@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistral's engine, executor, scheduler, cron triggers and API in this process.
 
-    with EmbeddedMistral("state") as mistral:
-        mistral.install_workflows(["workflows/on_alarm.yaml"])
-        print(mistral.client.run("failover.on_alarm", {...})["output"])
+with EmbeddedMistral("state") as mistral:
+    mistral.install_workflows(["workflows/on_alarm.yaml"])
+    print(mistral.client.run("failover.on_alarm", {...})["output"])
 """
 
 import contextlib

@@ -21,7 +21,7 @@ import sqlalchemy
 _validators: dict[int, tuple[Any, Any]] = {}
 
 
-def _validate(instance: Any, schema: dict) -> None:
+def _validate(instance: Any, schema: dict[str, Any]) -> None:
     # The schema is kept beside its validator, so its id cannot be given to another object.
     found = _validators.get(id(schema))
     if found is None:
@@ -35,6 +35,8 @@ def _validate(instance: Any, schema: dict) -> None:
 
 def cache_schema_validators() -> None:
     """Let Mistral's language parser keep its JSON schema validators; repeatable."""
+    # In this order: the language first would import the expressions half way, and lose functions.
+    import mistral.db.v2.api  # noqa: F401
     from mistral.lang import base
 
     base.jsonschema = types.SimpleNamespace(

@@ -39,7 +39,9 @@ def _nothing() -> None:
 class InProcessMessage(base.RpcIncomingMessage):
     """A message on its way to an RPC endpoint; the answer goes into the caller's queue."""
 
-    def __init__(self, ctxt: dict, message: dict, replies: "queue.Queue[Any] | None") -> None:
+    def __init__(
+        self, ctxt: dict[str, Any], message: dict[str, Any], replies: "queue.Queue[Any] | None"
+    ) -> None:
         super().__init__(ctxt, message)
         self._replies = replies
         self.done: Callable[[], None] = _nothing  # called when the endpoint has finished
@@ -114,7 +116,8 @@ class Hub:
         """The keys of all named servers of a topic: the receivers of a fanout."""
         with self._lock:
             return [
-                k for k, found in self._listeners.items()
+                k
+                for k, found in self._listeners.items()
                 if found and k[:2] == (exchange, topic) and k[2] is not None
             ]
 
@@ -171,8 +174,8 @@ class InProcessDriver(base.BaseDriver):
     def send(
         self,
         target: oslo_messaging.Target,
-        ctxt: dict,
-        message: dict,
+        ctxt: dict[str, Any],
+        message: dict[str, Any],
         wait_for_reply: bool | None = None,
         timeout: float | None = None,
         call_monitor_timeout: float | None = None,
@@ -205,7 +208,12 @@ class InProcessDriver(base.BaseDriver):
         return reply
 
     def send_notification(
-        self, target: Any, ctxt: dict, message: dict, version: float, retry: int | None = None
+        self,
+        target: Any,
+        ctxt: dict[str, Any],
+        message: dict[str, Any],
+        version: float,
+        retry: int | None = None,
     ) -> None:
         """:raises NotImplementedError: always; Mistral's own notifier is run as ``local``."""
         raise NotImplementedError("failover-inprocess carries RPC only")

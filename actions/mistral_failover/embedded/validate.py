@@ -81,9 +81,7 @@ def validate(
     )
 
 
-def main(
-    paths: Iterable[str | Path], *, strict: bool = False, ignore: Collection[str] = ()
-) -> int:
+def main(paths: Iterable[str | Path], *, strict: bool = False, ignore: Collection[str] = ()) -> int:
     """Print the problems, one a line; returns 1 if there is an error among them, else 0."""
     paths = list(paths)
     problems = validate(paths, strict=strict, ignore=ignore)
@@ -157,7 +155,8 @@ def _check_workflow(
         yield "MISSING_INPUT", f"{name} needs the input {missing}", "give it under input:"
     for unknown in sorted(set(inputs) - set(declared) - _PARAMETERS):
         yield (
-            "UNKNOWN_INPUT", f"{name} has no input {unknown}, and Mistral drops it silently",
+            "UNKNOWN_INPUT",
+            f"{name} has no input {unknown}, and Mistral drops it silently",
             f"remove it; there are: {', '.join(declared) or 'none'}",
         )
 
@@ -180,7 +179,8 @@ def _check_action(
         yield "MISSING_INPUT", f"{name} needs the input {key}", "give it under input:"
     for key in unknown:
         yield (
-            "UNKNOWN_INPUT", f"{name} has no input {key}",
+            "UNKNOWN_INPUT",
+            f"{name} has no input {key}",
             f"remove it; there are: {', '.join(declared) or 'none'}",
         )
 

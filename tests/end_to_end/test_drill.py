@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole drills through the command line, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from mistral_failover.store.database import Database
+from mistral_failover.store.tables import journal, operations
+
+DRILL = [sys.executable, "-m", "mistral_failover.cli.main", "drill"]
+
+
+def drill(*options: str, timeout: float = 110) -> tuple[int, dict[str, Any], str]:
+    """Exit code, outcome, and what was told."""
+    done = subprocess.run(
+        [*DRILL, "-f", "json", *options], capture_output=True, text=True, timeout=timeout
+    )
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+@pytest.mark.parametrize("fault", ["crash", "hang", "app"])
+def test_a_broken_node_is_fenced_or_quiesced_and_its_standby_takes_over(fault: str) -> None:
+    code, outcome, told = drill("--latency", "zero", "--fault", fault, "--volumes", "2")
+    assert code == 0, told
+    assert outcome["status"] == "COMPLETE"
+    assert outcome["active"] == "db_b"
+    assert outcome["holders"] == {"data": "db_b", "data_2": "db_b"}
+    assert outcome["violations"] == []
+    assert "activate: database on db_b: done" in told
+
+
+def test_a_dead_host_yields_no_proof_and_the_failover_stops_and_says_what_helps() -> None:
+    code, outcome, told = drill("--latency", "zero", "--fault", "host")
+    assert code == 0, told
+    assert outcome["status"] == "BLOCKED"
+    assert "it is not certain that db_a no longer writes" in outcome["reason"]
+    assert "failover.confirm_fenced" in outcome["reason"]
+    assert outcome["holders"] == {"data": "db_a"}, "nothing moved without a proof"
+
+
+def test_a_failover_of_one_volume_stays_within_the_budget_of_mistral_tasks() -> None:
+    budget, each_further_volume = 12, 2
+    _, one, _ = drill("--latency", "zero", "--fault", "app")
+    _, four, _ = drill("--latency", "zero", "--fault", "app", "--volumes", "4")
+    assert one["tasks"] <= budget
+    assert four["tasks"] <= budget + 3 * each_further_volume
+
+
+def test_plain_lines_and_a_table_are_for_people() -> None:
+    done = subprocess.run(
+        [*DRILL, "--latency", "zero", "--fault", "app"], capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the goal is reached" in done.stdout
+    assert "all held" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_bad_option_is_refused_with_exit_code_2() -> None:
+    done = subprocess.run([*DRILL, "--volumes", "0"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "0 is not between 1 and 100" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["detach volume: data_2 on db_a: started", "activate: database on db_b: started"],
+)
+def test_a_drill_killed_in_the_middle_is_finished_by_the_next_one_and_nothing_is_done_twice(
+    sentence: str, tmp_path: Path
+) -> None:
+    options = ["--state-dir", str(tmp_path), "--volumes", "3", "--fault", "app"]
+    with killed_cloud_afterwards(tmp_path):
+        killed = subprocess.Popen(
+            [*DRILL, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for_sentence(tmp_path / "failover.sqlite", sentence)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        code, outcome, told = drill(*options)
+    assert code == 0, (told, outcome)
+    assert outcome["recovered"] > 0, "a sweep found what was left lying"
+    assert outcome["status"] == "COMPLETE"
+    assert outcome["violations"] == []
+    assert every_operation_is_done(tmp_path / "failover.sqlite")
+
+
+def wait_for_sentence(path: Path, sentence: str, limit: float = 90) -> None:
+    """Wait until the journal says it."""
+    deadline = time.monotonic() + limit
+    query = sa.select(sa.func.count()).where(journal.c.sentence == sentence)
+    while time.monotonic() < deadline:
+        if path.exists():
+            database = Database(f"sqlite:///{path}")
+            with suppress(sa.exc.OperationalError):  # the tables are only being made
+                count = database.reading(lambda tx: tx.connection.execute(query).scalar_one())
+                if count:
+                    return
+            database.close()
+        time.sleep(0.02)
+    raise AssertionError(f"the journal never said: {sentence}")
+
+
+def every_operation_is_done(path: Path) -> bool:
+    database = Database(f"sqlite:///{path}")
+    query = sa.select(operations.c.status).distinct()
+    return database.reading(lambda tx: tx.connection.execute(query).scalars().all()) == ["done"]
+
+
+@contextmanager
+def killed_cloud_afterwards(state_dir: Path) -> Iterator[None]:
+    """A test that fails half way must leave no emulated cloud behind."""
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError, ProcessLookupError):
+            pid = json.loads((state_dir / "cloud" / "emulator.json").read_text())["pid"]
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user installs is the wheel, not this checkout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UV = [sys.executable, "-m", "uv"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [*UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True
+    )
+    return next(folder.glob("*.whl"))
+
+
+def install(folder: Path, wheel: Path, extra: str = "") -> Path:
+    """A fresh environment with the wheel; returns its Python."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    subprocess.run(
+        [*UV, "pip", "install", "--quiet", "--python", str(python), f"{wheel}{extra}"], check=True
+    )
+    return python
+
+
+def test_the_actions_alone_need_no_mistral_and_find_their_workflows_and_types(
+    wheel: Path, tmp_path: Path
+) -> None:
+    python = install(tmp_path / "venv", wheel)
+    script = """
+import importlib.metadata, importlib.util, json
+from mistral_failover.model.types import shipped_types
+entry_points = importlib.metadata.entry_points()
+for point in entry_points.select(group="mistral.actions"):
+    if point.name.startswith("failover."):
+        point.load()
+(workflows,) = entry_points.select(group="mistral.preinstalled_workflows", name="failover")
+print(json.dumps({
+    "mistral": importlib.util.find_spec("mistral") is not None,
+    "types": sorted(shipped_types()),
+    "workflows": [path.rpartition("/")[2] for path in workflows.load()()],
+}))
+"""
+    done = subprocess.run(
+        [python, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    found = json.loads(done.stdout)
+    assert found["mistral"] is False
+    assert found["types"] == ["activation", "fence", "stack_parameters", "volume_attachment"]
+    assert found["workflows"] == sorted(path.name for path in (ROOT / "workflows").glob("*.yaml"))
+
+
+def test_a_drill_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    python = install(tmp_path / "venv", wheel, "[drill]")
+    done = subprocess.run(
+        [python.with_name("failover"), "drill", "--latency", "zero", "--fault", "app", "-f", "json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "COMPLETE"
