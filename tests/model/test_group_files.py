@@ -206,8 +206,8 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {f"{DATA}/server": "db_c"},
         "resources.data.properties.server",
-        '"db_c" is not a member',
-        "db_a, db_b",
+        "has to follow a role",
+        "{get_param: active}",
     ),
     # references
     (

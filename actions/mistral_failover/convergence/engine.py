@@ -14,7 +14,7 @@ from typing import Any
 
 from mistral_failover.convergence.decide import Decision, decide
 from mistral_failover.convergence.definitions import Definitions
-from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.errors import ConvergenceError, UnknownGroup
 from mistral_failover.convergence.ports import Store, Transaction
 from mistral_failover.convergence.records import (
     ACTION_OF,
@@ -146,9 +146,8 @@ class Engine:
         if record is None:
             return Step(f"the record of {ready.node.key} is gone")
         if record.owner is not None:
-            now = tx.now()
-            if record.held_at(now):
-                return self._bail_out(tx, ready, record, now)
+            if record.held_at(tx.now()):
+                return self._bail_out(tx, ready, record)
             if not tx.steal(record, f"its owner {record.owner} died at work"):
                 return None
             self._tell(
@@ -174,8 +173,15 @@ class Engine:
         )
 
     @staticmethod
-    def _bail_out(tx: Transaction, ready: Ready, record: Record, now: float) -> Step:
-        """A live owner is at it: leave the resource alone. Its conclusion triggers this node."""
+    def _bail_out(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
+        """A live owner is at it: leave the resource alone. Its conclusion triggers this node.
+
+        A conclusion that is under way may have looked at this node before it was ready, so bail
+        out only in front of a lock that certainly outlives this transaction.
+        """
+        record, now = tx.lock_record(seen.id), tx.now()
+        if record is None or not record.held_at(now):
+            return None
         tx.defer(ready.traversal_id, ready.node, record.owner or "")
         left = (record.lease_until or now) - now
         return Step(
@@ -261,7 +267,8 @@ class Engine:
         group = tx.lock_group(traversal.group_id, shared=outcome.ok)
         if group is None:
             return Step(f"the group of {ticket.node.key} is gone")
-        what = doing(ticket.verb, record, self._definitions.group(tx, group).types[record.type])
+        types = self._definitions.group(tx, group).types
+        what = doing(ticket.verb, record, types.get(record.type))
         state = tx.node(traversal.id, ticket.node)
         if not tx.release(ticket.lock, **_changes(ticket, outcome, record, state)):
             sentence = f"{what}: a late result under an old token was ignored"
@@ -335,9 +342,15 @@ class Engine:
         if goal is None:
             return ()
         cause = f"rolling back to the last goal that was reached: {reason}"
-        return begin_again(
-            tx, self._definitions, traversal, goal, why="rollback", cause=cause
-        ).ready
+        try:
+            started = begin_again(
+                tx, self._definitions, traversal, goal, why="rollback", cause=cause
+            )
+        except ConvergenceError as error:
+            why = f"{reason} It can not be rolled back: {error}"
+            tx.mark_traversal(traversal.id, "FAILED", why)
+            return ()
+        return started.ready
 
     @staticmethod
     def _tell(

@@ -17,9 +17,12 @@ cleanup(fence of m) -> update(X)          X is to sit on m, which comes back
 ========================================  =====================================================
 
 Two rules keep delete-first replacements safe. What required a record that goes first may not stay
-in use without it: a delete-first dependent is replaced too. And a create-first record that is
-replaced, and that required one that goes first, is replaced delete-first in this traversal, since
-its successor can not come before the successor of what it needs.
+in use without it: a delete-first dependent is replaced too. And a create-first record that makes
+room, and that required one that goes first, goes first itself in this traversal, since its
+successor can not come before the successor of what it needs.
+
+So no goal whose own dependencies can be ordered yields a cycle: what is cleaned up after its
+successor never required anything that goes first, hence no path leads back from it to an update.
 """
 
 from __future__ import annotations
@@ -121,28 +124,38 @@ class _Draft:
         self.going: set[str] = set()  # ids of records that go before their successors come
 
     def choose(self) -> None:
-        """Keep or replace, dependencies first, so that a replacement can carry on upwards."""
-        unwanted = [r for r in self.live if r.name not in self.resources]
-        self.going = {r.id for r in unwanted}
-        for name in self._names_in_order():
-            olds = self.by_name.get(name, [])
-            resource_type = self._type_of(name)
-            best = self._best(name, resource_type, olds)
-            delete_first = resource_type.replace == "delete_first"
-            if best is not None and delete_first and self.going.intersection(best.requires):
-                best = None
-            if best is None:
-                best = self._new_record(name, resource_type)
-                self.replaced |= {old.id: best.id for old in olds}
-                delete_first = delete_first or any(
-                    self.going.intersection(old.requires) for old in olds
-                )
-            else:
-                self.kept.add(best.id)
-            self.chosen[name] = best
-            self.first_gone[name] = delete_first
-            if delete_first:
-                self.going |= {old.id for old in olds if old.id != best.id}
+        """Keep or replace, dependencies first, so that a replacement can carry on upwards.
+
+        It carries on along what records required, which need not be the order of what is wanted
+        now: hence again, until nothing more has to go first.
+        """
+        self.going = {r.id for r in self.live if r.name not in self.resources}
+        names = self._names_in_order()
+        known = -1
+        while known < len(self.going):
+            known = len(self.going)
+            self.kept, self.replaced = set(), {}
+            for name in names:
+                self._choose(name, self.by_name.get(name, []))
+
+    def _choose(self, name: str, olds: Sequence[Record]) -> None:
+        resource_type = self._type_of(name)
+        best = self._best(name, resource_type, olds)
+        delete_first = resource_type.replace == "delete_first"
+        if best is not None and delete_first and self.going.intersection(best.requires):
+            best = None
+        others = [old for old in olds if old is not best]
+        if best is None:
+            best = self._new_record(name, resource_type)
+            self.replaced |= {old.id: best.id for old in olds}
+        else:
+            self.kept.add(best.id)
+        self.chosen[name] = best
+        self.first_gone[name] = delete_first or any(
+            self.going.intersection(old.requires) for old in others
+        )
+        if self.first_gone[name]:
+            self.going |= {old.id for old in others}
 
     def build(self) -> Plan:
         """Lay the edges."""

@@ -66,7 +66,8 @@ class Transaction(Protocol):
         """Insert a traversal: its graph, new records, sync points; mark the kept and replaced."""
 
     def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
-        """Change a traversal's status. One that is COMPLETE stays so."""
+        """Change a traversal's status, unless the present one says more: COMPLETE stays so, and
+        FAILED is neither BLOCKED nor IN_PROGRESS again."""
 
     def drop_sync_points(self, traversal_id: str) -> None:
         """Forget the sync points of a traversal that was superseded."""
@@ -86,6 +87,10 @@ class Transaction(Protocol):
 
     def record(self, resource_id: str) -> Record | None:
         """One record."""
+
+    def lock_record(self, resource_id: str) -> Record | None:
+        """Read a record as it is when every change under way has ended, and keep it from changing
+        until the transaction ends."""
 
     def acquire(self, record: Record, owner: str, lease: float, **changes: Any) -> Lock | None:
         """Take a free lock, raise its token, change the record. *Compare-and-swap* on
@@ -107,7 +112,8 @@ class Transaction(Protocol):
 
     # -- the ledger
     def open_operation(self, ticket: Ticket, record: Record, intent: Mapping[str, Any]) -> bool:
-        """Write the intent down. True when it stands there already: its outcome is unknown."""
+        """Write the intent down. True when the outcome of an earlier attempt is unknown: of this
+        operation, or of another one on the resource that none has succeeded since."""
 
     def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
         """Write the outcome down."""
@@ -130,7 +136,7 @@ class Transaction(Protocol):
         """A node came to nothing, or waits for a person."""
 
     def reopen_node(self, traversal_id: str, node: Node) -> bool:
-        """A blocked or failed node may be tried again."""
+        """A blocked node may be tried again; False: it is not blocked."""
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
         """Remember, for people to see, who holds what this node needs."""

@@ -239,15 +239,19 @@ def _check_resource(group: Group, spec: ResourceSpec) -> None:
 
 
 def _check_member(group: Group, resource_type: ResourceType, spec: ResourceSpec) -> None:
-    """Refuse a resource on a server outside the group: nothing would ever fence it."""
-    key, servers = resource_type.member_property, group.members.servers
-    member = None if key is None else spec.properties.get(key)
-    if servers and isinstance(member, str) and member not in servers:
-        raise InvalidDocument(
-            f"resources.{spec.name}.properties.{key}",
-            f'"{member}" is not a member',
-            did_you_mean(member, servers),
-        )
+    """A resource sits where a role is: fixed to one member it could not leave it when that is
+    lost, and a server outside the group nothing would ever fence."""
+    key = resource_type.member_property
+    if key is None or key not in spec.properties:
+        return
+    value = spec.properties[key]
+    if isinstance(value, Mapping) and set(value) == {"get_param"}:
+        return
+    raise InvalidDocument(
+        f"resources.{spec.name}.properties.{key}",
+        "it names the member that the resource sits on, which has to follow a role",
+        f"Write {{get_param: {group.roles[0]}}}.",
+    )
 
 
 def _references(value: Any, path: str) -> list[Reference]:

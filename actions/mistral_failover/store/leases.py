@@ -74,17 +74,18 @@ class LeaseKeeper:
     def hold(self, lock: Lock, since: float | None = None) -> Iterator[Lease]:
         """Keep a lease alive while the block runs; the same lock may be held by nested blocks.
 
-        Without ``since`` (the lock was taken elsewhere) the lease is renewed at once.
+        Without ``since`` (the lock was taken elsewhere, nobody knows when) the outermost block
+        renews the lease at once.
         """
-        lease = self._enter(lock, since)
+        lease, outermost = self._enter(lock, since)
         try:
-            if since is None:
+            if outermost and since is None:
                 lease.renew()
             yield lease
         finally:
             self._leave(lock)
 
-    def _enter(self, lock: Lock, since: float | None) -> Lease:
+    def _enter(self, lock: Lock, since: float | None) -> tuple[Lease, bool]:
         key = (lock.resource_id, lock.token)
         with self._changed:
             fresh = Lease(self._store, lock, self._clock() if since is None else since, self._clock)
@@ -94,7 +95,7 @@ class LeaseKeeper:
                 self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-            return lease
+            return lease, count == 0
 
     def _leave(self, lock: Lock) -> None:
         key = (lock.resource_id, lock.token)

@@ -34,6 +34,11 @@ class Records(Session):
         row = self.connection.execute(query).one_or_none()
         return _record(row) if row else None
 
+    def lock_record(self, resource_id: str) -> Record | None:
+        query = sa.select(*_COLUMNS).where(resources.c.id == resource_id)
+        row = self.connection.execute(query.with_for_update(read=True)).one_or_none()
+        return _record(row) if row else None
+
     def acquire(self, record: Record, owner: str, lease: float, **changes: Any) -> Lock | None:
         lock = Lock(record.id, owner, record.token + 1, lease)
         taken = self.amend(
@@ -104,6 +109,10 @@ class Records(Session):
     # -- the ledger
 
     def open_operation(self, ticket: Ticket, record: Record, intent: Mapping[str, Any]) -> bool:
+        unknown = sa.select(operations.c.key).where(
+            operations.c.resource_id == record.id, operations.c.status == "unknown"
+        )
+        left_unknown = self.connection.execute(unknown.limit(1)).first() is not None
         again = self.changed(
             operations.update()
             .where(operations.c.key == ticket.key)
@@ -131,7 +140,7 @@ class Records(Session):
                 intent=intent,
                 started_at=self.clock(),
             )
-        return again
+        return again or left_unknown
 
     def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
         result = {
@@ -144,6 +153,15 @@ class Records(Session):
             .where(operations.c.key == ticket.key, operations.c.token == ticket.lock.token)
             .values(status="done" if outcome.ok else "failed", result=result, ended_at=self.clock())
         )
+        if outcome.ok:
+            self.execute(
+                operations.update()
+                .where(
+                    operations.c.resource_id == ticket.node.resource_id,
+                    operations.c.status == "unknown",
+                )
+                .values(status="overtaken", ended_at=self.clock())
+            )
 
     def insert_record(self, record: Record, now: float) -> None:
         """Insert a new record, born at ``now``."""

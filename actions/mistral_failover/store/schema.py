@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import alembic.command
@@ -14,16 +17,45 @@ from mistral_failover.store.database import Database
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
+_SECONDS = 120  # to wait for another process that is changing the schema
+_ADVISORY = 0x6661696C  # PostgreSQL's locks are numbers; this one is ours
+_mutex = threading.Lock()  # alembic keeps the migration that runs in a global
+
+
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Create or upgrade the tables; does nothing where they are up to date."""
-    with database.engine.begin() as connection:
+    """Create or upgrade the tables; does nothing where they are up to date.
+
+    Many processes may ask for it at once: they take turns. Raises TimeoutError when another one
+    does not come to an end.
+    """
+    with _alone(database) as connection:
         alembic.command.upgrade(_config(connection), revision)
 
 
 def downgrade(database: Database, revision: str) -> None:
     """Take the tables back to an earlier revision ("base": remove them)."""
-    with database.engine.begin() as connection:
+    with _alone(database) as connection:
         alembic.command.downgrade(_config(connection), revision)
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[sa.Connection]:
+    """A transaction beside which nobody else changes the schema. SQLite's is that by nature."""
+    with _mutex, database.engine.begin() as connection:
+        dialect = connection.dialect.name
+        if dialect == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY)))
+        if dialect not in ("mysql", "mariadb"):
+            yield connection
+            return
+        # MySQL commits at every change of the schema, so only a lock of the session lasts.
+        name = sa.func.sha1(sa.func.concat("failover_schema/", sa.func.database()))
+        if connection.execute(sa.select(sa.func.get_lock(name, _SECONDS))).scalar_one() != 1:
+            raise TimeoutError("another process has been changing the schema for too long")
+        try:
+            yield connection
+        finally:
+            connection.execute(sa.select(sa.func.release_lock(name)))
 
 
 def _config(connection: sa.Connection) -> alembic.config.Config:

@@ -51,13 +51,25 @@ def _id(name: str, **options: Any) -> sa.Column[str]:
     return sa.Column(name, sa.String(36), **options)
 
 
+def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+    """Of MySQL ask for any script, and for names that differ in case to differ; its defaults are
+    the server's, and neither."""
+    return sa.Table(
+        name,
+        metadata,
+        *items,
+        mysql_engine="InnoDB",
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+
+
 # Seconds with microseconds: MySQL's FLOAT would be single precision.
 _Time = sa.Double
 _Reason = sa.Text
 
-groups = sa.Table(
+groups = _table(
     "failover_groups",
-    metadata,
     _id("id", primary_key=True),
     sa.Column("project_id", sa.String(64), nullable=False),
     sa.Column("name", sa.String(255), nullable=False),
@@ -69,18 +81,16 @@ groups = sa.Table(
     sa.UniqueConstraint("project_id", "name"),
 )
 
-goals = sa.Table(
+goals = _table(
     "failover_goals",
-    metadata,
     _id("group_id", primary_key=True),
     sa.Column("version", sa.String(64), primary_key=True),
     sa.Column("document", PlainJson, nullable=False),
     sa.Column("created_at", _Time, nullable=False),
 )
 
-members = sa.Table(
+members = _table(
     "failover_members",
-    metadata,
     _id("group_id", primary_key=True),
     sa.Column("name", sa.String(255), primary_key=True),
     _id("server_id", index=True),
@@ -90,9 +100,8 @@ members = sa.Table(
     sa.Column("confirmed_because", _Reason),
 )
 
-traversals = sa.Table(
+traversals = _table(
     "failover_traversals",
-    metadata,
     _id("id", primary_key=True),
     _id("group_id", nullable=False, index=True),
     sa.Column("goal_version", sa.String(64), nullable=False),
@@ -105,9 +114,8 @@ traversals = sa.Table(
     sa.Column("ended_at", _Time),
 )
 
-resources = sa.Table(
+resources = _table(
     "failover_resources",
-    metadata,
     _id("id", primary_key=True),
     _id("group_id", nullable=False, index=True),
     sa.Column("name", sa.String(255), nullable=False),
@@ -133,9 +141,8 @@ resources = sa.Table(
     sa.Column("created_at", _Time, nullable=False),
 )
 
-nodes = sa.Table(
+nodes = _table(
     "failover_nodes",
-    metadata,
     _id("traversal_id", primary_key=True),
     sa.Column("node", sa.String(64), primary_key=True),
     _id("resource_id"),
@@ -148,18 +155,16 @@ nodes = sa.Table(
     sa.Column("deferred_at", _Time),
 )
 
-edges = sa.Table(
+edges = _table(
     "failover_edges",
-    metadata,
     _id("traversal_id", primary_key=True),
     sa.Column("node", sa.String(64), primary_key=True),
     sa.Column("predecessor", sa.String(64), primary_key=True),
     sa.Index("ix_failover_edges_predecessor", "traversal_id", "predecessor"),
 )
 
-operations = sa.Table(
+operations = _table(
     "failover_operations",
-    metadata,
     _id("key", primary_key=True),
     _id("group_id", nullable=False),
     _id("resource_id", nullable=False, index=True),
@@ -176,9 +181,8 @@ operations = sa.Table(
     sa.Column("ended_at", _Time),
 )
 
-incidents = sa.Table(
+incidents = _table(
     "failover_incidents",
-    metadata,
     _id("id", primary_key=True),
     sa.Column("project_id", sa.String(64), nullable=False),
     _id("group_id", nullable=False),
@@ -194,9 +198,8 @@ incidents = sa.Table(
     sa.Index("ix_failover_incidents_group_id_first_at", "group_id", "first_at"),
 )
 
-journal = sa.Table(
+journal = _table(
     "failover_journal",
-    metadata,
     # SQLite counts up by itself only in an INTEGER primary key.
     sa.Column(
         "id",

@@ -108,6 +108,8 @@ class SqlTransaction(Records, SyncPoints):
         replaceable = traversals.c.status != "COMPLETE"
         if status == "SUPERSEDED":  # how it had ended is worth more than that another came
             replaceable = traversals.c.status.in_(("IN_PROGRESS", "BLOCKED"))
+        elif status == "IN_PROGRESS":  # what failed beside it did not get better
+            replaceable = traversals.c.status == "BLOCKED"
         elif status == "BLOCKED":
             replaceable = traversals.c.status == "IN_PROGRESS"
         self.execute(

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import END
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import journal, nodes, operations, traversals
+from mistral_failover.store.tables import journal, nodes, operations, resources, traversals
 
 
 def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
@@ -38,7 +38,8 @@ def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
 
 
 def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
-    """The operations that were started and have not ended, oldest first."""
+    """The operations that were started and have not ended, oldest first; without those on what
+    is gone since."""
     query = (
         sa.select(
             operations.c.key,
@@ -49,7 +50,12 @@ def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
             operations.c.owner,
             operations.c.started_at,
         )
-        .where(operations.c.group_id == group_id, operations.c.status.in_(("started", "unknown")))
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .where(
+            operations.c.group_id == group_id,
+            operations.c.status.in_(("started", "unknown")),
+            sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
+        )
         .order_by(operations.c.started_at)
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first schema."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+_MYSQL: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
 _JSON = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 
 revision = "0001"
@@ -22,6 +29,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint(
             "traversal_id", "node", "predecessor", name=op.f("pk_failover_edges")
         ),
+        **_MYSQL,
     )
     with op.batch_alter_table("failover_edges", schema=None) as batch_op:
         batch_op.create_index(
@@ -35,6 +43,7 @@ def upgrade() -> None:
         sa.Column("document", _JSON, nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("group_id", "version", name=op.f("pk_failover_goals")),
+        **_MYSQL,
     )
     op.create_table(
         "failover_groups",
@@ -48,6 +57,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_groups")),
         sa.UniqueConstraint("project_id", "name", name=op.f("uq_failover_groups_project_id_name")),
+        **_MYSQL,
     )
     op.create_table(
         "failover_incidents",
@@ -64,6 +74,7 @@ def upgrade() -> None:
         sa.Column("first_at", sa.Double(), nullable=False),
         sa.Column("last_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_incidents")),
+        **_MYSQL,
     )
     with op.batch_alter_table("failover_incidents", schema=None) as batch_op:
         batch_op.create_index(
@@ -85,6 +96,7 @@ def upgrade() -> None:
         sa.Column("sentence", sa.Text(), nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_journal")),
+        **_MYSQL,
     )
     with op.batch_alter_table("failover_journal", schema=None) as batch_op:
         batch_op.create_index(
@@ -101,6 +113,7 @@ def upgrade() -> None:
         sa.Column("confirmed_epoch", sa.Integer(), nullable=True),
         sa.Column("confirmed_because", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("group_id", "name", name=op.f("pk_failover_members")),
+        **_MYSQL,
     )
     with op.batch_alter_table("failover_members", schema=None) as batch_op:
         batch_op.create_index(
@@ -120,6 +133,7 @@ def upgrade() -> None:
         sa.Column("deferred_to", sa.String(length=255), nullable=True),
         sa.Column("deferred_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("traversal_id", "node", name=op.f("pk_failover_nodes")),
+        **_MYSQL,
     )
     op.create_table(
         "failover_operations",
@@ -138,6 +152,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_failover_operations")),
+        **_MYSQL,
     )
     with op.batch_alter_table("failover_operations", schema=None) as batch_op:
         batch_op.create_index(
@@ -173,6 +188,7 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_resources")),
+        **_MYSQL,
     )
     with op.batch_alter_table("failover_resources", schema=None) as batch_op:
         batch_op.create_index(
@@ -192,6 +208,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_traversals")),
+        **_MYSQL,
     )
     with op.batch_alter_table("failover_traversals", schema=None) as batch_op:
         batch_op.create_index(

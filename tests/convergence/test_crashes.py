@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Owners that die at work, come back late, or meet one another."""
+
+from __future__ import annotations
+
+import pytest
+
+from mistral_failover.convergence.records import Operation
+from mistral_failover.store import views
+from support.simulation import LEASE, PROJECT, Simulation, failure
+
+ONE = {"a": {"type": "exclusive", "properties": {"value": {"get_param": "active"}}}}
+
+
+@pytest.fixture
+def crashed(simulation: Simulation) -> Operation:
+    """The creation of ``a``, handed out to an owner that died since."""
+    simulation.define(ONE)
+    operation = simulation.operation(simulation.start(simulation.goal()).ready[0], "dead")
+    simulation.clock.seconds += LEASE
+    return operation
+
+
+def test_work_of_a_live_owner_is_not_loose(simulation: Simulation) -> None:
+    simulation.define(ONE)
+    started = simulation.start(simulation.goal())
+    assert simulation.sweep() == list(started.ready)
+    simulation.operation(started.ready[0])
+
+    assert simulation.sweep() == []
+    simulation.clock.seconds += LEASE - 1
+    assert simulation.sweep() == []
+    simulation.clock.seconds += 1
+    assert simulation.sweep() == list(started.ready)
+
+
+def test_the_sweep_sees_its_own_project_only(simulation: Simulation, crashed: Operation) -> None:
+    assert simulation.engine.loose("another-project") == []
+    assert simulation.engine.loose(PROJECT, "another-group") == []
+    assert len(simulation.engine.loose(PROJECT, simulation.group_id)) == 1
+
+
+@pytest.mark.parametrize("took_effect", [True, False])
+def test_a_dead_owners_operation_is_handed_out_again_under_the_same_key_as_unknown(
+    simulation: Simulation, crashed: Operation, took_effect: bool
+) -> None:
+    if took_effect:
+        simulation.world.operate(crashed)
+
+    again = simulation.operation(simulation.sweep()[0])
+
+    assert not crashed.unknown
+    assert again.unknown
+    assert again.ticket.key == crashed.ticket.key
+    assert again.ticket.lock.token > crashed.ticket.lock.token
+    step = simulation.engine.conclude(again.ticket, simulation.world.operate(again))
+    assert step.ready == ()
+    simulation.audit_at_rest(simulation.goal())
+
+
+def test_an_unknown_outcome_stays_unknown_to_whatever_is_done_next_for_another_goal(
+    simulation: Simulation, crashed: Operation
+) -> None:
+    goal = simulation.goal("b")
+
+    again = simulation.operation(simulation.start(goal).ready[0])
+
+    assert again.ticket.key != crashed.ticket.key
+    assert again.unknown
+    simulation.engine.conclude(again.ticket, simulation.world.operate(again))
+    simulation.audit_at_rest(goal)
+    update = simulation.operation(simulation.start(simulation.goal("c")).ready[0])
+    assert not update.unknown
+
+
+def test_an_unknown_outcome_is_unknown_to_the_deletion_that_follows(
+    simulation: Simulation, crashed: Operation
+) -> None:
+    simulation.world.operate(crashed)
+
+    removal = simulation.operation(simulation.start(simulation.nothing()).ready[0])
+
+    assert removal.ticket.verb == "delete"
+    assert removal.unknown
+    simulation.engine.conclude(removal.ticket, simulation.world.operate(removal))
+    assert simulation.world.things == {}
+
+
+def test_nothing_counts_as_under_way_once_the_repeat_is_concluded(
+    simulation: Simulation, crashed: Operation
+) -> None:
+    again = simulation.operation(simulation.start(simulation.goal("b")).ready[0])
+    simulation.engine.conclude(again.ticket, simulation.world.operate(again))
+
+    under_way = simulation.database.reading(lambda tx: views.under_way(tx, simulation.group_id))
+
+    assert under_way == []
+
+
+def test_a_late_result_after_the_lock_was_broken_changes_nothing(
+    simulation: Simulation, crashed: Operation
+) -> None:
+    again = simulation.operation(simulation.sweep()[0])
+    before = simulation.records()
+
+    late = simulation.engine.conclude(crashed.ticket, failure())
+
+    assert "a late result under an old token was ignored" in late.sentence
+    assert late.ready == ()
+    assert simulation.records() == before
+    assert simulation.status() == "IN_PROGRESS"
+    simulation.engine.conclude(again.ticket, simulation.world.operate(again))
+    simulation.audit_at_rest(simulation.goal())
+
+
+def test_a_late_result_counts_as_long_as_nobody_broke_the_lock(
+    simulation: Simulation, crashed: Operation
+) -> None:
+    simulation.engine.conclude(crashed.ticket, simulation.world.operate(crashed))
+
+    simulation.audit_at_rest(simulation.goal())
+
+
+def test_a_result_that_is_told_twice_counts_once(simulation: Simulation) -> None:
+    simulation.define(ONE)
+    operation = simulation.operation(simulation.start(simulation.goal()).ready[0])
+    outcome = simulation.world.operate(operation)
+    simulation.engine.conclude(operation.ticket, outcome)
+    before = simulation.records()
+
+    again = simulation.engine.conclude(operation.ticket, outcome)
+
+    assert "ignored" in again.sentence
+    assert simulation.records() == before
+
+
+def test_a_second_slower_thief_loses(simulation: Simulation, crashed: Operation) -> None:
+    stale = simulation.record(crashed.record.id)
+    assert stale is not None
+    again = simulation.operation(simulation.sweep()[0], "first")
+
+    assert not simulation.database.atomically(lambda tx: tx.steal(stale, "it died"))
+
+    now = simulation.record(crashed.record.id)
+    assert now is not None
+    assert (now.owner, now.token) == ("first", again.ticket.lock.token)
+
+
+def test_a_broken_lock_is_told_to_people(simulation: Simulation, crashed: Operation) -> None:
+    simulation.operation(simulation.sweep()[0])
+
+    history = simulation.database.reading(lambda tx: views.history(tx, simulation.group_id))
+
+    stolen = [entry["sentence"] for entry in history if entry["kind"] == "steal"]
+    assert stolen == ["a: the lock of dead, which is dead, was broken"]
+
+
+def test_a_message_that_comes_twice_is_carried_out_once(simulation: Simulation) -> None:
+    simulation.define(ONE)
+    ready = simulation.start(simulation.goal()).ready[0]
+    operation = simulation.operation(ready)
+
+    during = simulation.engine.check(ready, "other")
+    simulation.engine.conclude(operation.ticket, simulation.world.operate(operation))
+    after = simulation.engine.check(ready, "other")
+
+    assert during.operation is None
+    assert after.operation is None
+    assert after.sentence == f"{ready.node.key} is DONE already"
+
+
+def test_a_message_that_comes_too_early_waits_for_its_predecessors(
+    simulation: Simulation,
+) -> None:
+    simulation.define({**ONE, "b": {"type": "shared", "depends_on": "a", "properties": {}}})
+    simulation.start(simulation.goal())
+
+    step = simulation.engine.check(simulation.update_of("b"), "o")
+
+    assert "still waits for 1 others" in step.sentence
+
+
+def test_an_exception_while_operating_leaves_a_lock_that_the_sweep_breaks(
+    simulation: Simulation,
+) -> None:
+    simulation.define(ONE)
+
+    def die(operation: Operation) -> None:
+        raise ConnectionError("the process died")
+
+    with pytest.raises(ConnectionError):
+        simulation.converge(simulation.goal(), die)
+    simulation.clock.seconds += LEASE
+    simulation.carry(simulation.sweep())
+
+    simulation.audit_at_rest(simulation.goal())

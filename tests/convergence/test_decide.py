@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node has to do: one line per case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mistral_failover.convergence.decide import decide
+from mistral_failover.convergence.records import Record
+from mistral_failover.model.types import load_type
+from support.world import type_file
+
+TYPE = load_type(type_file("shared"))
+INDELIBLE = replace(TYPE, operations={k: v for k, v in TYPE.operations.items() if k != "delete"})
+FROZEN = replace(TYPE, operations={k: v for k, v in TYPE.operations.items() if k == "create"})
+MADE: dict[str, Any] = {"action": "CREATE", "properties": {"key": 1, "value": 1}}
+
+
+def record(**fields: Any) -> Record:
+    return Record(id="r", group_id="g", name="r", type="shared", **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted", "action", "reason"),
+    [
+        ({}, {}, "create", "it does not exist yet"),
+        (MADE, {"key": 1, "value": 1}, "settle", "it is as the goal wants it"),
+        (MADE, {"key": 1, "value": 2}, "update", "value changed"),
+        (MADE, {"key": 2, "value": 1}, "replace", "key can not change in place"),
+        (MADE, {"value": 1}, "replace", "key can not change in place"),
+        (
+            {**MADE, "status": "FAILED", "reason": "x"},
+            {"key": 1, "value": 2},
+            "create",
+            "its creation did not end well: x",
+        ),
+        ({**MADE, "status": "FAILED"}, {"key": 2}, "replace", "key can not change in place"),
+        (
+            {**MADE, "action": "UPDATE", "status": "FAILED", "reason": "x"},
+            {"key": 1, "value": 1},
+            "update",
+            "its update did not end well: x",
+        ),
+        (
+            {**MADE, "action": "DELETE", "status": "FAILED"},
+            {"key": 1, "value": 1},
+            "replace",
+            "it is being deleted, and needed again",
+        ),
+    ],
+)
+def test_an_update_node_of(
+    fields: dict[str, Any], wanted: dict[str, Any], action: str, reason: str
+) -> None:
+    decision = decide("update", record(**fields), TYPE, wanted)
+
+    assert (decision.action, decision.reason) == (action, reason)
+
+
+@pytest.mark.parametrize(
+    ("fields", "action", "reason"),
+    [
+        ({}, "settle", "it never came to be"),
+        (MADE, "delete", "the goal does not want it"),
+        ({**MADE, "status": "FAILED"}, "delete", "the goal does not want it"),
+        ({**MADE, "action": "DELETE", "status": "FAILED"}, "delete", "the goal does not want it"),
+        ({**MADE, "action": "DELETE", "status": "COMPLETE"}, "settle", "it is gone already"),
+    ],
+)
+def test_a_cleanup_node_of(fields: dict[str, Any], action: str, reason: str) -> None:
+    decision = decide("cleanup", record(**fields), TYPE, {})
+
+    assert (decision.action, decision.reason) == (action, reason)
+
+
+def test_a_type_without_a_deletion_has_nothing_to_undo() -> None:
+    assert decide("cleanup", record(**MADE), INDELIBLE, {}).action == "settle"
+
+
+def test_a_type_without_an_update_is_replaced_at_any_change() -> None:
+    assert decide("update", record(**MADE), FROZEN, {"key": 1, "value": 2}).action == "replace"

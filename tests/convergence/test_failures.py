@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations that fail or block: what goes on, what is tried again, what is rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mistral_failover.convergence.records import Operation, Outcome
+from support.samples import CHAIN, sentences, thing
+from support.simulation import Simulation, failure
+from support.world import TYPES, type_file
+
+Operate = Callable[[Operation], Outcome]
+
+
+def failing(
+    simulation: Simulation, *names: str, blocked: bool = False
+) -> Callable[[Operation], Outcome]:
+    """The world, in which operations on these resources come to nothing."""
+
+    def operate(operation: Operation) -> Outcome:
+        if operation.record.name in names:
+            return failure(blocked=blocked)
+        return simulation.world.operate(operation)
+
+    return operate
+
+
+# -- failing
+
+
+def test_a_failure_marks_the_traversal_and_independent_branches_go_on(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": thing(), "on_a": thing("shared", "a"), "apart": thing()})
+
+    simulation.converge(simulation.goal(), failing(simulation, "a"))
+
+    assert simulation.status() == "FAILED"
+    assert simulation.reason() == "create: a: it broke. Mend it. [BROKEN]"
+    statuses = {name: (r.action, r.status) for name, r in simulation.by_name().items()}
+    assert statuses == {
+        "a": ("CREATE", "FAILED"),
+        "on_a": ("INIT", "COMPLETE"),
+        "apart": ("CREATE", "COMPLETE"),
+    }
+
+
+def test_a_new_traversal_tries_again_what_failed(simulation: Simulation) -> None:
+    simulation.define(CHAIN)
+    goal = simulation.goal()
+    simulation.converge(goal, failing(simulation, "database"))
+    failed = simulation.by_name()["database"]
+
+    simulation.converge(goal)
+
+    simulation.audit_at_rest(goal)
+    assert simulation.by_name()["database"].id == failed.id
+
+
+def test_a_deletion_that_failed_is_tried_again_by_the_next_traversal(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": thing("exclusive")})
+    simulation.converge(simulation.goal())
+    simulation.converge(simulation.nothing(), failing(simulation, "a"))
+    assert simulation.status() == "FAILED"
+
+    simulation.converge(simulation.nothing())
+
+    assert simulation.records() == []
+
+
+def test_a_failed_traversal_stays_failed_in_the_books_when_another_follows(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": thing()})
+    failed = simulation.start(simulation.goal())
+    simulation.carry(failed.ready, failing(simulation, "a"))
+
+    simulation.converge(simulation.goal())
+
+    assert simulation.status(failed.traversal_id) == "FAILED"
+
+
+def test_what_a_node_needs_and_nobody_gives_fails_the_traversal_in_words(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": thing(), "b": thing(value={"get_attr": ["a", "echo"]})})
+
+    simulation.converge(
+        simulation.goal(), lambda operation: Outcome(physical_id="x", attributes={})
+    )
+
+    assert simulation.status() == "FAILED"
+    assert 'there is no "a.echo"' in simulation.reason()
+    assert simulation.by_name()["b"].action == "INIT"
+
+
+# -- blocking
+
+
+def test_a_blocked_node_waits_for_a_person_and_then_goes_on(simulation: Simulation) -> None:
+    simulation.define(CHAIN)
+    goal = simulation.goal()
+    simulation.converge(goal, failing(simulation, "data", blocked=True))
+    assert simulation.status() == "BLOCKED"
+    assert simulation.sweep() == []
+
+    ready = simulation.engine.resume(simulation.group_id)
+
+    assert simulation.status() == "IN_PROGRESS"
+    simulation.carry(ready)
+    simulation.audit_at_rest(goal)
+
+
+def test_resuming_where_nothing_is_blocked_does_nothing(simulation: Simulation) -> None:
+    simulation.define(CHAIN)
+    assert simulation.engine.resume(simulation.group_id) == ()
+    simulation.converge(simulation.goal())
+
+    assert simulation.engine.resume(simulation.group_id) == ()
+    assert simulation.status() == "COMPLETE"
+
+
+def test_a_traversal_that_also_failed_stays_failed_when_its_blocked_node_goes_on(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": thing(), "b": thing()})
+    simulation.converge(
+        simulation.goal(),
+        lambda operation: failure(blocked=operation.record.name == "a"),
+    )
+    assert simulation.status() == "FAILED"
+
+    simulation.carry(simulation.engine.resume(simulation.group_id))
+
+    assert simulation.status() == "FAILED"
+    assert simulation.reason().startswith("create: b")
+    assert simulation.by_name()["a"].status == "COMPLETE"
+
+
+def test_a_traversal_is_blocked_as_long_as_one_of_its_nodes_is(simulation: Simulation) -> None:
+    simulation.define({"a": thing(), "b": thing()})
+    simulation.converge(simulation.goal(), failing(simulation, "a", "b", blocked=True))
+
+    simulation.carry(
+        simulation.engine.resume(simulation.group_id), failing(simulation, "b", blocked=True)
+    )
+
+    assert simulation.status() == "BLOCKED"
+    assert simulation.by_name()["a"].status == "COMPLETE"
+
+
+# -- rolling back
+
+
+def test_a_failure_rolls_back_to_the_last_goal_that_was_reached(simulation: Simulation) -> None:
+    simulation.define(CHAIN, on_failure="rollback")
+    home = simulation.goal("a")
+    simulation.converge(home)
+    away = simulation.start(simulation.goal("b"))
+
+    def refuse_b(operation: Operation) -> Outcome:
+        verb, member = operation.ticket.verb, operation.record.member
+        return (
+            failure() if (verb, member) == ("create", "b") else simulation.world.operate(operation)
+        )
+
+    simulation.carry(away.ready, refuse_b)
+
+    simulation.audit_at_rest(home)
+    assert simulation.status(away.traversal_id) == "FAILED"
+    assert any(s.startswith("rolling back") for s in sentences(simulation, "traversal"))
+
+
+def test_nothing_is_rolled_back_unless_the_group_asks_for_it(simulation: Simulation) -> None:
+    simulation.define(CHAIN)
+    simulation.converge(simulation.goal("a"))
+    away = simulation.start(simulation.goal("b"))
+
+    simulation.carry(away.ready, failing(simulation, "database"))
+
+    assert simulation.current == away.traversal_id
+
+
+def test_nothing_is_rolled_back_onto_a_member_that_is_newly_lost(simulation: Simulation) -> None:
+    simulation.define(CHAIN, on_failure="rollback")
+    simulation.converge(simulation.goal("a"))
+    away = simulation.start(simulation.goal("b", lost=("a",)))
+
+    simulation.carry(away.ready, failing(simulation, "routing"))
+
+    assert simulation.current == away.traversal_id
+    assert simulation.status() == "FAILED"
+
+
+def test_a_rollback_that_fails_does_not_roll_back_again(simulation: Simulation) -> None:
+    simulation.define(CHAIN, on_failure="rollback")
+    simulation.converge(simulation.goal("a"))
+
+    simulation.converge(simulation.goal("b"), lambda operation: failure())
+
+    assert simulation.status() == "FAILED"
+    rolled = [s for s in sentences(simulation, "traversal") if s.startswith("rolling back")]
+    assert len(rolled) == 1
+
+
+def test_a_rollback_that_can_not_be_planned_leaves_the_failure_and_says_why(
+    simulation: Simulation,
+) -> None:
+    extra = type_file("extra")
+    simulation.define(
+        {"a": thing(), "x": thing("extra")}, types=[*TYPES, extra], on_failure="rollback"
+    )
+    simulation.converge(simulation.goal())
+    simulation.define({"b": thing()}, on_failure="rollback")
+    away = simulation.start(simulation.goal())
+    cleanups = [r for r in away.ready if r.node.kind == "cleanup"]
+    updates = [r for r in away.ready if r.node.kind == "update"]
+    simulation.carry(cleanups)
+    simulation.define({"b": thing()}, on_failure="rollback")
+
+    simulation.carry(updates, lambda operation: failure())
+
+    assert simulation.status() == "FAILED"
+    assert "BROKEN" in simulation.reason()
+    assert "of type extra, which is not defined" in simulation.reason()
+    assert all(r.owner is None for r in simulation.records())

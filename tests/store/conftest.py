@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every test of the store runs on each database that is at hand, by the database's own clock."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mistral_failover.convergence.records import Record, Traversal
+from mistral_failover.model.goal import Goal, render_goal
+from mistral_failover.model.group import parse_group
+from mistral_failover.store import groups, schema
+from mistral_failover.store.database import Database
+from support.databases import KINDS, empty, fresh_url
+from support.simulation import PROJECT
+from support.world import TYPES
+
+
+@functools.cache
+def _with_schema(kind: str) -> Database:
+    database = Database(fresh_url(kind, "store"))
+    schema.upgrade(database)
+    return database
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which database: ``sqlite`` or ``server``."""
+    return str(request.param)
+
+
+@pytest.fixture
+def database(kind: str) -> Database:
+    """An empty database."""
+    database = _with_schema(kind)
+    empty(database)
+    return database
+
+
+@pytest.fixture
+def define(database: Database) -> Callable[..., tuple[str, Goal]]:
+    """Define a group of these resources; returns its id and its goal."""
+
+    def defined(resources: dict[str, Any], name: str = "g") -> tuple[str, Goal]:
+        document = {
+            "failover_template_version": "2026-11-21",
+            "stack": "s",
+            "members": {"servers": ["a", "b"]},
+            "resources": resources,
+        }
+        group = parse_group(document, name=name, types=TYPES)
+        definition = {"document": document, "types": TYPES}
+        identity = database.atomically(lambda tx: groups.define(tx, PROJECT, name, definition))
+        return identity, render_goal(group, {"active": "a"}, [])
+
+    return defined
+
+
+@pytest.fixture
+def record(database: Database) -> Record:
+    """One record whose lock is free."""
+    fresh = Record(id="r", group_id="g", name="r", type="shared", goal_version="v")
+    database.atomically(lambda tx: tx.insert_record(fresh, tx.now()))
+    return fresh
+
+
+@pytest.fixture
+def traversal() -> Traversal:
+    """A traversal that is not in the database."""
+    return Traversal("t", "g", "v", "IN_PROGRESS")

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups, members and incidents, by project."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mistral_failover.convergence.definitions import Definitions
+from mistral_failover.convergence.records import Record
+from mistral_failover.store import groups, incidents
+from mistral_failover.store.database import Database
+from mistral_failover.store.incidents import OPERATOR, Incident
+from support.together import together
+from support.world import type_file
+
+
+def definition(*types: str, resources: dict[str, Any] | None = None) -> dict[str, Any]:
+    document = {
+        "failover_template_version": "2026-11-21",
+        "stack": "s",
+        "members": {"servers": ["a", "b"]},
+        "resources": resources or {},
+    }
+    return {"document": document, "types": [type_file(name) for name in types]}
+
+
+def define(database: Database, project: str, name: str, *types: str) -> str:
+    return database.atomically(lambda tx: groups.define(tx, project, name, definition(*types)))
+
+
+def types_of(database: Database, identity: str) -> list[str]:
+    stored = database.reading(lambda tx: tx.definition(identity))
+    return sorted(document["name"] for document in stored["types"])
+
+
+@pytest.fixture
+def group(database: Database) -> str:
+    return define(database, "mine", "g", "x", "y")
+
+
+def test_a_group_is_found_by_its_project_alone(database: Database, group: str) -> None:
+    theirs = define(database, "theirs", "g")
+
+    found = database.reading(lambda tx: groups.find(tx, "mine", "g"))
+    assert found is not None
+    assert (found.id, found.project_id, found.current_traversal) == (group, "mine", None)
+    assert theirs != group
+    assert database.reading(lambda tx: groups.names(tx, "mine")) == ["g"]
+    assert database.reading(lambda tx: groups.find(tx, "nobody", "g")) is None
+    assert database.reading(lambda tx: groups.names(tx, "nobody")) == []
+
+
+def test_names_that_differ_in_case_alone_are_different(database: Database) -> None:
+    small, capital = define(database, "mine", "db"), define(database, "mine", "DB")
+
+    assert small != capital
+    assert sorted(database.reading(lambda tx: groups.names(tx, "mine"))) == ["DB", "db"]
+    found = database.reading(lambda tx: groups.find(tx, "mine", "DB"))
+    assert found is not None
+    assert found.id == capital
+
+
+def test_names_may_be_written_in_any_script(database: Database) -> None:
+    define(database, "mine", "données-\N{CJK UNIFIED IDEOGRAPH-4E2D}-\N{SNOWMAN}\U0001f600")
+
+    assert database.reading(lambda tx: groups.names(tx, "mine")) == ["données-中-☃😀"]
+
+
+def test_a_group_that_many_define_at_once_is_defined_once(database: Database) -> None:
+    ids = together(6, lambda n: define(database, "mine", "g", f"t{n}"))
+
+    assert len(set(ids)) == 1
+    assert database.reading(lambda tx: groups.names(tx, "mine")) == ["g"]
+
+
+def test_a_changed_definition_takes_effect_at_once(database: Database, group: str) -> None:
+    parsed = Definitions()
+
+    def read() -> Any:
+        def find(tx: Any) -> Any:
+            return parsed.group(tx, groups.find(tx, "mine", "g"))
+
+        return database.reading(find)
+
+    assert {"x", "y"} <= set(read().types)
+    assert read() is read()
+    define(database, "mine", "g", "z")
+    assert "z" in read().types
+    assert "x" not in read().types
+
+
+def test_types_that_live_records_need_stay_defined(database: Database, group: str) -> None:
+    live = Record(id="r", group_id=group, name="r", type="x")
+    gone = Record(id="s", group_id=group, name="s", type="y", action="DELETE")
+
+    def insert(tx: Any) -> None:
+        tx.insert_record(live, tx.now())
+        tx.insert_record(gone, tx.now())
+
+    database.atomically(insert)
+
+    define(database, "mine", "g", "z")
+    assert types_of(database, group) == ["x", "z"]
+
+    define(database, "mine", "g", "x")
+    assert types_of(database, group) == ["x"]
+
+
+# -- members
+
+
+def see(
+    database: Database, group: str, *seen: tuple[str, str]
+) -> dict[str, tuple[str | None, int]]:
+    members = database.atomically(
+        lambda tx: groups.see_members(tx, group, [(name, server, 1.5) for name, server in seen])
+    )
+    return {name: (row.server_id, row.epoch) for name, row in members.items()}
+
+
+def test_another_server_behind_a_known_name_raises_the_epoch(
+    database: Database, group: str
+) -> None:
+    assert see(database, group, ("a", "s1"), ("b", "s2")) == {"a": ("s1", 1), "b": ("s2", 1)}
+    assert see(database, group, ("a", "s1")) == {"a": ("s1", 1), "b": ("s2", 1)}
+    assert see(database, group, ("a", "s3")) == {"a": ("s3", 2), "b": ("s2", 1)}
+    assert database.reading(lambda tx: tx.epochs(group)) == {"a": 2, "b": 1}
+
+
+def test_a_replacement_that_many_see_at_once_raises_the_epoch_once(
+    database: Database, group: str
+) -> None:
+    together(6, lambda n: see(database, group, ("a", "s1"), ("b", "s2")))
+    assert see(database, group) == {"a": ("s1", 1), "b": ("s2", 1)}
+
+    together(6, lambda n: see(database, group, ("a", "new")))
+    assert see(database, group) == {"a": ("new", 2), "b": ("s2", 1)}
+
+
+def test_members_whose_names_differ_in_case_alone_are_different(
+    database: Database, group: str
+) -> None:
+    assert see(database, group, ("db", "s1"), ("DB", "s2")) == {"db": ("s1", 1), "DB": ("s2", 1)}
+
+
+def test_a_persons_word_holds_for_the_epoch_it_was_given_in(database: Database, group: str) -> None:
+    def word() -> str | None:
+        return database.reading(lambda tx: groups.members_of(tx, group))["a"].confirmed_because
+
+    def confirm(member: str) -> bool:
+        return database.atomically(lambda tx: groups.confirm_fenced(tx, group, member, "seen off"))
+
+    see(database, group, ("a", "s1"))
+    assert word() is None
+    assert confirm("a")
+    assert confirm("a"), "again, with the same words"
+    assert word() == "seen off"
+    database.atomically(lambda tx: tx.raise_epochs(group, ["a"]))
+    assert word() is None
+    assert confirm("a")
+    assert word() == "seen off"
+    assert not confirm("nobody")
+
+
+def test_a_server_is_known_within_its_project_only(database: Database, group: str) -> None:
+    see(database, group, ("a", "s1"))
+
+    assert database.reading(lambda tx: groups.member_behind(tx, "mine", "s1")) == ("g", "a")
+    assert database.reading(lambda tx: groups.member_behind(tx, "theirs", "s1")) is None
+    assert database.reading(lambda tx: groups.member_behind(tx, "mine", "unheard")) is None
+
+
+# -- incidents
+
+
+def incident(identity: str, **fields: Any) -> Incident:
+    first = Incident(identity, "mine", "g", "aodh", {"lost": "a"}, {}, "ADMITTED", "because")
+    return replace(first, **fields)
+
+
+def add(database: Database, *several: Incident) -> None:
+    for one in several:
+        database.atomically(lambda tx: incidents.add(tx, one))  # noqa: B023 - run at once
+
+
+def get(database: Database, identity: str, project: str = "mine") -> Incident | None:
+    return database.reading(lambda tx: incidents.get(tx, project, identity))
+
+
+def test_an_incident_is_its_projects_own(database: Database) -> None:
+    add(database, incident("i"))
+
+    known = get(database, "i")
+    assert known is not None
+    assert known.fact == {"lost": "a"}
+    assert known.first_at == known.last_at > 0
+    assert get(database, "i", "theirs") is None
+    assert database.reading(lambda tx: incidents.unstarted(tx, "theirs")) == []
+
+
+def test_duplicates_that_come_at_once_are_all_counted(database: Database) -> None:
+    add(database, incident("i"))
+
+    together(8, lambda n: database.atomically(lambda tx: incidents.count_duplicate(tx, "i")))
+
+    known = get(database, "i")
+    assert known is not None
+    assert known.duplicates == 8
+
+
+def test_an_incident_causes_at_most_one_traversal(database: Database) -> None:
+    add(database, incident("i"), incident("held", decision="HELD"))
+    unstarted = database.reading(lambda tx: incidents.unstarted(tx, "mine"))
+    assert [one.id for one in unstarted] == ["i"]
+
+    for traversal in ("t1", "t2"):
+        database.atomically(lambda tx: incidents.link(tx, "i", traversal))  # noqa: B023
+
+    known = get(database, "i")
+    assert known is not None
+    assert known.traversal_id == "t1"
+    assert database.reading(lambda tx: incidents.unstarted(tx, "mine")) == []
+
+
+def test_a_decision_is_replaced(database: Database) -> None:
+    add(database, incident("i", decision="HELD"))
+
+    database.atomically(lambda tx: incidents.decide(tx, "i", "ADMITTED", "an operator said so"))
+
+    known = get(database, "i")
+    assert known is not None
+    assert (known.decision, known.sentence) == ("ADMITTED", "an operator said so")
+
+
+def test_only_admitted_alarms_count_towards_the_limits(database: Database) -> None:
+    add(
+        database,
+        incident("alarm"),
+        incident("held", decision="HELD"),
+        incident("person", source=OPERATOR),
+        incident("elsewhere", group_id="h"),
+    )
+
+    def since(at: float) -> list[float]:
+        return database.reading(lambda tx: incidents.admitted_alarms_since(tx, "g", at))
+
+    assert len(since(0)) == 1
+    assert since(database.reading(lambda tx: tx.now()) + 1) == []
+    latest = database.reading(lambda tx: incidents.of_group(tx, "g", 2))
+    assert [one.id for one in latest] == ["person", "held"]

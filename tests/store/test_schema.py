@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Migrations lead to the tables that the code knows, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import alembic.autogenerate
+import alembic.migration
+import pytest
+import sqlalchemy as sa
+
+from mistral_failover.store import schema
+from mistral_failover.store.database import Database
+from mistral_failover.store.tables import metadata
+from support.databases import fresh_url
+from support.together import together
+
+
+@pytest.fixture
+def blank(kind: str) -> Iterator[Database]:
+    """A database without tables."""
+    database = Database(fresh_url(kind, "schema"))
+    yield database
+    with database.engine.begin() as connection:
+        metadata.drop_all(connection)
+        connection.execute(sa.text("DROP TABLE IF EXISTS failover_schema"))
+    database.close()
+
+
+def _upgrade(url: str) -> None:
+    database = Database(url)
+    schema.upgrade(database)
+    database.close()
+
+
+def tables(database: Database) -> set[str]:
+    return set(sa.inspect(database.engine).get_table_names()) - {"failover_schema"}
+
+
+def test_an_upgraded_database_has_the_tables_that_the_code_knows(blank: Database) -> None:
+    schema.upgrade(blank)
+
+    with blank.engine.connect() as connection:
+        context = alembic.migration.MigrationContext.configure(
+            connection,
+            opts={
+                "version_table": "failover_schema",
+                "compare_type": True,
+                "target_metadata": metadata,
+            },
+        )
+        assert alembic.autogenerate.compare_metadata(context, metadata) == []
+
+
+def test_a_downgrade_to_the_base_leaves_nothing(blank: Database) -> None:
+    schema.upgrade(blank)
+    assert tables(blank) == set(metadata.tables)
+
+    schema.downgrade(blank, "base")
+
+    assert tables(blank) == set()
+
+
+def test_upgrading_again_changes_nothing(blank: Database) -> None:
+    schema.upgrade(blank)
+    schema.upgrade(blank)
+
+    assert tables(blank) == set(metadata.tables)
+
+
+def test_processes_that_upgrade_at_once_do_not_get_in_each_others_way(blank: Database) -> None:
+    url = blank.url.render_as_string(hide_password=False)
+    with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool:
+        list(pool.map(_upgrade, [url] * 3))
+
+    assert tables(blank) == set(metadata.tables)
+
+
+def test_threads_that_upgrade_at_once_take_turns(blank: Database) -> None:
+    url = blank.url.render_as_string(hide_password=False)
+
+    together(4, lambda number: _upgrade(url))
+
+    assert tables(blank) == set(metadata.tables)
+
+
+def test_every_table_keeps_names_apart_that_differ_in_case_alone(kind: str) -> None:
+    """Of MySQL, whose default takes them for one."""
+    if kind == "sqlite":
+        pytest.skip("SQLite compares bytes")
+    database = Database(fresh_url(kind, "collation"))
+    schema.upgrade(database)
+    if database.engine.dialect.name not in ("mysql", "mariadb"):
+        pytest.skip("only MySQL has collations by table")
+    with database.engine.connect() as connection:
+        rows = connection.execute(
+            sa.text(
+                "SELECT table_name, table_collation FROM information_schema.tables "
+                "WHERE table_schema = DATABASE() AND table_name <> 'failover_schema'"
+            )
+        )
+        collations = dict(row._tuple() for row in rows)
+    assert collations == dict.fromkeys(metadata.tables, "utf8mb4_bin")

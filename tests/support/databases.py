@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The databases that the core and its store are tested on.
+
+Always SQLite in a file; with ``FAILOVER_TEST_DATABASE`` (an SQLAlchemy URL) that server too. Each
+test process works in a database of its own, and each test begins with empty tables.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from mistral_failover.store import schema
+from mistral_failover.store.database import Database
+from mistral_failover.store.tables import metadata
+
+SERVER = os.environ.get("FAILOVER_TEST_DATABASE")
+KINDS = ["sqlite", *(["server"] if SERVER else [])]
+
+
+class Clock:
+    """A database clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@functools.cache
+def fresh_url(kind: str, purpose: str) -> str:
+    """The URL of an empty database of this process; it is removed when the process ends."""
+    if kind == "sqlite":
+        folder = tempfile.mkdtemp(prefix="failover-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return f"sqlite:///{Path(folder) / 'state.db'}"
+    assert SERVER is not None
+    url = sa.engine.make_url(SERVER)
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    name = f"{url.database}_{purpose}_{worker}_{os.getpid()}"
+    admin = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+
+    def execute(statement: str) -> None:
+        with admin.connect() as connection:
+            connection.execute(sa.text(statement))
+
+    execute(f"CREATE DATABASE {name}")
+    atexit.register(execute, f"DROP DATABASE {name}")
+    return url.set(database=name).render_as_string(hide_password=False)
+
+
+@functools.cache
+def shared(kind: str) -> tuple[Database, Clock]:
+    """This process's database with the schema, and the clock that it goes by."""
+    clock = Clock()
+    database = Database(fresh_url(kind, "shared"), clock=clock)
+    schema.upgrade(database)
+    return database, clock
+
+
+def empty(database: Database) -> None:
+    """Remove every row."""
+    with database.engine.begin() as connection:
+        for table in metadata.sorted_tables:
+            connection.execute(table.delete())

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resources that several tests of traversals use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.store import views
+from support.simulation import Simulation
+
+CHAIN = {
+    "data": {"type": "held", "properties": {"member": {"get_param": "active"}}},
+    "database": {
+        "type": "held",
+        "depends_on": "data",
+        "properties": {
+            "member": {"get_param": "active"},
+            "value": {"get_attr": ["data", "echo"]},
+        },
+    },
+    "routing": {
+        "type": "shared",
+        "depends_on": "database",
+        "properties": {"value": {"get_param": "active"}},
+    },
+}
+
+
+def thing(kind: str = "shared", *requires: str, **properties: Any) -> dict[str, Any]:
+    """A resource as a group file states it."""
+    return {"type": kind, "properties": properties, "depends_on": list(requires)}
+
+
+def sentences(simulation: Simulation, kind: str | None = None) -> list[str]:
+    """The journal of the simulated group, or its entries of one kind."""
+    history = simulation.database.reading(lambda tx: views.history(tx, simulation.group_id))
+    return [entry["sentence"] for entry in history if kind in (None, entry["kind"])]

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The convergence core without Mistral and without a cloud: a store, a clock, a small world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mistral_failover.convergence.engine import Engine
+from mistral_failover.convergence.loop import run
+from mistral_failover.convergence.records import (
+    Node,
+    NodeState,
+    Operation,
+    Outcome,
+    Ready,
+    Record,
+    Started,
+    Step,
+)
+from mistral_failover.model.goal import Goal, empty_goal, render_goal
+from mistral_failover.model.group import Group, parse_group
+from mistral_failover.store import groups
+from support.databases import empty, shared
+from support.world import TYPES, World
+
+PROJECT = "project-1"
+LEASE = 30.0
+
+
+def failure(code: str = "BROKEN", *, blocked: bool = False) -> Outcome:
+    """An outcome without success."""
+    error = {"code": code, "message": "it broke", "remedy": "Mend it."}
+    return Outcome(error=error, blocked=blocked)
+
+
+class Observed(Engine):
+    """An engine whose answers the world sees as well: what needs no operation, what is asked."""
+
+    simulation: Simulation
+
+    def check(self, ready: Ready, owner: str) -> Step:
+        """See ``Engine.check``; also holds what is handed out against the world."""
+        step = super().check(ready, owner)
+        self.simulation.seen(ready, step)
+        return step
+
+
+class Simulation:
+    """One group in an empty store."""
+
+    def __init__(self, kind: str = "sqlite") -> None:
+        self.database, self.clock = shared(kind)
+        empty(self.database)
+        self.engine = Observed(self.database, lease=LEASE)
+        self.engine.simulation = self
+        self.world = World()
+        self.group: Group | None = None
+        self.group_id = ""
+        self.count = 0
+
+    def define(
+        self,
+        resources: Mapping[str, Any],
+        *,
+        servers: tuple[str, ...] = ("a", "b", "c"),
+        name: str = "g",
+        types: Iterable[Mapping[str, Any]] = TYPES,
+        **more: Any,
+    ) -> Group:
+        """Define the group, or define it anew."""
+        document = {
+            "failover_template_version": "2026-11-21",
+            "stack": "s",
+            "members": {"servers": list(servers)},
+            "resources": dict(resources),
+            **more,
+        }
+        definition = {"document": document, "types": list(types)}
+        self.group = parse_group(document, name=name, types=list(types))
+
+        def store(tx: Any) -> str:
+            group_id = groups.define(tx, PROJECT, name, definition)
+            groups.see_members(tx, group_id, [(s, f"server-{s}", None) for s in servers])
+            return group_id
+
+        self.group_id = self.database.atomically(store)
+        return self.group
+
+    def goal(self, active: str = "a", lost: tuple[str, ...] = ()) -> Goal:
+        """The goal in which ``active`` is the active member."""
+        assert self.group is not None
+        return render_goal(self.group, {"active": active}, lost)
+
+    def nothing(self) -> Goal:
+        """The goal of removing the group."""
+        assert self.group is not None
+        return empty_goal(self.group)
+
+    def start(self, goal: Goal, traversal_id: str | None = None) -> Started:
+        """Start a traversal in place of whatever is current."""
+        self.count += 1
+        return self.engine.start(
+            self.group_id,
+            goal,
+            traversal_id=traversal_id or f"traversal-{self.count}",
+            expected=self.current,
+            cause="a test",
+        )
+
+    def converge(
+        self, goal: Goal, operate: Callable[[Operation], Outcome] | None = None, **options: Any
+    ) -> list[Step]:
+        """Start a traversal and carry it to its end."""
+        return self.carry(self.start(goal).ready, operate, **options)
+
+    def carry(
+        self,
+        ready: Iterable[Ready],
+        operate: Callable[[Operation], Outcome] | None = None,
+        **options: Any,
+    ) -> list[Step]:
+        """Carry on from these nodes to the end."""
+        return run(self.engine, ready, operate or self.world.operate, owner="o", **options)
+
+    def sweep(self) -> list[Ready]:
+        """What the sweep finds."""
+        return self.engine.loose(PROJECT)
+
+    def operation(self, ready: Ready, owner: str = "o") -> Operation:
+        """Check a node that has something to carry out."""
+        step = self.engine.check(ready, owner)
+        assert step.operation is not None, step.sentence
+        return step.operation
+
+    def seen(self, ready: Ready, step: Step) -> None:
+        """Tell the world of a node's check."""
+        if step.operation is not None:
+            self.world.admit(step.operation, self.lost())
+            return
+        state = self.node(ready)
+        record = self.record(ready.node.resource_id)
+        if state is None or state.status != "DONE" or record is None:
+            return
+        if ready.node.kind == "cleanup":
+            self.world.settle(record, None)
+        elif step.sentence == f"{record.name} is as the goal wants it":
+            inputs = self.database.reading(lambda tx: tx.inputs(ready.traversal_id, ready.node))
+            self.world.settle(record, inputs)
+
+    def lost(self) -> list[str]:
+        """The members that the current goal declares lost."""
+        goal = self.current_goal()
+        return list(goal.document["lost"]) if goal else []
+
+    def current_goal(self) -> Goal | None:
+        """The goal of the current traversal."""
+        current = self.current
+        if current is None:
+            return None
+
+        def read(tx: Any) -> Goal | None:
+            return tx.goal(self.group_id, tx.traversal(current).goal_version)
+
+        return self.database.reading(read)
+
+    @property
+    def current(self) -> str | None:
+        """The id of the current traversal."""
+        state = self.database.reading(lambda tx: tx.lock_group(self.group_id, shared=True))
+        return state.current_traversal if state else None
+
+    def status(self, traversal_id: str | None = None) -> str:
+        """A traversal's status, of the current one unless told otherwise."""
+        identity = traversal_id or self.current or ""
+        traversal = self.database.reading(lambda tx: tx.traversal(identity))
+        return traversal.status if traversal else "none"
+
+    def reason(self, traversal_id: str | None = None) -> str:
+        """Why a traversal has its status."""
+        identity = traversal_id or self.current or ""
+        traversal = self.database.reading(lambda tx: tx.traversal(identity))
+        return traversal.reason if traversal else ""
+
+    def node(self, ready: Ready) -> NodeState | None:
+        """A node's sync point."""
+        return self.database.reading(lambda tx: tx.node(ready.traversal_id, ready.node))
+
+    def update_of(self, name: str) -> Ready:
+        """The update node of the newest record of a name, in the current traversal."""
+        newest = [r for r in self.records() if r.name == name and not r.replaced_by][-1]
+        return Ready(self.current or "", Node("update", newest.id))
+
+    def record(self, resource_id: str) -> Record | None:
+        """One record."""
+        return self.database.reading(lambda tx: tx.record(resource_id))
+
+    def records(self) -> list[Record]:
+        """All records that are not gone."""
+        return list(self.database.reading(lambda tx: tx.records(self.group_id)))
+
+    def by_name(self) -> dict[str, Record]:
+        """The newest record of each name."""
+        return {record.name: record for record in self.records()}
+
+    def audit_at_rest(self, goal: Goal) -> None:
+        """Invariant 5: at rest reality equals the goal."""
+        assert self.status() == "COMPLETE", self.reason()
+        records = self.records()
+        assert all(r.owner is None for r in records), "a lock is held"
+        assert all(r.goal_version == goal.version for r in records), "an old goal's record is left"
+        assert all(r.status == "COMPLETE" for r in records)
+        wanted = goal.document["resources"]
+        assert sorted(r.name for r in records) == sorted(wanted)
+        assert {r.id for r in records} == set(self.world.things), "orphans, or records of nothing"
+        by_id = {r.id: r.name for r in records}
+        for record in records:
+            assert {by_id[i] for i in record.requires} == set(wanted[record.name]["requires"])
+            thing = self.world.things[record.id]
+            assert thing["properties"] == record.properties
+            assert thing["stands_on"] == {f"physical-{i}" for i in record.requires}
+        self.world.assert_nothing_happened_twice()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small world that operations take effect on.
+
+It refuses what reality would refuse, so a wrong order of operations fails here and not only in an
+assertion about the order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mistral_failover.convergence.records import Operation, Outcome, Record
+from mistral_failover.model.goal import fence_name
+
+
+def type_file(name: str, *, replace: str = "create_first", member: bool = False) -> dict[str, Any]:
+    """A type with one immutable property ``key``, one mutable ``value``, perhaps a member."""
+    properties: dict[str, Any] = {"key": {"immutable": True}, "value": {}}
+    if member:
+        properties["member"] = {"type": "string", "immutable": True, "required": True}
+    document: dict[str, Any] = {
+        "failover_type_version": "2026-11-21",
+        "name": name,
+        "description": "for simulations",
+        "replace": replace,
+        "properties": properties,
+        "attributes": {"echo": {"description": "the value it was given"}},
+        "operations": {v: {"workflow": f"test.{v}"} for v in ("create", "update", "delete")},
+    }
+    if member:
+        document["member"] = "member"
+    return document
+
+
+TYPES = [
+    type_file("shared"),
+    type_file("exclusive", replace="delete_first"),
+    type_file("held", replace="delete_first", member=True),
+]
+
+
+class World:
+    """What exists.
+
+    Of a thing that is exclusive or held only one (by name) may exist at a time; nothing is taken
+    away under one of those; nothing is made upon what is not there; a lost member's things are
+    taken away under its fence only, and nothing is made on a fenced member.
+    """
+
+    def __init__(self) -> None:
+        self.things: dict[str, dict[str, Any]] = {}
+        self.effects: list[tuple[str, str]] = []
+        self.log: list[str] = []
+
+    def admit(self, operation: Operation, lost: Iterable[str]) -> None:
+        """Refuse what must not even be handed out, in a goal with ``lost`` members."""
+        record = operation.record
+        if operation.ticket.verb == "delete":
+            if record.member in lost:
+                assert self._fenced(record.member), f"{record.name}: no fence of {record.member}"
+            return
+        assert record.member is None or not self._fenced(record.member), (
+            f"{record.name} is made on {record.member}, which is fenced"
+        )
+        there = {f"physical-{identity}" for identity in self.things}
+        missing = [name for name, data in operation.inputs.items() if data["id"] not in there]
+        assert not missing, f"{record.name} is made upon {missing}, not there"
+
+    def operate(self, operation: Operation) -> Outcome:
+        """Carry an operation out; a repeat of a creation or deletion finds it done."""
+        record, verb = operation.record, operation.ticket.verb
+        self.log.append(f"{verb} {record.name}")
+        if verb == "delete":
+            self._refuse_if_stood_upon(record)
+            if self.things.pop(record.id, None) is not None:
+                self.effects.append((verb, record.id))
+            return Outcome()
+        if record.type in ("exclusive", "held"):
+            names = [t["name"] for i, t in self.things.items() if i != record.id]
+            assert record.name not in names, f"{record.name} exists already"
+        if record.id not in self.things:
+            self.effects.append(("create", record.id))
+        self.things[record.id] = {
+            "name": record.name,
+            "type": record.type,
+            "properties": dict(operation.properties),
+            "stands_on": stands_on(operation.inputs),
+        }
+        return Outcome(
+            physical_id=f"physical-{record.id}",
+            attributes={"echo": operation.properties.get("value")},
+        )
+
+    def settle(self, record: Record, inputs: Mapping[str, Mapping[str, Any]] | None) -> None:
+        """What a node without an operation comes to; ``inputs`` is None for a cleanup."""
+        if inputs is None:
+            self.things.pop(record.id, None)
+        else:
+            self.things[record.id]["stands_on"] = stands_on(inputs)
+
+    def assert_nothing_happened_twice(self) -> None:
+        """Invariant 4: every record is made once and removed once."""
+        twice = [effect for effect, count in Counter(self.effects).items() if count > 1]
+        assert not twice
+
+    def _fenced(self, member: str) -> bool:
+        return any(thing["name"] == fence_name(member) for thing in self.things.values())
+
+    def _refuse_if_stood_upon(self, record: Record) -> None:
+        above = [
+            thing["name"]
+            for thing in self.things.values()
+            if f"physical-{record.id}" in thing["stands_on"] and thing["type"] != "shared"
+        ]
+        assert not above, f"{record.name} is taken away under {above}"
+
+
+def stands_on(inputs: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The physical ids of what a thing waited for."""
+    return {data["id"] for data in inputs.values()}
