@@ -8,6 +8,7 @@ import pytest
 from mistral_failover.convergence.records import Operation
 from mistral_failover.store import views
 from support.simulation import LEASE, PROJECT, Simulation, failure
+from support.world import type_file
 
 ONE = {"a": {"type": "exclusive", "properties": {"value": {"get_param": "active"}}}}
 
@@ -32,6 +33,23 @@ def test_work_of_a_live_owner_is_not_loose(simulation: Simulation) -> None:
     assert simulation.sweep() == []
     simulation.clock.seconds += 1
     assert simulation.sweep() == list(started.ready)
+
+
+def test_a_workflow_keeps_its_lock_for_as_long_as_it_may_take(simulation: Simulation) -> None:
+    """Nobody renews a lease while Mistral runs a workflow of several tasks."""
+    workflow = type_file("house")
+    workflow["operations"] = {
+        verb: {"workflow": f"house.{verb}", "timeout": 100}
+        for verb in ("create", "update", "delete")
+    }
+    simulation.define({"a": {"type": "house", "properties": {}}}, types=[workflow])
+    ready = simulation.start(simulation.goal()).ready
+    simulation.operation(ready[0])
+
+    simulation.clock.seconds += LEASE + 99
+    assert simulation.sweep() == []
+    simulation.clock.seconds += 1
+    assert simulation.sweep() == list(ready)
 
 
 def test_the_sweep_sees_its_own_project_only(simulation: Simulation, crashed: Operation) -> None:

@@ -13,16 +13,22 @@ def run(script: str) -> str:
 
 
 def test_it_may_be_called_any_number_of_times_and_chooses_threads():
-    assert run(
-        "from mistral_failover.embedded import boot; boot.init(); boot.init()\n"
-        "from oslo_service import backend; print(backend.get_backend_type().value)"
-    ) == "threading"
+    assert (
+        run(
+            "from mistral_failover.embedded import boot; boot.init(); boot.init()\n"
+            "from oslo_service import backend; print(backend.get_backend_type().value)"
+        )
+        == "threading"
+    )
 
 
 def test_a_process_that_is_on_eventlet_already_is_told_so():
-    assert run(
-        "from oslo_service import backend; backend.init_backend(backend.BackendType.EVENTLET)\n"
-        "from mistral_failover.embedded import boot, errors\n"
-        "try: boot.init()\n"
-        "except errors.EmbeddedError as e: print(e.code)"
-    ) == "WRONG_SERVICE_BACKEND"
+    assert (
+        run(
+            "from oslo_service import backend; backend.init_backend(backend.BackendType.EVENTLET)\n"
+            "from mistral_failover.embedded import boot, errors\n"
+            "try: boot.init()\n"
+            "except errors.EmbeddedError as e: print(e.code)"
+        )
+        == "WRONG_SERVICE_BACKEND"
+    )

@@ -64,7 +64,10 @@ def client(server: MistralProcess) -> MistralClient:
 def run_script(script: str, *args: object) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-c", script, *map(str, args)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -168,11 +171,15 @@ def test_code_cannot_be_sent_through_the_api(client, headers, tmp_path):
         f"        open({str(trace)!r}, 'w').close()\n"
     )
     source = requests.post(
-        f"{client.url}/code_sources?name=evil", data=code,
-        headers={"Content-Type": "text/plain", **headers}, timeout=10,
+        f"{client.url}/code_sources?name=evil",
+        data=code,
+        headers={"Content-Type": "text/plain", **headers},
+        timeout=10,
     )
     action = requests.post(
-        f"{client.url}/dynamic_actions", headers=headers, timeout=10,
+        f"{client.url}/dynamic_actions",
+        headers=headers,
+        timeout=10,
         json={"name": "evil", "class_name": "Evil", "code_source_name": "evil"},
     )
     assert (source.status_code, action.status_code) == (403, 403)
@@ -282,9 +289,9 @@ with EmbeddedMistral(sys.argv[1]) as mistral:
     assert {s["workflow_name"] for s in report["stale"]} == {"parent", "hang"}
     assert report["after"] == []
     assert report["states"] == {
-        **dict.fromkeys(left, "CANCELLED"), report["own"]: "RUNNING", finished: "SUCCESS"
+        **dict.fromkeys(left, "CANCELLED"),
+        report["own"]: "RUNNING",
+        finished: "SUCCESS",
     }
     assert set(report["tasks"]) == {"CANCELLED"}
     assert report["again"] == "SUCCESS"
-
-

@@ -30,8 +30,13 @@ def test_any_ipv4_loopback_address_will_do(host):
 
 @pytest.mark.parametrize(
     "name",
-    ["api.host", "pecan.auth_enable", "action_providers.denylist", "action_providers.allowlist",
-     "oslo_policy.policy_file"],
+    [
+        "api.host",
+        "pecan.auth_enable",
+        "action_providers.denylist",
+        "action_providers.allowlist",
+        "oslo_policy.policy_file",
+    ],
 )
 def test_what_keeps_the_api_safe_cannot_be_overridden(name):
     with pytest.raises(EmbeddedError) as caught:

@@ -44,7 +44,7 @@ version: '2.0'
   output-on-error: {{message: failed}}
   tasks:
     t:
-{chr(10).join('      ' + line for line in task.splitlines())}
+{chr(10).join("      " + line for line in task.splitlines())}
 """
 
 

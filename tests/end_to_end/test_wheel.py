@@ -64,7 +64,16 @@ print(json.dumps({
 def test_a_drill_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
     python = install(tmp_path / "venv", wheel, "[drill]")
     done = subprocess.run(
-        [python.with_name("failover"), "drill", "--latency", "zero", "--fault", "app", "-f", "json"],
+        [
+            python.with_name("failover"),
+            "drill",
+            "--latency",
+            "zero",
+            "--fault",
+            "app",
+            "-f",
+            "json",
+        ],
         capture_output=True,
         text=True,
         cwd=tmp_path,

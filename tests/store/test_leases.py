@@ -186,9 +186,8 @@ def test_a_short_lease_outlives_its_length_as_long_as_it_is_held(
         assert lease.remaining() > 0
         assert lease_of(database) > database.reading(lambda tx: tx.now())
 
-    end = lease_of(database)
-    assert until(lambda: database.reading(lambda tx: tx.now()) > end)
-    assert lease_of(database) == end, "nobody renews what nobody holds"
+    # A renewal that is under way may still end, but nobody renews for ever what nobody holds.
+    assert until(lambda: database.reading(lambda tx: tx.now()) > lease_of(database))
 
 
 def test_a_lease_that_was_stolen_is_noticed(database: Database, record: Record) -> None:

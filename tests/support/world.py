@@ -27,7 +27,10 @@ def type_file(name: str, *, replace: str = "create_first", member: bool = False)
         "replace": replace,
         "properties": properties,
         "attributes": {"echo": {"description": "the value it was given"}},
-        "operations": {v: {"workflow": f"test.{v}"} for v in ("create", "update", "delete")},
+        "operations": {
+            verb: {"workflow": f"test.{verb}", "action": f"test.{verb}"}
+            for verb in ("create", "update", "delete")
+        },
     }
     if member:
         document["member"] = "member"

@@ -179,7 +179,7 @@ def test_sub_workflows_are_seen_as_a_tree(workflow):
     run = workflow.run("outer").assert_succeeded()
     assert sorted(run.sub("each", i).output["r"] for i in (0, 1)) == [1, 2]
     assert run.tree().splitlines()[:3] == [
-        'outer SUCCESS {}',
+        "outer SUCCESS {}",
         "  each x2 SUCCESS",
         f'    two SUCCESS {{"r": {run.sub("each").output["r"]}}}',
     ]

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
 from typing import Any
 
 from mistral_failover.actions import starting
+from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Facts
 from mistral_failover.alarms.admission import HOUR, Situation, Verdict, admit
@@ -33,8 +36,11 @@ def on_alarm(
         return answer | {"incident": None, "traversal": None, "ready": []}
     answer["incident"] = incident.id
     # A repeat of an incident whose first delivery died before its traversal carries on for it.
-    if incident.decision != "ADMITTED" or (
-        verdict.decision != "ADMITTED" and incident.traversal_id is not None
+    # What a person asked for is carried on by their own execution.
+    if (
+        incident.decision != "ADMITTED"
+        or incident.source == OPERATOR
+        or (verdict.decision != "ADMITTED" and incident.traversal_id is not None)
     ):
         return answer | {"traversal": incident.traversal_id, "ready": []}
     return start(request, incident) | answer
@@ -55,19 +61,26 @@ def by_hand(
     """Start what a person asks for, as an incident of its own or as one that was held back.
 
     Without an id the Mistral execution is the occasion: run again, it starts nothing twice.
+    Raises ActionError UNKNOWN_INCIDENT for an id that is no incident of the group, and what
+    :func:`starting.begin` raises.
     """
     execution = request.context.execution
-    occasion = incident_id or execution.workflow_execution_id or execution.action_execution_id
+    # An action that runs outside of an execution has no id, so no repeat of it is known as one.
+    occasion = execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
 
     def record(tx: Any) -> Incident:
         state = groups.find(tx, request.project_id, group)
         if state is None:
             raise UnknownGroup(group)
         tx.lock_group(state.id, shared=False)
-        known = incidents.get(tx, request.project_id, str(occasion))
-        if known is None:
-            identity = derived_id("incident", request.project_id, state.id, str(occasion))
-            known = incidents.get(tx, request.project_id, identity)
+        identity = incident_id or derived_id("incident", request.project_id, state.id, occasion)
+        known = incidents.get(tx, request.project_id, identity)
+        if incident_id and (known is None or known.group_id != state.id):
+            raise ActionError(
+                "UNKNOWN_INCIDENT",
+                f"{group} has no incident {incident_id}",
+                "failover.status lists the group's incidents.",
+            )
         if known is None:
             known = Incident(
                 identity,
@@ -85,8 +98,8 @@ def by_hand(
         return known
 
     incident = request.runtime.database.atomically(record)
-    if incident.source != OPERATOR and facts == Facts():
-        facts = Facts(lost=(incident.fact["lost"],))
+    if incident.source != OPERATOR and facts.lost is None and incident.fact["lost"]:
+        facts = replace(facts, lost=(incident.fact["lost"],))
     answer = starting.begin(request, group, facts, incident_id=incident.id, cause=cause)
     return answer | {"incident": incident.id}
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mistral_failover.actions import in_place
+import tenacity
+from sqlalchemy.exc import DBAPIError
+
+from mistral_failover.actions import in_place, ownership
 from mistral_failover.actions.documents import operation_document, ready_document
 from mistral_failover.actions.runtime import Request
-from mistral_failover.convergence.records import Operation, Outcome, Ready, Ticket
+from mistral_failover.convergence.records import Operation, Outcome, Ready, Step, Ticket
 from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec
 from mistral_failover.store import groups
@@ -28,11 +31,15 @@ def work(request: Request, ready: Ready) -> dict[str, Any]:
     [sentence]}``: nodes for others, an operation whose workflow Mistral has to run, and what
     happened.
     """
+    if not ownership.owns(request, ready.traversal_id):
+        return _handed_back([], None, [f"there is no traversal {ready.traversal_id}"])
     return _carry(request, [ready], [])
 
 
 def conclude(request: Request, ticket: Ticket, outcome: Outcome) -> dict[str, Any]:
     """Conclude an operation that a workflow carried out, and go on; returns as :func:`work`."""
+    if not ownership.owns(request, ticket.traversal_id, ticket.node.resource_id):
+        return _handed_back([], None, [f"there is nothing to conclude for {ticket.node.key}"])
     step = request.runtime.engine.conclude(ticket, outcome)
     return _carry(request, list(step.ready), [step.sentence])
 
@@ -52,10 +59,24 @@ def _carry(request: Request, ready: Sequence[Ready], said: list[str]) -> dict[st
             return _handed_back(ready, handed, said)
         with request.runtime.leases.hold(step.operation.ticket.lock, since):
             outcome = in_place.run(spec.action, document, request.context)
-        step = engine.conclude(step.operation.ticket, outcome)
+            step = _concluded(request, step.operation.ticket, outcome)
         said.append(step.sentence)
         ready = step.ready
     return _handed_back(ready, None, said)
+
+
+def _concluded(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
+    """Conclude, and insist while the lease may last: nobody else knows the outcome, so a database
+    that is away for a moment must not make it unknown."""
+    for attempt in tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(DBAPIError),
+        stop=tenacity.stop_after_delay(ticket.lock.lease),
+        wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
+        reraise=True,
+    ):
+        with attempt:
+            return request.runtime.engine.conclude(ticket, outcome)
+    raise AssertionError("unreachable: the last attempt raises")
 
 
 def _handed_back(

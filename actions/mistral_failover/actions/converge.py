@@ -136,6 +136,8 @@ class ConfirmFenced(FailoverAction):
 
 def facts_of(to: Any, lost: Any, recovered: Any) -> Facts:
     """The facts among an action's inputs. Raises ActionError BAD_INPUT."""
+    if isinstance(to, dict):
+        to = {role: text(f"to.{role}", member) for role, member in to.items()}
     return Facts(
         to=to if isinstance(to, dict) else optional_text("to", to),
         lost=None if lost is None else names("lost", lost),

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.errors import ActionError, masked
 from mistral_failover.convergence.records import (
     Lock,
     Node,
@@ -37,6 +37,21 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.model.group import Group
 from mistral_failover.store.groups import MemberRow
+
+_OPERATION = (
+    "ticket",
+    "verb",
+    "key",
+    "group",
+    "stack",
+    "resource",
+    "member",
+    "properties",
+    "previous",
+    "inputs",
+    "unknown",
+    "timeout",
+)
 
 
 def ticket_document(ticket: Ticket) -> dict[str, Any]:
@@ -49,7 +64,10 @@ def read_ticket(document: Any) -> Ticket:
     try:
         fields = dict(document)
         lock = Lock(**fields.pop("lock"))
-        return Ticket(lock=lock, node=Node.parse(fields.pop("node")), **fields)
+        ticket = Ticket(lock=lock, node=Node.parse(fields.pop("node")), **fields)
+        if lock.resource_id != ticket.node.resource_id:
+            raise ValueError("its lock is another resource's")
+        return ticket
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ActionError(
             "BAD_INPUT",
@@ -99,6 +117,19 @@ def operation_document(
     }
 
 
+def read_operation(document: Any) -> Mapping[str, Any]:
+    """An operation's document, checked for its keys. Raises ActionError BAD_INPUT."""
+    if not isinstance(document, Mapping):
+        wrong = "a mapping is expected"
+    elif missing := [key for key in _OPERATION if key not in document]:
+        wrong = f"it lacks {', '.join(missing)}"
+    else:
+        return document
+    raise ActionError(
+        "BAD_INPUT", f"operation: {wrong}", "Hand on the workflow's input as it was received."
+    )
+
+
 def member_document(member: MemberRow) -> dict[str, Any]:
     """A member as operations see it."""
     return {"name": member.name, "server_id": member.server_id, "epoch": member.epoch}
@@ -132,6 +163,6 @@ def _error_facts(error: Any) -> Mapping[str, Any]:
                 return _error_facts(error[key])
     return {
         "code": "OPERATION_FAILED",
-        "message": str(error)[:2000] or "the operation failed without a word",
-        "remedy": "Look at the operation's execution in Mistral.",
+        "message": masked(str(error))[:2000] if error else "the operation failed without a word",
+        "remedy": "Look at the operation's execution in Mistral; check that its workflow exists.",
     }

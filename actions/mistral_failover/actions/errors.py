@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
 from mistral_lib.actions import Result
 from oslo_utils import strutils
 
+from mistral_failover.cloud.errors import redact
+
 LOG = logging.getLogger(__name__)
+_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 P = ParamSpec("P")
 
 
@@ -26,19 +31,23 @@ class ActionError(Exception):
         self.blocked = blocked
 
 
+def masked(text: str) -> str:
+    """A text from outside without what looks like a secret: it may quote a request or a URL."""
+    return _CREDENTIALS.sub("***", redact(str(strutils.mask_password(text))))
+
+
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as ``{code, message, remedy}``, without secrets."""
     code = getattr(error, "code", None)
-    if not isinstance(code, str):
-        # An unknown exception's text may quote a request: mask what looks like a secret.
-        text = strutils.mask_password(f"{type(error).__name__}: {error}")
+    # Others have codes as well: SQLAlchemy's e3q8, HTTP's 404.
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
         return {
             "code": "UNEXPECTED",
-            "message": text,
-            "remedy": "Look at the executor's log; the operation is taken up again by a sweep.",
+            "message": masked(f"{type(error).__name__}: {error}"),
+            "remedy": "Look at the executor's log, mend the cause, then start it again.",
         }
     path = getattr(error, "path", "")
-    message = getattr(error, "message", str(error))
+    message = masked(str(getattr(error, "message", error)))
     facts: dict[str, Any] = {
         "code": code,
         "message": f"{path}: {message}" if path else message,

@@ -24,10 +24,12 @@ from mistral_failover.store.groups import MemberRow
 
 @dataclass(frozen=True)
 class Suspect:
-    """The member to fence: what is known of it, and the stop commands of what runs on it."""
+    """The member to fence: what is known of it, the stop commands of what runs on it, and what a
+    person vouches for by now, or None: they may speak while the ladder is climbed."""
 
     member: MemberRow
     stops: tuple[str, ...]
+    confirmed: Callable[[], str | None]
 
 
 def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]:
@@ -73,7 +75,9 @@ def _quiesce(tools: Tools, operation: Document, suspect: Suspect, limit: float) 
         )
         try:
             run_command(tools.channel, command)
-        except (ChannelError, ActionError) as error:
+        except LeaseLost:
+            raise
+        except (ChannelError, CloudError, ActionError) as error:
             return Evidence(False, "quiesce", str(error))
     done = " and ".join(suspect.stops) or "nothing of the group was running"
     return Evidence(True, "quiesce", f"{member.name} confirmed: {done}")
@@ -100,7 +104,7 @@ def _by_nova(
 
 def _confirm(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:
     """A person vouched for it. Nobody is waited for here: their word triggers the fence again."""
-    because = suspect.member.confirmed_because
+    because = suspect.confirmed()
     if because is None:
         return Evidence(False, "confirm", "nobody has confirmed it yet")
     return Evidence(True, "confirm", f"a person confirmed it: {because}")

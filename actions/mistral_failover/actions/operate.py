@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from mistral_failover.actions import fencing, operations
+from mistral_failover.actions import fencing, operations, ownership
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.actions.documents import read_ticket
+from mistral_failover.actions.documents import read_operation, read_ticket
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.operations import Document, Tools
 from mistral_failover.actions.runtime import LeaseGuard, Request
@@ -28,15 +28,17 @@ class OperationAction(FailoverAction):
         self.operation = operation
 
     def answer(self, request: Request) -> Any:
-        if not isinstance(self.operation, dict):
+        ticket = read_ticket(read_operation(self.operation)["ticket"])
+        if not ownership.owns(request, ticket.traversal_id, ticket.node.resource_id):
             raise ActionError(
-                "BAD_INPUT",
-                "operation: a mapping is expected",
-                "Hand on the workflow's input as it is.",
+                "UNKNOWN_OPERATION",
+                f"this project has no operation {ticket.key}",
+                "Hand on the workflow's input as it was received.",
             )
-        ticket = read_ticket(self.operation.get("ticket"))
         with request.runtime.leases.hold(ticket.lock) as lease:
-            cloud = request.cloud(LeaseGuard(lease, request.runtime.settings.lease_margin))
+            guard = LeaseGuard(lease, request.runtime.settings.lease_margin)
+            guard.permit("GET")  # whose lease is lost has nothing to do here, nor on a member
+            cloud = request.cloud(guard)
             tools = Tools(cloud, request.channel(cloud))
             return self.carry_out(request, tools)
 
@@ -90,13 +92,21 @@ class Fence(OperationAction):
     def _suspect(self, request: Request) -> fencing.Suspect:
         name = self.operation["properties"]["member"]
 
-        def read(tx: Any) -> fencing.Suspect:
-            record = tx.record(self.operation["resource"]["id"])
-            member = groups.members_of(tx, record.group_id)[name]
-            here = [r for r in tx.records(record.group_id) if _runs_on(r, name)]
-            return fencing.Suspect(member, tuple(sorted({r.properties["stop"] for r in here})))
+        resource = read_ticket(self.operation["ticket"]).node.resource_id
+        database = request.runtime.database
 
-        return request.runtime.database.reading(read)
+        def member(tx: Any) -> groups.MemberRow:
+            return groups.members_of(tx, tx.record(resource).group_id)[name]
+
+        def read(tx: Any) -> fencing.Suspect:
+            here = [r for r in tx.records(tx.record(resource).group_id) if _runs_on(r, name)]
+            return fencing.Suspect(
+                member(tx),
+                tuple(sorted({r.properties["stop"] for r in here})),
+                lambda: database.reading(member).confirmed_because,
+            )
+
+        return database.reading(read)
 
 
 def _runs_on(record: Record, member: str) -> bool:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from keystoneauth1.session import Session
+
 from mistral_failover import settings as configuration
 from mistral_failover.actions.errors import ActionError
-from mistral_failover.agent.channel import Channel, channel_for
+from mistral_failover.agent.channel import Channel, Command, CommandResult, channel_for
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.guard import Guard, LeaseLost
 from mistral_failover.convergence.definitions import Definitions
@@ -63,6 +65,22 @@ class LeaseGuard:
         return left
 
 
+class ChannelOnDemand:
+    """The configured channel, made when a first command is sent: most operations send none."""
+
+    def __init__(self, url: str | None, session: Session) -> None:
+        self._url = url
+        self._session = session
+
+    @cached_property
+    def _channel(self) -> Channel:
+        return channel_for(self._url, session=self._session)
+
+    def run(self, command: Command) -> CommandResult:
+        """See ``agent.channel.Channel``. Raises ChannelError, CONFIG included."""
+        return self._channel.run(command)
+
+
 class Request:
     """One action's run: whose it is, and with whose rights it calls the cloud."""
 
@@ -99,7 +117,7 @@ class Request:
 
     def channel(self, cloud: Cloud) -> Channel:
         """The way to the members' agents."""
-        return channel_for(self.runtime.settings.command_channel, session=cloud.session)
+        return ChannelOnDemand(self.runtime.settings.command_channel, cloud.session)
 
 
 _runtimes: dict[Settings, Runtime] = {}

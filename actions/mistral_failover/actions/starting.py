@@ -135,9 +135,11 @@ def begin(
     """
     stands = standing(request, name)
     traversal_id = derived_id(stands.state.id, "incident", incident_id)
-    members = look_at_members(request, stands, facts)
+    # A repeat finds the goal that was derived then: by now its facts read differently.
+    given = request.runtime.database.reading(lambda tx: _goal_of(tx, stands.state.id, traversal_id))
+    members = [] if given else look_at_members(request, stands, facts)
     for _ in range(_ATTEMPTS):
-        goal = next_goal(stands, facts, members)
+        goal = given or next_goal(stands, facts, members)
         started = request.runtime.engine.start(
             stands.state.id,
             goal,
@@ -166,6 +168,12 @@ def begin(
         f"{name} was given new goals {_ATTEMPTS} times while this one was being started",
         "Start it again.",
     )
+
+
+def _goal_of(tx: Any, group_id: str, traversal_id: str) -> Goal | None:
+    traversal = tx.traversal(traversal_id)
+    goal: Goal | None = tx.goal(group_id, traversal.goal_version) if traversal else None
+    return goal
 
 
 def _seconds(created_at: str | None) -> float | None:

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.model.canonical import version_of
 from mistral_failover.model.errors import InvalidDocument
 
+_REMEDY = "Hand on the alarm's body as Aodh posts it."
 _TRAITS = ("instance_id", "resource_id", "server_id")
 AODH_KEYS = (
     "alarm_name",
@@ -43,21 +45,23 @@ def from_aodh(body: Mapping[str, Any]) -> Alarm:
 
     Raises InvalidDocument when it is not such a body.
     """
+    if not isinstance(body, Mapping):
+        raise InvalidDocument("", "it is not a mapping", _REMEDY)
     name = _text(body, "alarm_name")
     current, previous = _text(body, "current"), _text(body, "previous")
     reason_data = body.get("reason_data") or {}
     if not isinstance(reason_data, Mapping):
-        raise InvalidDocument(
-            "reason_data", "it is not a mapping", "Hand on the alarm's body as Aodh posts it."
-        )
+        raise InvalidDocument("reason_data", "it is not a mapping", _REMEDY)
     event = reason_data.get("event")
     event = event if isinstance(event, Mapping) else {}
     message_id = event.get("message_id")
     occasion = message_id or {key: body.get(key) for key in AODH_KEYS}
+    firing = current == "alarm" and previous != "alarm"
     return Alarm(
         source="aodh",
-        key=version_of([_text(body, "alarm_id"), current, occasion]),
-        firing=current == "alarm" and previous != "alarm",
+        # What does not fire is another occasion: arriving first, it must not hide what does.
+        key=_digest([_text(body, "alarm_id"), current, firing, occasion]),
+        firing=firing,
         sentence=f"alarm {name or body.get('alarm_id') or 'without a name'} went from "
         f"{previous or 'unknown'} to {current or 'unknown'}",
         servers=_servers(event),
@@ -70,8 +74,14 @@ def _text(body: Mapping[str, Any], key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidDocument(key, "it is not text", "Hand on the alarm's body as Aodh posts it.")
+        raise InvalidDocument(key, "it is not text", _REMEDY)
     return value
+
+
+def _digest(value: Any) -> str:
+    """The SHA-256 of a JSON value; of any that a JSON parser lets through, NaN and all: an alarm
+    is not refused for its looks."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _servers(event: Mapping[str, Any]) -> tuple[str, ...]:

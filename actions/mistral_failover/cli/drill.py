@@ -112,14 +112,25 @@ def _readable(facts: dict[str, Any]) -> dict[str, str]:
         if name in seconds:
             shown[name] = f"{value:.2f} s"
         elif name == "ratio":
-            shown[name] = f"{value:.2f} (total time / the cloud's critical path)"
+            shown[name] = f"{value:.2f} (total / critical path of the cloud and its nodes)"
         elif name == "holders":
-            shown[name] = ", ".join(f"{v}: {m}" for v, m in value.items())
+            shown[name] = _holders(value)
         elif name == "violations":
             shown["invariants"] = "\n".join(value) if value else "all held"
         else:
             shown[name] = str(value)
     return shown
+
+
+def _holders(holders: dict[str, str]) -> str:
+    """By member, since there may be a hundred volumes."""
+    members: dict[str, list[str]] = {}
+    for volume, member in sorted(holders.items()):
+        members.setdefault(member, []).append(volume)
+    return "; ".join(
+        f"{member}: {', '.join(volumes) if len(volumes) < 4 else f'{len(volumes)} volumes'}"
+        for member, volumes in members.items()
+    )
 
 
 @contextlib.contextmanager

@@ -223,6 +223,12 @@ class Engine:
         )
         return Step(cause, ready=started.ready)
 
+    def _lease_for(self, resource_type: ResourceType, verb: Verb) -> float:
+        """Seconds. Whoever carries a single action out renews its lease; while Mistral runs a
+        workflow nobody does, so its lease lasts as long as the operation may take."""
+        spec = resource_type.operations[verb]
+        return self._lease if spec.action else self._lease + spec.timeout
+
     def _hand_out(
         self,
         tx: Transaction,
@@ -239,7 +245,7 @@ class Engine:
         if state.wanted is not None:
             required = {*record.requires, *state.wanted.requires}
             changes |= {"properties": properties, "requires": tuple(sorted(required))}
-        lock = tx.acquire(record, owner, self._lease, **changes)
+        lock = tx.acquire(record, owner, self._lease_for(resource_type, verb), **changes)
         if lock is None:
             return None
         key = derived_id(record.id, traversal.goal_version, verb, str(record.generation))

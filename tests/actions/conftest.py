@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The actions on a state store of this process, without Mistral and, mostly, without a cloud."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import base, people
+from mistral_failover.actions.runtime import Request, Runtime
+from mistral_failover.convergence.records import Ready
+from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.model.goal import render_goal
+from mistral_failover.settings import Settings
+from mistral_failover.store import groups
+
+_numbers = itertools.count(1)
+HOUSE = {
+    "failover_type_version": "2026-11-21",
+    "name": "house",
+    "description": "a resource whose operations are workflows",
+    "properties": {"holder": {"type": "string", "required": True}},
+    "operations": {v: {"workflow": f"house.{v}"} for v in ("create", "update", "delete")},
+}
+
+
+@pytest.fixture(scope="session")
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
+    database = tmp_path_factory.mktemp("state") / "failover.sqlite"
+    return Runtime(Settings(database=f"sqlite:///{database}"))
+
+
+@pytest.fixture
+def state(_state: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """What the actions of this process share; no cloud is configured."""
+    monkeypatch.setattr(base, "runtime", lambda: _state)
+    return _state
+
+
+@pytest.fixture
+def context_of() -> Callable[..., ActionContext]:
+    """Make the context of a request of a project; each is an execution of its own."""
+
+    def make(
+        project: str | None, *, authenticated: bool = True, execution: str | None = None
+    ) -> ActionContext:
+        token = "a-token" if authenticated else None
+        security = SecurityContext(project_id=project, auth_token=token)
+        identity = execution or f"execution-{next(_numbers)}"
+        return ActionContext(security, ExecutionContext(workflow_execution_id=identity))
+
+    return make
+
+
+@pytest.fixture
+def project() -> str:
+    """A project of this test's own."""
+    return f"project-{next(_numbers)}"
+
+
+@pytest.fixture
+def context(context_of: Callable[..., ActionContext], project: str) -> ActionContext:
+    """A request of the project."""
+    return context_of(project)
+
+
+@pytest.fixture
+def define(state: Runtime, context: ActionContext) -> Callable[..., str]:
+    """Define a group of two resources; returns its name."""
+
+    def make(name: str = "payments", **more: Any) -> str:
+        document = {
+            "failover_template_version": "2026-11-21",
+            "stack": name,
+            "members": {"servers": ["db_a", "db_b"]},
+            "resources": {
+                "thing": {"type": "house", "properties": {"holder": {"get_param": "active"}}}
+            },
+            **more,
+        }
+        answer = people.Define(document, name=name, types=[HOUSE]).run(context)
+        assert not isinstance(answer, Result), answer.error
+        return name
+
+    return make
+
+
+@pytest.fixture
+def started(
+    state: Runtime, project: str, context: ActionContext, define: Callable[..., str]
+) -> Callable[..., Ready]:
+    """Define the group ``payments`` and start a traversal; returns its one ready node."""
+
+    def make(**more: Any) -> Ready:
+        define(**more)
+        found = Request(state, context)
+        identity = groups.group_id(project, "payments")
+        group = state.database.reading(
+            lambda tx: state.definitions.group(tx, tx.lock_group(identity, shared=True))
+        )
+        seen = [("db_a", "s-a", 1.0), ("db_b", "s-b", 2.0)]
+        state.database.atomically(lambda tx: groups.see_members(tx, identity, seen))
+        (ready,) = state.engine.start(
+            identity,
+            render_goal(group, {"active": "db_a"}, []),
+            traversal_id=derived_id(identity, found.project_id),
+            expected=None,
+            cause="a test",
+        ).ready
+        return ready
+
+    return make
+
+
+@pytest.fixture
+def begun(started: Callable[..., Ready]) -> Ready:
+    """The ready node of a traversal of the group ``payments`` in the project."""
+    return started()

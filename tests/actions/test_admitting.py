@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an alarm to an incident: decided once, recorded with a sentence, and never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import converge, people
+from mistral_failover.actions.documents import ready_document
+from mistral_failover.actions.runtime import Runtime
+from mistral_failover.convergence.records import Ready
+from mistral_failover.model.goal import render_goal
+from mistral_failover.store import groups, incidents
+from mistral_failover.store.tables import incidents as table
+
+
+def alarm(message: str = "m1", server: str = "s-a", **more: Any) -> dict[str, Any]:
+    event = {"message_id": message, "traits": [["instance_id", 1, server]]}
+    body = {"alarm_name": "lost", "alarm_id": "a1", "previous": "ok", "current": "alarm"}
+    return {**body, "reason_data": {"type": "event", "event": event}, **more}
+
+
+@pytest.fixture
+def hear(state: Runtime, begun: Ready, context: ActionContext) -> Callable[..., Any]:
+    """Admit an alarm for the project in which ``payments`` stands with db_a active."""
+
+    def admit(body: dict[str, Any], **about: Any) -> Any:
+        return converge.Admit(body, **about).run(context)
+
+    return admit
+
+
+@pytest.fixture
+def kept(context: ActionContext) -> Callable[[], list[dict[str, Any]]]:
+    """The incidents of ``payments``, newest first."""
+    return lambda: people.Status("payments").run(context)["incidents"]
+
+
+def test_what_asks_for_nothing_is_recorded_with_its_sentence(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    answer = hear(alarm(previous="alarm"))
+
+    assert (answer["decision"], answer["ready"]) == ("IGNORED", [])
+    (incident,) = kept()
+    assert incident["id"] == answer["incident"]
+    assert incident["decision"] == "IGNORED"
+    assert "not a transition into alarm" in incident["sentence"]
+
+
+def test_the_same_again_is_counted_on_the_same_incident(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    first = hear(alarm(previous="alarm"))
+    again = hear(alarm(previous="alarm"))
+
+    assert again["incident"] == first["incident"]
+    assert [i["duplicates"] for i in kept()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("about", "server", "lost"),
+    [
+        ({}, "s-a", "db_a"),
+        ({}, "s-b", "db_b"),
+        ({"group": "payments"}, "nobody's", "db_a"),
+        ({"group": "payments"}, "s-b", "db_b"),
+        ({"group": "payments", "member": "db_b"}, "s-a", "db_b"),
+        ({"member": "db_b"}, "s-a", "db_b"),
+    ],
+    ids=[
+        "the server that it names",
+        "a standby's server",
+        "the active member of the group that is given",
+        "the server, within the group that is given",
+        "group and member as given",
+        "the member as given, of the server's group",
+    ],
+)
+def test_whom_an_alarm_is_about(
+    hear: Callable[..., Any],
+    state: Runtime,
+    project: str,
+    about: dict[str, str],
+    server: str,
+    lost: str,
+) -> None:
+    answer = hear(alarm(server=server, previous="alarm"), **about)
+
+    found = state.database.reading(lambda tx: incidents.get(tx, project, answer["incident"]))
+    assert found is not None
+    assert found.fact == {"group": "payments", "lost": lost}
+
+
+def test_an_admitted_alarm_whose_failover_can_not_be_started_is_kept(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    answer = hear(alarm())
+
+    # No cloud is configured here, so nobody can look at the members.
+    assert answer.error["code"] == "CONFIG"
+    (incident,) = kept()
+    assert incident["decision"] == "ADMITTED"
+    assert "db_a of payments is declared lost" in incident["sentence"]
+
+
+def test_its_repeat_tries_to_start_the_failover_again(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    hear(alarm())
+
+    assert hear(alarm()).error["code"] == "CONFIG"
+    assert len(kept()) == 1
+
+
+def test_another_alarm_within_the_cooldown_is_held(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    hear(alarm())
+
+    answer = hear(alarm("m2"))
+
+    assert answer["decision"] == "HELD"
+    assert answer["traversal"] is None
+    assert [i["decision"] for i in kept()] == ["HELD", "ADMITTED"]
+
+
+def test_a_replaced_member_s_alarm_is_another_incident(
+    hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
+) -> None:
+    hear(alarm(previous="alarm"), group="payments", member="db_a")
+    identity = groups.group_id(project, "payments")
+    state.database.atomically(lambda tx: groups.see_members(tx, identity, [("db_a", "new", 9.0)]))
+
+    hear(alarm(previous="alarm"), group="payments", member="db_a")
+
+    assert [i["duplicates"] for i in kept()] == [0, 0]
+
+
+def test_a_group_that_nobody_activated_has_nobody_to_lose(
+    define: Callable[..., str], context: ActionContext
+) -> None:
+    define("idle")
+
+    answer = converge.Admit(alarm(server="unknown"), group="idle").run(context)
+
+    assert answer["decision"] == "IGNORED"
+    assert "no member of idle is active" in answer["sentence"]
+
+
+@pytest.mark.parametrize("lost", [None, ["db_a"]])
+def test_what_a_person_is_starting_is_not_started_by_an_alarm_about_the_same(
+    hear: Callable[..., Any],
+    state: Runtime,
+    begun: Ready,
+    project: str,
+    lost: Any,
+) -> None:
+    identity = groups.group_id(project, "payments")
+    group = state.database.reading(
+        lambda tx: state.definitions.group(tx, tx.lock_group(identity, shared=True))
+    )
+    asked = incidents.Incident(
+        f"asked-in-{project}",
+        project,
+        identity,
+        incidents.OPERATOR,
+        {"group": "payments", "to": None, "lost": lost},
+        {},
+        "ADMITTED",
+        "by hand",
+    )
+    state.database.atomically(lambda tx: incidents.add(tx, asked))
+    state.engine.start(
+        identity,
+        render_goal(group, {"active": "db_b"}, ["db_a"]),
+        traversal_id=f"by-hand-in-{project}",
+        expected=begun.traversal_id,
+        cause="by hand",
+        incident_id=asked.id,
+    )
+
+    # The person's own action has not come to linking the two yet.
+    answer = hear(alarm())
+
+    assert answer["decision"] == "DUPLICATE"
+    assert answer["incident"] == asked.id
+    assert answer["ready"] == []
+
+
+def test_a_person_s_start_that_fails_leaves_an_incident_that_no_sweep_takes_up(
+    begun: Ready, context: ActionContext, kept: Callable[[], Any]
+) -> None:
+    assert converge.Begin("payments").run(context).error["code"] == "CONFIG"
+
+    assert [i["decision"] for i in kept()] == ["ADMITTED"]
+    swept = converge.Sweep("payments").run(context)
+    assert (swept["started"], swept["refused"]) == ([], [])
+
+
+def test_a_sweep_keeps_on_about_an_alarm_whose_failover_can_not_be_started(
+    hear: Callable[..., Any], begun: Ready, context: ActionContext
+) -> None:
+    hear(alarm())
+
+    swept = converge.Sweep("payments").run(context)
+
+    assert [r["error"]["code"] for r in swept["refused"]] == ["CONFIG"]
+    assert swept["ready"] == [ready_document(begun)]
+
+
+def test_a_sweep_of_one_group_leaves_the_others_alone(
+    hear: Callable[..., Any], define: Callable[..., str], context: ActionContext
+) -> None:
+    define("other")
+    hear(alarm())
+
+    assert converge.Sweep("other").run(context) == {"ready": [], "started": [], "refused": []}
+
+
+def test_no_incident_keeps_the_request_s_token(hear: Callable[..., Any], state: Runtime) -> None:
+    hear(alarm(auth_token="s3cret"))
+
+    with state.database.engine.connect() as connection:
+        assert "s3cret" not in str(connection.execute(table.select()).all())

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every input of every action is checked, and a refusal names the input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Action, Result
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import converge, operate, people
+from mistral_failover.actions.runtime import Runtime
+
+OPERATIONS = [
+    operate.AttachVolume,
+    operate.DetachVolume,
+    operate.Activate,
+    operate.Reactivate,
+    operate.Quiesce,
+    operate.PatchStack,
+    operate.Fence,
+]
+LOCK = {"resource_id": "r", "owner": "o", "token": 1, "lease": 30.0}
+TICKET = {
+    "key": "k",
+    "verb": "create",
+    "traversal_id": "t",
+    "node": "update:r",
+    "lock": LOCK,
+    "goal_version": "v",
+}
+LACKING = {"ticket": TICKET}
+TEXT = [None, "", 5, ["g"], {"g": 1}]
+OPTIONAL_TEXT = [5, ["g"], {"g": 1}, True]
+NAMES = [5, {"a": 1}, [1], ["a", None], True]
+
+# (class, its inputs, the input that is wrong, wrong values)
+WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
+    (converge.Admit, {"alarm": {}}, "group", OPTIONAL_TEXT),
+    (converge.Admit, {"alarm": {}}, "member", OPTIONAL_TEXT),
+    (converge.Begin, {}, "group", TEXT),
+    (converge.Begin, {"group": "g"}, "to", [5, ["a"], {"active": 5}, {"active": ["a"]}]),
+    (converge.Begin, {"group": "g"}, "lost", NAMES),
+    (converge.Begin, {"group": "g"}, "recovered", NAMES),
+    (converge.Begin, {"group": "g"}, "incident", OPTIONAL_TEXT),
+    (converge.Begin, {"group": "g"}, "because", OPTIONAL_TEXT),
+    (converge.Work, {"node": "update:r"}, "traversal", TEXT),
+    (converge.Work, {"traversal": "t"}, "node", [*TEXT, "r", "update:", "remove:r"]),
+    (
+        converge.Conclude,
+        {},
+        "ticket",
+        [
+            None,
+            "ticket",
+            5,
+            {},
+            {**TICKET, "node": "r"},
+            {**TICKET, "lock": None},
+            {**TICKET, "lock": {**LOCK, "resource_id": "another"}},
+            {**TICKET, "more": 1},
+        ],
+    ),
+    (converge.Report, {"traversal": "t"}, "group", TEXT),
+    (converge.Report, {"group": "g"}, "traversal", TEXT),
+    (converge.Sweep, {}, "group", OPTIONAL_TEXT),
+    (converge.ConfirmFenced, {"member": "m", "because": "b"}, "group", TEXT),
+    (converge.ConfirmFenced, {"group": "g", "because": "b"}, "member", TEXT),
+    (converge.ConfirmFenced, {"group": "g", "member": "m"}, "because", TEXT),
+    (people.Define, {"definition": {}}, "name", OPTIONAL_TEXT),
+    (people.Define, {"definition": {}}, "types", [{}, "type", 5]),
+    (people.Plan, {}, "group", TEXT),
+    (people.Plan, {"group": "g"}, "to", [5, ["a"]]),
+    (people.Plan, {"group": "g"}, "lost", NAMES),
+    (people.Plan, {"group": "g"}, "recovered", NAMES),
+    (people.Status, {}, "group", OPTIONAL_TEXT),
+    (people.History, {}, "group", TEXT),
+    (people.History, {"group": "g"}, "after", [-1, "1", True, None, 1.5]),
+    (people.History, {"group": "g"}, "limit", [0, 1001, "1", True, None]),
+    (people.History, {"group": "g"}, "traversal", OPTIONAL_TEXT),
+    *((action, {}, "operation", [None, 5, "o", [], {}, LACKING]) for action in OPERATIONS),
+]
+
+
+def cases() -> Iterator[Any]:
+    for action, inputs, key, values in WRONG:
+        for value in values:
+            yield pytest.param(action, inputs, key, value, id=f"{action.__name__}-{key}-{value}")
+
+
+@pytest.mark.parametrize(("action", "inputs", "key", "value"), cases())
+def test_a_wrong_input_is_refused_by_its_name(
+    state: Runtime,
+    context: ActionContext,
+    action: Callable[..., Action],
+    inputs: dict[str, Any],
+    key: str,
+    value: Any,
+) -> None:
+    answer = action(**{**inputs, key: value}).run(context)
+
+    assert isinstance(answer, Result)
+    assert answer.error["code"] == "BAD_INPUT"
+    assert key in answer.error["message"]
+    assert answer.error["remedy"]
+
+
+@pytest.mark.parametrize("alarm", [None, "alarm", [1], {"current": 5}, {"reason_data": "x"}])
+def test_a_body_that_is_no_alarm_is_an_invalid_document(
+    state: Runtime, context: ActionContext, alarm: Any
+) -> None:
+    assert converge.Admit(alarm).run(context).error["code"] == "INVALID_DOCUMENT"
+
+
+@pytest.mark.parametrize("definition", [None, 5, "", "a: [", {}, {"stack": "s"}])
+def test_a_file_that_is_no_group_is_an_invalid_document(
+    state: Runtime, context: ActionContext, definition: Any
+) -> None:
+    assert people.Define(definition).run(context).error["code"] == "INVALID_DOCUMENT"
+
+
+@pytest.mark.parametrize("given", [[5], ["a: ["], [{}], [None]])
+def test_a_file_that_is_no_type_is_an_invalid_document(
+    state: Runtime, context: ActionContext, given: Any
+) -> None:
+    assert people.Define({}, types=given).run(context).error["code"] == "INVALID_DOCUMENT"
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [(None, ()), ("", ()), ([], ()), ("db_a", ("db_a",)), (["db_a", "db_b"], ("db_a", "db_b"))],
+)
+def test_one_name_or_a_list_of_names_may_be_given(given: Any, names: tuple[str, ...]) -> None:
+    assert converge.facts_of(None, None, given).recovered == names
+
+
+def test_no_word_about_the_lost_differs_from_nobody_lost() -> None:
+    assert converge.facts_of(None, None, None).lost is None
+    assert converge.facts_of(None, [], None).lost == ()
+
+
+def test_an_operation_that_lacks_keys_is_told_which(state: Runtime, context: ActionContext) -> None:
+    answer = operate.AttachVolume({"ticket": TICKET, "verb": "create"}).run(context)
+
+    assert "it lacks key, group, stack" in answer.error["message"]
+
+
+def test_a_dry_run_does_nothing(state: Runtime, context: ActionContext) -> None:
+    assert converge.Begin("no such group").test(context) is None

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard between an operation's lease and its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import converge, operate
+from mistral_failover.actions.documents import ready_document
+from mistral_failover.actions.runtime import LeaseGuard, Runtime
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.convergence.records import Lock, Ready
+from mistral_failover.store.leases import Lease
+
+LENGTH, MARGIN = 30.0, 2.0
+
+
+class Held:
+    """A lease on a clock that the test moves, in a store that grants renewals or does not."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.grants = True
+        self.asked = 0
+        self.lease = Lease(
+            self,  # type: ignore[arg-type] - of a store it needs this one method
+            Lock("r", "o", 1, LENGTH),
+            self.now,
+            lambda: self.now,
+        )
+        self.guard = LeaseGuard(self.lease, MARGIN)
+
+    def atomically(self, function: Callable[[Any], Any]) -> bool:
+        self.asked += 1
+        return self.grants
+
+
+@pytest.mark.parametrize(
+    ("method", "passed", "renewed"),
+    [
+        ("GET", 0, False),
+        ("GET", 19, False),
+        ("GET", 21, True),
+        ("HEAD", 19, False),
+        ("POST", 0, False),
+        ("POST", 9, False),
+        ("POST", 11, True),
+        ("PATCH", 11, True),
+        ("DELETE", 11, True),
+        ("PUT", 11, True),
+    ],
+)
+def test_a_call_gets_what_is_left_and_one_that_changes_something_a_fresh_lease(
+    method: str, passed: float, renewed: bool
+) -> None:
+    held = Held()
+    held.now += passed
+
+    allowed = held.guard.permit(method)
+
+    assert held.asked == int(renewed)
+    assert allowed == (LENGTH if renewed else LENGTH - passed) - MARGIN
+
+
+def test_no_call_starts_once_a_renewal_was_refused() -> None:
+    held = Held()
+    held.now += 21
+    held.grants = False
+
+    with pytest.raises(LeaseLost, match="lease on resource r is lost"):
+        held.guard.permit("GET")
+
+    held.grants = True
+    with pytest.raises(LeaseLost):
+        held.guard.permit("GET")
+    assert held.asked == 1
+
+
+def test_a_process_that_slept_through_its_lease_does_not_even_ask_for_more() -> None:
+    held = Held()
+    held.now += LENGTH
+
+    with pytest.raises(LeaseLost):
+        held.guard.permit("GET")
+
+    assert held.asked == 0
+
+
+def test_a_margin_as_long_as_the_lease_permits_nothing() -> None:
+    held = Held()
+
+    with pytest.raises(LeaseLost):
+        LeaseGuard(held.lease, LENGTH).permit("GET")
+
+
+def test_an_operation_whose_lock_was_stolen_touches_nothing(
+    state: Runtime, begun: Ready, context: ActionContext
+) -> None:
+    work = converge.Work(**ready_document(begun)).run(context)
+    document = work["operation"]["input"]["operation"]
+    ticket = {**document["ticket"], "lock": {**document["ticket"]["lock"], "token": 99}}
+
+    answer = operate.Activate({**document, "ticket": ticket}).run(context)
+
+    assert answer.error["code"] == "LEASE_LOST"

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing of one project is there for another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Action
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import converge, operate, people
+from mistral_failover.actions.documents import ready_document, ticket_document
+from mistral_failover.actions.runtime import DEFAULT_PROJECT, Request, Runtime
+from mistral_failover.convergence.records import Ready
+
+NAMING_A_GROUP: list[Action] = [
+    converge.Begin("payments"),
+    converge.Begin("payments", lost=[]),
+    converge.Report("payments", "t"),
+    converge.Sweep("payments"),
+    converge.ConfirmFenced("payments", "db_a", "sure"),
+    people.Plan("payments"),
+    people.Status("payments"),
+    people.History("payments"),
+]
+
+
+@pytest.fixture
+def stranger(context_of: Callable[..., ActionContext], project: str) -> ActionContext:
+    """A request of another project."""
+    return context_of(f"not-{project}")
+
+
+@pytest.mark.parametrize("action", NAMING_A_GROUP, ids=lambda a: type(a).__name__)
+def test_another_project_s_group_is_unknown(
+    begun: Ready, stranger: ActionContext, action: Action
+) -> None:
+    assert action.run(stranger).error["code"] == "UNKNOWN_GROUP"
+
+
+@pytest.mark.parametrize("action", NAMING_A_GROUP, ids=lambda a: type(a).__name__)
+def test_a_group_that_does_not_exist_reads_the_same(
+    state: Runtime, begun: Ready, context: ActionContext, stranger: ActionContext, action: Action
+) -> None:
+    other = type(action)(**{**inputs_of(action), "group": "nobody"})
+
+    mine, theirs = other.run(context).error, action.run(stranger).error
+    assert mine["message"].replace("nobody", "payments") == theirs["message"]
+
+
+def inputs_of(action: Action) -> dict[str, Any]:
+    return {k: v for k, v in vars(action).items() if not k.startswith("_")}
+
+
+def test_another_project_s_groups_are_not_listed(
+    begun: Ready, context: ActionContext, stranger: ActionContext
+) -> None:
+    assert people.Status().run(context) == {"groups": ["payments"]}
+    assert people.Status().run(stranger) == {"groups": []}
+
+
+def test_an_alarm_naming_another_project_s_group_or_server_concerns_nobody(
+    begun: Ready, stranger: ActionContext
+) -> None:
+    event = {"message_id": "m", "traits": [["instance_id", 1, "s-a"]]}
+    alarm = {"previous": "ok", "current": "alarm", "reason_data": {"event": event}}
+
+    by_group = converge.Admit(alarm, group="payments").run(stranger)
+    by_server = converge.Admit(alarm).run(stranger)
+
+    assert by_group["decision"] == by_server["decision"] == "IGNORED"
+    assert "there is no group payments in this project" in by_group["sentence"]
+    assert "no group is concerned" in by_server["sentence"]
+
+
+def test_another_project_s_loose_nodes_are_not_swept(
+    begun: Ready, context: ActionContext, stranger: ActionContext
+) -> None:
+    assert converge.Sweep().run(stranger)["ready"] == []
+    assert converge.Sweep().run(context)["ready"] == [ready_document(begun)]
+
+
+def test_another_project_s_node_can_not_be_worked(
+    begun: Ready, context: ActionContext, stranger: ActionContext
+) -> None:
+    node = ready_document(begun)
+
+    theirs = converge.Work(**node).run(stranger)
+
+    said = [f"there is no traversal {begun.traversal_id}"]
+    assert theirs == {"spread": [], "operation": None, "said": said}
+    assert converge.Work(**node).run(context)["operation"]["workflow"] == "house.create"
+
+
+def test_another_project_s_operation_can_not_be_concluded(
+    begun: Ready, context: ActionContext, stranger: ActionContext
+) -> None:
+    ticket = handed_out(begun, context)["ticket"]
+
+    theirs = converge.Conclude(ticket, result={}).run(stranger)
+
+    assert "nothing to conclude" in theirs["said"][0]
+    assert "done" in converge.Conclude(ticket, result={}).run(context)["said"][0]
+
+
+def test_another_project_s_operation_can_not_be_carried_out(
+    begun: Ready, context: ActionContext, stranger: ActionContext
+) -> None:
+    document = handed_out(begun, context)
+
+    assert operate.AttachVolume(document).run(stranger).error["code"] == "UNKNOWN_OPERATION"
+
+
+def test_a_ticket_of_another_traversal_concludes_nothing(
+    begun: Ready, context: ActionContext
+) -> None:
+    ticket = handed_out(begun, context)["ticket"]
+    forged = {**ticket, "traversal_id": "a traversal that is not there"}
+
+    assert "nothing to conclude" in converge.Conclude(forged, result={}).run(context)["said"][0]
+
+
+def handed_out(begun: Ready, context: ActionContext) -> dict[str, Any]:
+    """The operation's document that ``failover.work`` hands out."""
+    answer = converge.Work(**ready_document(begun)).run(context)
+    document: dict[str, Any] = answer["operation"]["input"]["operation"]
+    return document
+
+
+def test_a_token_without_a_project_is_refused(
+    state: Runtime, context_of: Callable[..., ActionContext]
+) -> None:
+    answer = people.Status().run(context_of(None))
+
+    assert answer.error["code"] == "NO_PROJECT"
+    assert "scoped to a project" in answer.error["remedy"]
+
+
+def test_without_authentication_everything_belongs_to_one_project(
+    state: Runtime, context_of: Callable[..., ActionContext]
+) -> None:
+    assert Request(state, context_of(None, authenticated=False)).project_id == DEFAULT_PROJECT
+
+
+def test_the_owner_of_a_lock_names_execution_and_process(
+    state: Runtime, context_of: Callable[..., ActionContext]
+) -> None:
+    assert Request(state, context_of("p", execution="e1")).owner.startswith("e1/-@")
+
+
+def test_a_ticket_is_the_same_after_its_journey_through_json(
+    state: Runtime, begun: Ready, context: ActionContext
+) -> None:
+    step = state.engine.check(begun, "o")
+    assert step.operation is not None
+    document = ticket_document(step.operation.ticket)
+
+    assert "done" in converge.Conclude(document, result=None).run(context)["said"][0]

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped workflows on the real engine: with replaced actions, or with the real ones on a
+state store of this process and an emulated cloud in a thread of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+from oslo_config import cfg
+
+from mistral_failover import settings as configuration
+from mistral_failover import workflows as shipped
+from mistral_failover.actions import people, runtime
+from mistral_failover.actions.runtime import Runtime
+from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.model.types import shipped_types
+from mistral_failover.testing.engine import TestEngine
+from mistral_failover.testing.run import Run
+from mistral_failover.testing.workflows import Workflows
+
+_numbers = itertools.count(1)
+_SERVER = {
+    "type": "OS::Nova::Server",
+    "properties": {
+        "image": "tiny",
+        "flavor": "m1.tiny",
+        "networks": [{"allocate_network": "none"}],
+        "scheduler_hints": {"group": {"get_resource": "spread"}},
+    },
+}
+STACK = {
+    "heat_template_version": "2021-04-16",
+    "parameters": {"active": {"type": "string", "default": "nobody"}},
+    "resources": {
+        "spread": {
+            "type": "OS::Nova::ServerGroup",
+            "properties": {"policies": ["anti-affinity"]},
+        },
+        "db_a": _SERVER,
+        "db_b": _SERVER,
+        "data_volume": {"type": "OS::Cinder::Volume", "properties": {"size": 1}},
+    },
+}
+ACTIVE = {"get_param": "active"}
+DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
+DATABASE = {
+    "type": "activation",
+    "depends_on": "data",
+    "properties": {
+        "member": ACTIVE,
+        "start": "start",
+        "stop": "stop",
+        "device": {"get_attr": ["data", "device"]},
+    },
+}
+ROUTING = {
+    "type": "stack_parameters",
+    "depends_on": "database",
+    "properties": {"parameters": {"active": ACTIVE}},
+}
+OPERATIONS = {
+    spec.workflow for kind in shipped_types().values() for spec in kind.operations.values()
+}
+RESOURCES = {"data": DATA, "database": DATABASE, "routing": ROUTING}
+
+
+@pytest.fixture
+def pack(workflow: Workflows) -> Workflows:
+    """The shipped workflows, loaded, but for those of operations: they run in place."""
+    for path in shipped.paths():
+        if f"failover.{Path(path).stem}" not in OPERATIONS:
+            workflow.load(path)
+    return workflow
+
+
+@pytest.fixture(scope="session")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]:
+    """The cloud of this test process, without latency; the environment names its clouds.yaml."""
+    with EmulatedCloud() as cloud, pytest.MonkeyPatch.context() as patch:
+        auth = {
+            "auth_url": cloud.auth_url,
+            "username": "demo",
+            "password": "demo",
+            "project_name": "demo",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+        file = tmp_path_factory.mktemp("cloud") / "clouds.yaml"
+        entry = {"auth": auth, "region_name": "RegionOne"}
+        file.write_text(yaml.safe_dump({"clouds": {"emulated": entry}}), encoding="utf-8")
+        patch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+        yield cloud
+
+
+@pytest.fixture(scope="session")
+def state(
+    mistral: TestEngine, emulated: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Runtime]:
+    """The actions of this process, configured as mistral.conf would do it."""
+    configuration.load(cfg.CONF)  # registers the options with the configuration Mistral has parsed
+    database = tmp_path_factory.mktemp("state") / "failover.sqlite"
+    options = {
+        "database": f"sqlite:///{database}",
+        "cloud": "emulated",
+        "command_channel": f"emulator+{emulated.url}",
+        "lease": 10.0,
+        "poll_first": 0.005,
+        "poll_ceiling": 0.02,
+    }
+    for name, value in options.items():
+        cfg.CONF.set_override(name, value, group=configuration.GROUP)
+    yield runtime.runtime()
+    for name in options:
+        cfg.CONF.clear_override(name, group=configuration.GROUP)
+
+
+@pytest.fixture
+def cloud(emulated: EmulatedCloud) -> Iterator[EmulatorClient]:
+    """The emulator's own interface; what a test broke is repaired."""
+    yield emulated.client
+    emulated.client.clear_api_faults()
+    for host in emulated.client.status()["hosts"]:
+        emulated.client.fault("host", host, "revive")
+
+
+def context() -> ActionContext:
+    """What an action gets from a Mistral whose authentication is off."""
+    return ActionContext(SecurityContext(), ExecutionContext())
+
+
+def done(answer: Any) -> Any:
+    """An action's answer, which must not be an error."""
+    assert not isinstance(answer, Result), answer.error
+    return answer
+
+
+@dataclass
+class Protected:
+    """A group on a stack of its own, and the workflows over it."""
+
+    name: str
+    cloud: EmulatorClient
+    state: Runtime
+    workflows: Workflows
+
+    def run(self, workflow: str, /, **inputs: Any) -> Run:
+        """Run a shipped workflow to its end."""
+        return self.workflows.run(f"failover.{workflow}", inputs, timeout=20)
+
+    def activate(self) -> Run:
+        """The first activation, which brings up db_a."""
+        return self.run("activate_first", group=self.name).assert_succeeded()
+
+    def fails(self, fault: str = "crash", member: str = "db_a") -> dict[str, Any]:
+        """Break a member; the alarm about it."""
+        server = self.server(member)
+        if fault in ("power_off", "compute_down"):
+            self.cloud.fault("host", self.cloud.nodes()[server]["host"], fault)
+        else:
+            self.cloud.fault("server", server, fault)
+        return self.cloud.alarm_body(server)
+
+    def server(self, member: str) -> str:
+        """The id of a member's server."""
+        return str(self.cloud.resources(self.name)[member]["physical_resource_id"])
+
+    def status(self) -> dict[str, Any]:
+        """What failover.status says."""
+        return done(people.Status(self.name).run(context()))
+
+    def plan(self, **facts: Any) -> dict[str, Any]:
+        """What failover.plan says."""
+        return done(people.Plan(self.name, **facts).run(context()))
+
+    def traversals(self) -> list[str]:
+        """The causes of the group's traversals, in order."""
+        rows = done(people.History(self.name, limit=1000).run(context()))
+        return [row["sentence"] for row in rows if row["kind"] == "traversal"]
+
+    def holders(self) -> list[str]:
+        """The members whose server the volume is attached to, by the cloud's own word."""
+        volume = self.cloud.resources(self.name)["data_volume"]["physical_resource_id"]
+        servers = {self.server(member): member for member in ("db_a", "db_b")}
+        nodes = self.cloud.nodes()
+        return [m for s, m in servers.items() if volume in nodes[s]["volumes"]]
+
+
+@pytest.fixture
+def protect(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[..., Protected]:
+    """Make a stack and define a group over it."""
+
+    def make(
+        resources: dict[str, Any] = RESOURCES,
+        types: list[dict[str, Any]] | None = None,
+        **more: Any,
+    ) -> Protected:
+        name = f"group{next(_numbers)}"
+        cloud.create_stack(name, STACK)
+        cloud.add_application(name, start="start", stop="stop", needs_volume=True, stack=name)
+        definition = {
+            "failover_template_version": "2026-11-21",
+            "stack": name,
+            "members": {"servers": ["db_a", "db_b"]},
+            "resources": resources,
+            "fence": [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 1}, "confirm"],
+            **more,
+        }
+        done(people.Define(definition, types=types).run(context()))
+        return Protected(name, cloud, state, pack)
+
+    return make
+
+
+@pytest.fixture
+def group(protect: Callable[..., Protected]) -> Protected:
+    """A database on a volume that follows the active of two members."""
+    return protect()

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped workflows with their real actions, a real state store and an emulated cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+VOLUME = {"volume": "data_volume", "server": {"get_param": "active"}}
+
+
+@pytest.fixture
+def without_channel(state: Any) -> Iterator[None]:
+    """No way to the members' agents is configured."""
+    url = cfg.CONF.failover.command_channel
+    cfg.CONF.set_override("command_channel", None, group="failover")
+    yield
+    cfg.CONF.set_override("command_channel", url, group="failover")
+
+
+def test_the_first_activation_brings_the_application_up_on_the_first_member(group: Any) -> None:
+    run = group.activate()
+
+    assert run.output["outcome"]["status"] == "COMPLETE"
+    assert run.output["outcome"]["roles"] == {"active": "db_a"}
+    assert group.holders() == ["db_a"]
+    assert group.name in group.cloud.nodes()[group.server("db_a")]["applications"]
+
+
+def test_activating_a_group_that_is_up_changes_nothing(group: Any) -> None:
+    group.activate()
+
+    again = group.activate()
+
+    assert again.output["outcome"]["roles"] == {"active": "db_a"}
+    assert group.cloud.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "rung"), [("app", "quiesce"), ("crash", "stop"), ("hang", "stop")]
+)
+def test_an_alarm_moves_everything_to_the_other_member_once_the_first_is_fenced(
+    group: Any, fault: str, rung: str
+) -> None:
+    group.activate()
+
+    run = group.run("on_alarm", **group.fails(fault)).assert_succeeded()
+
+    assert run.output["admission"]["decision"] == "ADMITTED"
+    assert run.output["outcome"]["status"] == "COMPLETE"
+    status = group.status()
+    assert status["roles"] == {"active": "db_b"}
+    assert status["lost"] == ["db_a"]
+    fence = next(row for row in status["resources"] if row["type"] == "fence")
+    assert fence["attributes"]["rung"] == rung
+    assert group.holders() == ["db_b"]
+    assert group.cloud.violations() == []
+
+
+def test_the_same_alarm_again_is_counted_and_starts_nothing(group: Any) -> None:
+    group.activate()
+    alarm = group.fails("app")
+    group.run("on_alarm", **alarm).assert_succeeded()
+
+    again = group.run("on_alarm", **alarm).assert_succeeded()
+
+    again.assert_tasks("admit")
+    assert again.output["admission"]["decision"] == "DUPLICATE"
+    assert len(group.traversals()) == 2
+    assert [i["duplicates"] for i in group.status()["incidents"] if "alarm" in i["sentence"]] == [1]
+
+
+def test_an_alarm_about_a_member_that_is_declared_lost_counts_on_that_incident(group: Any) -> None:
+    group.activate()
+    group.run("on_alarm", **group.fails("app")).assert_succeeded()
+
+    other = group.run("on_alarm", **group.fails("crash")).assert_succeeded()
+
+    other.assert_tasks("admit")
+    assert other.output["admission"]["decision"] == "DUPLICATE"
+    assert len(group.traversals()) == 2
+
+
+def test_a_recovered_transition_is_ignored(group: Any) -> None:
+    group.activate()
+    alarm = {**group.fails("app"), "previous": "alarm", "current": "ok"}
+
+    run = group.run("on_alarm", **alarm).assert_succeeded()
+
+    assert run.output["admission"]["decision"] == "IGNORED"
+    assert group.status()["roles"] == {"active": "db_a"}
+
+
+def test_an_alarm_within_the_cooldown_is_held_and_a_person_can_admit_it(group: Any) -> None:
+    group.activate()
+    group.run("on_alarm", **group.fails("app")).assert_succeeded()
+    group.run("failover", group=group.name, lost=[], recovered=["db_a"]).assert_succeeded()
+
+    held = group.run("on_alarm", **group.fails("app", "db_b")).assert_succeeded()
+
+    assert held.output["admission"]["decision"] == "HELD"
+    incident = held.output["admission"]["incident"]
+    admitted = group.run("failover", group=group.name, incident=incident).assert_succeeded()
+    assert admitted.output["begun"]["incident"] == incident
+    assert group.status()["roles"] == {"active": "db_a"}
+    assert group.status()["lost"] == ["db_b"]
+
+
+def test_an_alarm_that_a_person_admits_to_a_named_member_fences_only_whom_it_was_about(
+    protect: Callable[..., Any],
+) -> None:
+    parameters = {"active": {"get_param": "left"}}
+    resources = {"routing": {"type": "stack_parameters", "properties": {"parameters": parameters}}}
+    group = protect(resources, roles=["left", "right"])
+    group.run(
+        "activate_first", group=group.name, to={"left": "db_a", "right": "db_b"}
+    ).assert_succeeded()
+    repeated = {**group.fails("app", "db_a"), "previous": "alarm"}
+    incident = group.run("on_alarm", **repeated).output["admission"]["incident"]
+
+    group.run("failover", group=group.name, incident=incident, to="db_b").assert_succeeded()
+
+    assert group.status()["lost"] == ["db_a"]
+    assert group.status()["roles"] == {"left": "db_b", "right": "db_b"}
+
+
+def test_an_alarm_about_nobody_in_the_project_is_ignored(group: Any) -> None:
+    run = group.run("on_alarm", alarm_id="a", previous="ok", current="alarm").assert_succeeded()
+
+    assert run.output["admission"]["decision"] == "IGNORED"
+    assert run.output["admission"]["incident"] is None
+
+
+def test_a_body_that_is_no_alarm_is_refused_and_says_what_is_wrong(group: Any) -> None:
+    run = group.run("on_alarm", alarm_id="a", current=["alarm"])
+
+    run.assert_failed_with("INVALID_DOCUMENT")
+    assert "current" in run.output["error"]["message"]
+
+
+def test_starting_a_failover_again_for_the_same_incident_starts_nothing_new(group: Any) -> None:
+    group.activate()
+    group.fails("app")
+    first = group.run("failover", group=group.name).assert_succeeded()
+    incident = first.output["begun"]["incident"]
+
+    again = group.run("failover", group=group.name, incident=incident).assert_succeeded()
+
+    assert again.output["begun"]["traversal"] == first.output["begun"]["traversal"]
+    assert len(group.traversals()) == 2
+    assert group.status()["roles"] == {"active": "db_b"}
+
+
+def test_an_incident_of_another_group_is_refused(protect: Callable[..., Any]) -> None:
+    one, other = protect(), protect()
+    one.activate()
+    other.activate()
+    incident = other.run("failover", group=other.name).output["begun"]["incident"]
+
+    run = one.run("failover", group=one.name, incident=incident)
+
+    run.assert_failed_with("UNKNOWN_INCIDENT")
+    assert len(one.traversals()) == 1
+
+
+def test_an_incident_that_nobody_recorded_is_refused(group: Any) -> None:
+    group.activate()
+
+    run = group.run("failover", group=group.name, incident="no such incident")
+
+    run.assert_failed_with("UNKNOWN_INCIDENT")
+    assert len(group.traversals()) == 1
+
+
+def test_starting_the_same_execution_again_starts_one_traversal(group: Any) -> None:
+    group.activate()
+    group.fails("app")
+    execution = "0f1e2d3c-0000-4000-8000-" + group.name[5:].rjust(12, "0")
+    inputs = {"group": group.name}
+
+    started = [
+        group.workflows.start("failover.failover", inputs, wf_ex_id=execution) for _ in range(2)
+    ]
+
+    assert started == [execution, execution]
+    group.workflows.wait(execution).assert_succeeded()
+    assert len(group.traversals()) == 2
+
+
+def test_a_dead_host_blocks_until_a_person_vouches_and_then_says_what_nova_can_not_do(
+    group: Any,
+) -> None:
+    group.activate()
+
+    run = group.run("on_alarm", **group.fails("power_off"))
+
+    run.assert_failed_with("BLOCKED")
+    assert "nobody has confirmed it yet" in run.output["error"]["message"]
+    assert "failover.confirm_fenced" in run.output["error"]["message"]
+    assert group.holders() == ["db_a"]
+    assert group.status()["status"] == "BLOCKED"
+    after = group.run(
+        "confirm_fenced", group=group.name, member="db_a", because="I pulled the plug"
+    )
+    after.assert_failed_with("FAILED")
+    assert "HOST_DOWN" in after.output["error"]["message"]
+    assert "Fence the server by another rung" in after.output["error"]["message"]
+    fence = next(row for row in group.status()["resources"] if row["type"] == "fence")
+    assert "I pulled the plug" in fence["attributes"]["observed"]
+
+
+def test_a_member_that_nobody_declared_lost_can_not_be_confirmed_as_fenced(group: Any) -> None:
+    group.activate()
+
+    run = group.run("confirm_fenced", group=group.name, member="db_a", because="sure")
+
+    run.assert_failed_with("NOT_LOST")
+    run.assert_tasks("confirm")
+
+
+def test_an_attachment_that_fails_fails_the_failover_and_the_next_one_repairs_it(
+    group: Any,
+) -> None:
+    group.activate()
+    group.cloud.api_fault("attach", "error", status=400)
+
+    run = group.run("on_alarm", **group.fails("app"))
+
+    run.assert_failed_with("FAILED")
+    assert "BAD_REQUEST" in run.output["error"]["message"]
+    assert run.output["outcome"] is None
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    assert group.status()["roles"] == {"active": "db_b"}
+    assert group.holders() == ["db_b"]
+    assert group.cloud.violations() == []
+
+
+def test_a_start_command_that_fails_is_reported_with_its_own_words(group: Any) -> None:
+    group.cloud.api_fault("command_start", "fail")
+
+    run = group.run("activate_first", group=group.name)
+
+    run.assert_failed_with("FAILED")
+    assert "COMMAND_FAILED" in run.output["error"]["message"]
+    assert "injected failure of start" in run.output["error"]["message"]
+    assert run.output["error"]["report"]["status"] == "FAILED"
+
+
+def test_without_an_eligible_member_the_failover_says_why_each_cannot(group: Any) -> None:
+    group.activate()
+
+    run = group.run("failover", group=group.name, lost=["db_a", "db_b"])
+
+    run.assert_failed_with("NO_ELIGIBLE_MEMBER")
+    run.assert_tasks("begin")
+    assert run.output["error"]["reasons"] == {
+        "db_a": "it is declared lost",
+        "db_b": "it is declared lost",
+    }
+    assert group.status()["roles"] == {"active": "db_a"}
+
+
+def test_an_alarm_that_finds_no_eligible_member_is_kept_for_the_sweep(group: Any) -> None:
+    group.activate()
+    group.run("failover", group=group.name).assert_succeeded()
+
+    run = group.run("on_alarm", **group.fails("app", "db_b"))
+
+    run.assert_failed_with("NO_ELIGIBLE_MEMBER")
+    assert run.task("admit").attempts == 4
+    kept = group.status()["incidents"][0]
+    assert kept["decision"] == "ADMITTED"
+    swept = group.run("sweep", group=group.name).assert_succeeded().output["swept"]
+    assert [refused["incident"] for refused in swept["refused"]] == [kept["id"]]
+    assert swept["refused"][0]["error"]["code"] == "NO_ELIGIBLE_MEMBER"
+
+
+def test_an_admitted_alarm_whose_process_died_is_started_by_the_sweep(group: Any) -> None:
+    group.activate()
+    group.run("failover", group=group.name).assert_succeeded()
+    group.run("on_alarm", **group.fails("app", "db_b")).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    group.cloud.fault("server", group.server("db_a"), "revive")
+    group.run("failover", group=group.name, lost=[], recovered=["db_a"]).assert_succeeded()
+
+    swept = group.run("sweep", group=group.name).assert_succeeded().output["swept"]
+
+    assert len(swept["started"]) == 1
+    assert group.status()["roles"] == {"active": "db_a"}
+    assert group.status()["status"] == "COMPLETE"
+
+
+def test_a_plan_tells_the_steps_in_order_and_touches_nothing(group: Any) -> None:
+    group.activate()
+    server = group.server("db_a")
+
+    plan = group.plan()
+
+    assert plan["roles"] == {"active": "db_b"}
+    assert plan["lost"] == ["db_a"]
+    assert [step["what"] for step in plan["steps"]] == [
+        "fence: fence:db_a",
+        "quiesce: database on db_a",
+        "detach volume: data on db_a",
+        "attach volume: data on db_b",
+        "activate: database on db_b",
+        "check or update: routing",
+    ]
+    assert [step["after"] for step in plan["steps"]][0] == []
+    assert group.status()["roles"] == {"active": "db_a"}
+    assert group.cloud.nodes()[server]["applications"] != {}
+    assert group.run("failover", group=group.name).output["begun"]["goal"] == plan["goal"]
+
+
+def test_volumes_move_without_any_command_channel(
+    protect: Callable[..., Any], without_channel: None
+) -> None:
+    resources = {"data": {"type": "volume_attachment", "properties": VOLUME}}
+    group = protect(resources)
+    group.activate()
+
+    group.run("failover", group=group.name).assert_succeeded()
+
+    assert group.holders() == ["db_b"]
+
+
+def test_a_person_who_vouches_while_the_ladder_is_climbed_is_heard_at_its_end(group: Any) -> None:
+    group.activate()
+    alarm = group.fails("power_off")
+    execution = group.workflows.start("failover.on_alarm", alarm)
+    while not any("fence" in row["name"] for row in under_way(group)):
+        assert group.workflows.look(execution).state == "RUNNING"
+
+    early = group.run("confirm_fenced", group=group.name, member="db_a", because="it burnt down")
+
+    early.assert_succeeded().assert_tasks("confirm", "report")
+    assert early.output["outcome"]["status"] == "IN_PROGRESS"
+    group.workflows.wait(execution, timeout=20)
+    fence = next(row for row in group.status()["resources"] if row["type"] == "fence")
+    assert fence["attributes"]["observed"] == "a person confirmed it: it burnt down"
+
+
+def under_way(group: Any) -> list[dict[str, Any]]:
+    """The resources on which an operation is under way."""
+    return [row for row in group.status()["resources"] if row["status"].endswith("IN_PROGRESS")]

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user's own types: operations that are workflows of theirs, or one action of theirs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stevedore import ExtensionManager
+
+TICKET = {
+    "failover_type_version": "2026-11-21",
+    "name": "ticket",
+    "description": "A ticket in the house's own system",
+    "replace": "delete_first",
+    "properties": {"holder": {"type": "string", "required": True, "immutable": True}},
+    "attributes": {"number": {"description": "The ticket's number"}},
+    "operations": {
+        "create": {"workflow": "house.open_ticket"},
+        "delete": {"workflow": "house.close_ticket"},
+    },
+}
+OPEN = """
+version: '2.0'
+house.open_ticket:
+  input: [operation]
+  output:
+    physical_id: <% $.id %>
+    attributes:
+      number: 17
+  tasks:
+    look:
+      action: std.noop
+      on-success: write
+    write:
+      action: std.echo
+      input:
+        output: ticket of <% $.operation.properties.holder %>
+      publish:
+        id: <% task().result %>
+"""
+CLOSE = """
+version: '2.0'
+house.close_ticket:
+  input: [operation]
+  output:
+    closed: <% $.operation.resource.physical_id %>
+  tasks:
+    only:
+      action: std.noop
+"""
+BROKEN_OPEN = """
+version: '2.0'
+house.open_ticket:
+  input: [operation]
+  output-on-error:
+    error:
+      code: NO_PAPER
+      message: the printer is out of paper
+      remedy: Fill it.
+  tasks:
+    write:
+      action: std.fail
+"""
+SPEECHLESS_OPEN = """
+version: '2.0'
+house.open_ticket:
+  input: [operation]
+  tasks:
+    write:
+      action: std.fail
+"""
+ACTIVE = {"get_param": "active"}
+RESOURCES = {
+    "paper": {"type": "ticket", "properties": {"holder": ACTIVE}},
+    "routing": {
+        "type": "stack_parameters",
+        "depends_on": "paper",
+        "properties": {"parameters": {"active": ACTIVE}},
+    },
+}
+
+
+def paper(group: Any) -> list[dict[str, Any]]:
+    """The records of the ticket, as failover.status shows them."""
+    return [row for row in group.status()["resources"] if row["name"] == "paper"]
+
+
+def test_the_operation_s_workflow_runs_and_its_output_is_recorded(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(RESOURCES, [TICKET])
+    group.workflows.load(OPEN)
+
+    run = group.activate()
+
+    run.sub("converge").assert_tasks("work", "operate", "conclude")
+    run.sub("converge").sub("operate").assert_tasks("look", "write")
+    (record,) = paper(group)
+    assert record["status"] == "CREATE_COMPLETE"
+    assert record["physical_id"] == "ticket of db_a"
+    assert record["attributes"] == {"number": 17}
+    assert run.output["outcome"]["status"] == "COMPLETE"
+
+
+def test_a_failover_deletes_by_one_workflow_and_creates_by_the_other(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(RESOURCES, [TICKET])
+    group.workflows.load(OPEN)
+    group.workflows.load(CLOSE)
+    group.activate()
+    group.fails("app")
+
+    run = group.run("failover", group=group.name).assert_succeeded()
+
+    assert "house.close_ticket SUCCESS" in run.tree()
+    live = [row for row in paper(group) if row["status"] == "CREATE_COMPLETE"]
+    assert [row["physical_id"] for row in live] == ["ticket of db_b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (BROKEN_OPEN, "NO_PAPER", "the printer is out of paper. Fill it."),
+        (SPEECHLESS_OPEN, "OPERATION_FAILED", "Fail action expected exception"),
+        (None, "OPERATION_FAILED", "check that its workflow exists"),
+    ],
+    ids=["with its own error", "without a word", "whose workflow is not there"],
+)
+def test_an_operation_that_fails_fails_the_failover(
+    protect: Callable[..., Any], text: str | None, code: str, words: str
+) -> None:
+    group = protect(RESOURCES, [TICKET])
+    if text:
+        group.workflows.load(text)
+
+    run = group.run("activate_first", group=group.name)
+
+    run.assert_failed_with("FAILED")
+    message = run.output["error"]["message"]
+    assert f"[{code}]" in message
+    assert words in message
+    (record,) = paper(group)
+    assert record["status"] == "CREATE_FAILED"
+    assert record["owner"] is None
+
+
+def test_a_repaired_workflow_is_tried_again_by_the_next_start(protect: Callable[..., Any]) -> None:
+    group = protect(RESOURCES, [TICKET])
+    group.workflows.load(SPEECHLESS_OPEN)
+    group.run("activate_first", group=group.name).assert_failed_with("FAILED")
+    group.workflows.load(OPEN)
+
+    again = group.activate()
+
+    assert again.output["outcome"]["status"] == "COMPLETE"
+    assert paper(group)[-1]["physical_id"] == "ticket of db_a"
+
+
+HOUSE_ACTIONS = """
+from mistral_lib.actions import Action, Result
+
+class Open(Action):
+    def __init__(self, operation):
+        self.operation = operation
+
+    def run(self, context):
+        if self.operation["properties"]["holder"] == "db_b":
+            return Result(error={"code": "NO_PAPER", "message": "out of paper", "remedy": "Fill."})
+        return {"physical_id": self.operation["verb"], "attributes": {"number": 3}}
+"""
+
+
+@pytest.fixture
+def house_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An installed package with an action; returns the action's name."""
+    module = f"house_{tmp_path.name}".replace("-", "_")
+    name = f"{module}.open"
+    (tmp_path / f"{module}.py").write_text(HOUSE_ACTIONS, encoding="utf-8")
+    info = tmp_path / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[mistral.actions]\n{name} = {module}:Open\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    # What is installed is looked up once a process.
+    monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
+    importlib.invalidate_caches()
+    yield name
+    sys.modules.pop(module, None)
+
+
+def test_an_operation_that_is_one_action_is_carried_out_in_place(
+    protect: Callable[..., Any], house_pack: str
+) -> None:
+    operation = {"workflow": "house.open_in_place", "action": house_pack}
+    kind = {**TICKET, "operations": {"create": operation}}
+    group = protect(RESOURCES, [kind])
+
+    run = group.activate()
+
+    run.sub("converge").assert_tasks("work")
+    (record,) = paper(group)
+    assert (record["physical_id"], record["attributes"]) == ("create", {"number": 3})
+
+
+def test_an_action_in_place_that_fails_fails_the_failover_with_its_code(
+    protect: Callable[..., Any], house_pack: str
+) -> None:
+    operation = {"workflow": "house.open_in_place", "action": house_pack}
+    kind = {**TICKET, "operations": {"create": operation}}
+    group = protect(RESOURCES, [kind])
+
+    run = group.run("activate_first", group=group.name, to="db_b")
+
+    run.assert_failed_with("FAILED")
+    assert "out of paper. Fill. [NO_PAPER]" in run.output["error"]["message"]
