@@ -87,7 +87,7 @@ class Limits:
     """How often a group may fail over by itself."""
 
     cooldown: float = 60.0
-    """Seconds after a traversal in which alarms are held back."""
+    """Seconds after an admitted alarm in which further ones are held back."""
     per_hour: int = 3
 
 

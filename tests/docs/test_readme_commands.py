@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The README's shell commands, as they stand there, against a Mistral and an emulated cloud."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mistral_failover import workflows
+from mistral_failover.drill import examples
+from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.server import EmulatedCloud
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("bash", "curl", "jq")
+
+pytestmark = pytest.mark.skipif(
+    not all(shutil.which(tool) for tool in NEEDED),
+    reason=f"the README's commands need {', '.join(NEEDED)}",
+)
+
+
+@pytest.fixture
+def mistral(tmp_path: Path) -> Iterator[str]:
+    """The URL of a Mistral with the pack, and the example's stack in a cloud behind it."""
+    with EmulatedCloud() as cloud:
+        cloud.client.create_stack("payments", examples.stack())
+        cloud.client.add_application(
+            "postgresql", start="pg-start", stop="pg-stop", needs_volume=True, stack="payments"
+        )
+        options = {
+            "failover.database": f"sqlite:///{tmp_path / 'failover.sqlite'}",
+            "failover.cloud": "emulated",
+            "failover.command_channel": f"emulator+{cloud.url}",
+            "failover.poll_ceiling": 0.05,
+        }
+        with MistralProcess(
+            tmp_path / "mistral",
+            workflows=workflows.paths(),
+            overrides=options,
+            env={**os.environ, "OS_CLIENT_CONFIG_FILE": str(clouds_yaml(tmp_path, cloud))},
+        ) as process:
+            yield process.url
+
+
+def clouds_yaml(folder: Path, cloud: EmulatedCloud) -> Path:
+    auth = {
+        "auth_url": cloud.auth_url,
+        "username": "demo",
+        "password": "demo",
+        "project_name": "demo",
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+    }
+    path = folder / "clouds.yaml"
+    entry = {"auth": auth, "region_name": "RegionOne"}
+    path.write_text(yaml.safe_dump({"clouds": {"emulated": entry}}), encoding="utf-8")
+    return path
+
+
+def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    by_hand = readme.split("\n## By hand\n")[1].split("\n## ")[0]
+    helpers, *commands = re.findall(r"^```sh\n(.*?)^```$", by_hand, re.DOTALL | re.MULTILINE)
+    (plan,) = re.findall(r"^```text\n(.*?)^```$", by_hand, re.DOTALL | re.MULTILINE)
+
+    told = [answer.strip() for answer in run(helpers, commands, mistral)]
+
+    define, shown_plan, failover, standing, back, sweep = told
+    assert '"group": "payments"' in define
+    assert '{"state":"SUCCESS","group":"payments"' in define
+    assert shown_plan == plan.strip()
+    assert '"status":"COMPLETE"' in failover
+    assert '"roles":{"active":"db_b"},"lost":["db_a"]' in failover
+    assert standing.splitlines()[0] == (
+        '{"status":"COMPLETE","reason":"","roles":{"active":"db_b"},"lost":["db_a"]}'
+    )
+    assert standing.splitlines()[-1] == "the goal is reached"
+    assert '"roles":{"active":"db_a"},"lost":[]' in back
+    assert sweep == "failover-sweep"
+
+
+def run(helpers: str, commands: list[str], mistral: str) -> list[str]:
+    """What each block printed; they share one shell."""
+    mark = "-- next block --"
+    script = f"\necho '{mark}'\n".join([helpers, *commands])
+    done = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "MISTRAL": mistral, "TOKEN": "", "no_proxy": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split(mark)[1:]
