@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of [failover] are read from Mistral's configuration."""
 
+import os
+import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
@@ -35,10 +38,19 @@ def test_reading_twice_is_harmless(parsed):
     assert load(conf) == load(conf)
 
 
-def test_a_process_that_parsed_nothing_reads_the_environment(monkeypatch):
-    monkeypatch.setenv("OS_FAILOVER__LEASE", "7")
-    assert load().lease == 7
-    assert "config_file" not in cfg.CONF
+def test_a_process_that_parsed_nothing_reads_the_environment():
+    script = (
+        "from oslo_config import cfg; from mistral_failover.settings import load; "
+        "print(load().lease, 'config_file' in cfg.CONF)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "OS_FAILOVER__LEASE": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["7.0", "False"]
 
 
 def test_a_value_out_of_range_is_refused(parsed):
