@@ -8,6 +8,8 @@ the transaction again.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -68,6 +70,13 @@ class Database:
         self.url = sa.engine.make_url(url)
         self.engine = self._connectable(pool_size)
         self._reader = self.engine.execution_options(failover_reads=True)
+        # SQLite makes a second writer sleep and look again: with many threads most of the time
+        # goes by asleep. So the threads of this process queue up here. In memory there is but
+        # one connection, for readers as well.
+        sqlite = self.url.get_backend_name() == "sqlite"
+        self._writers = threading.Lock() if sqlite else contextlib.nullcontext()
+        in_memory = sqlite and _in_memory(self.url)
+        self._readers = self._writers if in_memory else contextlib.nullcontext()
 
     def _connectable(self, pool_size: int) -> sa.Engine:
         if self.url.get_backend_name() != "sqlite":
@@ -79,8 +88,9 @@ class Database:
                 pool_pre_ping=True,
                 pool_recycle=1800,
             )
-        in_memory = self.url.database in (None, "", ":memory:")
-        pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {"pool_size": pool_size}
+        pool: dict[str, Any] = {"pool_size": pool_size}
+        if _in_memory(self.url):
+            pool = {"poolclass": StaticPool}
         engine = sa.create_engine(
             self.url, connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS}, **pool
         )
@@ -96,26 +106,35 @@ class Database:
 
     def atomically(self, function: Callable[[SqlTransaction], T]) -> T:
         """Run ``function`` in one writing transaction; see ``convergence.ports.Store``."""
-        return self._run(self.engine, function)
+        return self._run(self.engine, self._writers, function)
 
     def reading(self, function: Callable[[SqlTransaction], T]) -> T:
         """Run ``function`` in a transaction that only reads, and keeps no writer waiting."""
-        return self._run(self._reader, function)
+        return self._run(self._reader, self._readers, function)
 
-    def _run(self, engine: sa.Engine, function: Callable[[SqlTransaction], T]) -> T:
+    def _run(
+        self,
+        engine: sa.Engine,
+        turn: contextlib.AbstractContextManager[Any],
+        function: Callable[[SqlTransaction], T],
+    ) -> T:
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_repeatable),
             stop=tenacity.stop_after_attempt(_ATTEMPTS),
             wait=tenacity.wait_random_exponential(multiplier=0.01, max=1.0),
             reraise=True,
         ):
-            with attempt, engine.begin() as connection:
+            with attempt, turn, engine.begin() as connection:
                 return function(SqlTransaction(connection, self.now))
         raise AssertionError("unreachable: the last attempt raises")
 
     def close(self) -> None:
         """Give every connection back."""
         self.engine.dispose()
+
+
+def _in_memory(url: sa.URL) -> bool:
+    return url.database in (None, "", ":memory:")
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
