@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from mistral_failover.convergence.records import Operation
+from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.store import views
 from support.simulation import LEASE, PROJECT, Simulation, failure
 from support.world import type_file
@@ -50,6 +52,32 @@ def test_a_workflow_keeps_its_lock_for_as_long_as_it_may_take(simulation: Simula
     assert simulation.sweep() == []
     simulation.clock.seconds += 1
     assert simulation.sweep() == list(ready)
+
+
+def test_what_failed_and_may_have_taken_effect_is_repeated_under_the_same_key(
+    simulation: Simulation,
+) -> None:
+    """A command that was not answered may have run: its repeat must carry the same id."""
+    simulation.define(ONE)
+    first = simulation.operation(simulation.start(simulation.goal()).ready[0])
+    silence = Outcome(error={"code": "NO_ANSWER", "message": "it is silent"}, unknown=True)
+    simulation.engine.conclude(first.ticket, silence)
+
+    again = simulation.operation(simulation.start(simulation.goal()).ready[0])
+
+    assert again.unknown
+    assert again.ticket.key == first.ticket.key
+
+
+def test_a_ticket_closes_no_operation_of_another_resource(simulation: Simulation) -> None:
+    simulation.define({**ONE, "b": ONE["a"]})
+    ready = simulation.start(simulation.goal()).ready
+    mine, other = (simulation.operation(node) for node in ready)
+
+    simulation.engine.conclude(replace(mine.ticket, key=other.ticket.key), Outcome())
+
+    under_way = simulation.database.reading(lambda tx: views.under_way(tx, simulation.group_id))
+    assert other.ticket.key in {row["key"] for row in under_way}
 
 
 def test_the_sweep_sees_its_own_project_only(simulation: Simulation, crashed: Operation) -> None:

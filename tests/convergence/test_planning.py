@@ -95,7 +95,30 @@ def test_what_sits_on_a_lost_member_is_cleaned_up_after_its_fence() -> None:
     assert edges(target, [made("x", "held", member="a")]) == {
         "cleanup:x0 > update:x1",
         "update:fence:a1 > cleanup:x0",
+        "update:fence:a1 > update:x1",
     }
+
+
+def test_nothing_is_made_on_a_member_before_every_fence_is_proven() -> None:
+    target = goal({"x": want("held", member="b"), "y": want("shared")}, "a")
+
+    assert edges(target, []) == {"update:fence:a1 > update:x1"}
+
+
+def test_what_no_goal_wants_goes_before_anything_new_sits_on_a_member() -> None:
+    """Under another name it may be the same application."""
+    target = goal({"new": want("held", member="b"), "y": want("shared")})
+
+    assert edges(target, [made("old", "held", member="a")]) == {"cleanup:old0 > update:new1"}
+
+
+def test_a_fence_that_stood_is_proven_anew_for_what_is_still_on_its_member() -> None:
+    fence = replace(made("fence:a", "fence", ladder=[]), properties={"member": "a", "ladder": []})
+    target = goal({"x": want("held", member="b")}, "a")
+
+    found = edges(target, [fence, made("x", "held", member="a")])
+
+    assert "update:fence:a1 > cleanup:x0" in found
 
 
 def test_the_fence_is_lifted_before_anything_is_made_on_a_member_that_comes_back() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mistral_failover.convergence.records import Operation, Outcome, Record
-from mistral_failover.model.goal import fence_name
+from mistral_failover.model.goal import FENCE_PREFIX, fence_name
 
 
 def type_file(name: str, *, replace: str = "create_first", member: bool = False) -> dict[str, Any]:
@@ -121,5 +121,5 @@ class World:
 
 
 def stands_on(inputs: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """The physical ids of what a thing waited for."""
-    return {data["id"] for data in inputs.values()}
+    """The ids of what a thing was made upon; a fence is waited for, and not stood upon."""
+    return {data["id"] for name, data in inputs.items() if not name.startswith(FENCE_PREFIX)}

@@ -108,10 +108,11 @@ def _record(
     request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
 ) -> tuple[Incident | None, Verdict]:
     """Decide and write it down, one alarm of a group after the other."""
-    for server in alarm.servers if group is None or member is None else ():
+    strangers = alarm.servers if group is None or member is None else ()
+    for server in strangers:
         behind = groups.member_behind(tx, request.project_id, server)
         if behind is not None and group in (None, behind[0]):
-            group, member = behind[0], member or behind[1]
+            group, member, strangers = behind[0], member or behind[1], ()
             break
     state = groups.find(tx, request.project_id, group) if group else None
     if state is None:
@@ -119,15 +120,18 @@ def _record(
         return None, Verdict("IGNORED", f"{alarm.sentence}: {whom}")
     state = tx.lock_group(state.id, shared=False)
     stands = starting.standing_of(request, tx, state)
+    member_named = member is not None
     member = member or next(iter(stands.roles.values()), None)
-    epoch = tx.epochs(state.id).get(member or "", 0)
+    # The same words may be said of the next life of a member; an event happens once.
+    epoch = 0 if alarm.unique else tx.epochs(state.id).get(member or "", 0)
     identity = derived_id("incident", request.project_id, state.id, alarm.key, str(epoch))
     known = incidents.get(tx, request.project_id, identity)
     now = tx.now()
     situation = Situation(
         group=stands.group.name,
         member=member,
-        known=0 if known is None else 1 + known.duplicates,
+        strangers=() if member_named else strangers,
+        known=known is not None and known.decision != "HELD",
         lost=stands.lost,
         admitted=incidents.admitted_alarms_since(tx, state.id, now - HOUR),
         limits=stands.group.limits,
@@ -136,6 +140,10 @@ def _record(
     verdict = admit(alarm, situation)
     if known is not None:
         incidents.count_duplicate(tx, known.id)
+        if known.decision == "HELD" and verdict.decision == "ADMITTED":
+            incidents.decide(tx, known.id, verdict.decision, verdict.sentence)
+            tx.journal(state.id, f"ADMITTED: {verdict.sentence}", kind="admitted")
+            known = replace(known, decision=verdict.decision, sentence=verdict.sentence)
         return known, verdict
     if verdict.decision == "DUPLICATE":
         return _count_on_current(request, tx, state.current_traversal), verdict

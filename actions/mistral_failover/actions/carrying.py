@@ -17,11 +17,14 @@ from sqlalchemy.exc import DBAPIError
 from mistral_failover.actions import in_place, ownership
 from mistral_failover.actions.documents import operation_document, ready_document
 from mistral_failover.actions.runtime import Request
+from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import Operation, Outcome, Ready, Step, Ticket
 from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
+
+_TOO_LATE = "the lease was lost in the middle: whoever breaks the lock goes on"
 
 
 def work(request: Request, ready: Ready) -> dict[str, Any]:
@@ -40,6 +43,8 @@ def conclude(request: Request, ticket: Ticket, outcome: Outcome) -> dict[str, An
     """Conclude an operation that a workflow carried out, and go on; returns as :func:`work`."""
     if not ownership.owns(request, ticket.traversal_id, ticket.node.resource_id):
         return _handed_back([], None, [f"there is nothing to conclude for {ticket.node.key}"])
+    if _came_too_late(outcome):
+        return _handed_back([], None, [_TOO_LATE])
     step = request.runtime.engine.conclude(ticket, outcome)
     return _carry(request, list(step.ready), [step.sentence])
 
@@ -59,10 +64,18 @@ def _carry(request: Request, ready: Sequence[Ready], said: list[str]) -> dict[st
             return _handed_back(ready, handed, said)
         with request.runtime.leases.hold(step.operation.ticket.lock, since):
             outcome = in_place.run(spec.action, document, request.context)
+            if _came_too_late(outcome):
+                return _handed_back(ready, None, [*said, _TOO_LATE])
             step = _concluded(request, step.operation.ticket, outcome)
         said.append(step.sentence)
         ready = step.ready
     return _handed_back(ready, None, said)
+
+
+def _came_too_late(outcome: Outcome) -> bool:
+    """Whoever lost the lease has nothing to conclude: the lock is left to be broken, so that the
+    operation is taken up again under the same key."""
+    return outcome.error is not None and outcome.error.get("code") == "LEASE_LOST"
 
 
 def _concluded(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
@@ -91,7 +104,9 @@ def _handed_back(
 
 def _described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
     def read(tx: Any) -> tuple[Group, dict[str, groups.MemberRow]]:
-        state = tx.lock_group(operation.record.group_id, shared=True)
+        state = groups.get(tx, operation.record.group_id)
+        if state is None:
+            raise UnknownGroup(operation.record.group_id)
         return request.runtime.definitions.group(tx, state), groups.members_of(tx, state.id)
 
     group, members = request.runtime.database.reading(read)

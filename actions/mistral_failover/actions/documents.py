@@ -38,6 +38,8 @@ from mistral_failover.convergence.records import (
 from mistral_failover.model.group import Group
 from mistral_failover.store.groups import MemberRow
 
+# The command may have run: a repeat must carry the same id.
+_UNKNOWN = frozenset({"NO_ANSWER"})
 _OPERATION = (
     "ticket",
     "verb",
@@ -108,7 +110,7 @@ def operation_document(
             "physical_id": record.physical_id,
             "attributes": dict(record.attributes),
         },
-        "member": member_document(member) if member else None,
+        "member": _member_document(member, operation) if member else None,
         "properties": dict(operation.properties),
         "previous": None if operation.previous is None else dict(operation.previous),
         "inputs": {name: dict(data) for name, data in operation.inputs.items()},
@@ -130,9 +132,11 @@ def read_operation(document: Any) -> Mapping[str, Any]:
     )
 
 
-def member_document(member: MemberRow) -> dict[str, Any]:
-    """A member as operations see it."""
-    return {"name": member.name, "server_id": member.server_id, "epoch": member.epoch}
+def _member_document(member: MemberRow, operation: Operation) -> dict[str, Any]:
+    """A member as operations see it. What is made there is made in the epoch for which it was
+    decided: once the member was fenced, it must not take the command any more."""
+    epoch = member.epoch if operation.ticket.verb == "delete" else operation.record.epoch
+    return {"name": member.name, "server_id": member.server_id, "epoch": epoch}
 
 
 def outcome_of(result: Any, error: Any) -> Outcome:
@@ -143,21 +147,28 @@ def outcome_of(result: Any, error: Any) -> Outcome:
     """
     if error is not None:
         facts = _error_facts(error)
-        return Outcome(error=facts, blocked=bool(facts.get("blocked")))
+        unknown = facts.get("unknown") is True or facts["code"] in _UNKNOWN
+        return Outcome(error=facts, blocked=bool(facts.get("blocked")), unknown=unknown)
     facts = result if isinstance(result, Mapping) else {}
     physical_id = facts.get("physical_id")
     attributes = facts.get("attributes")
     return Outcome(
-        physical_id=None if physical_id is None else str(physical_id),
+        physical_id=None if physical_id is None else _clean(physical_id, 255),
         attributes=dict(attributes) if isinstance(attributes, Mapping) else {},
     )
+
+
+def _clean(value: Any, length: int) -> str:
+    """A text from outside that every database can keep."""
+    return str(value).replace("\x00", "")[:length]
 
 
 def _error_facts(error: Any) -> Mapping[str, Any]:
     """Mistral wraps a failed sub-workflow's output or an action's error in various ways."""
     if isinstance(error, Mapping):
         if isinstance(error.get("code"), str):
-            return error
+            texts = {k: _clean(v, 4000) for k, v in error.items() if isinstance(v, str)}
+            return {**error, **texts}
         for key in ("error", "result"):
             if isinstance(error.get(key), Mapping | str):
                 return _error_facts(error[key])

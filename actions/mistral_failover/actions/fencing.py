@@ -7,7 +7,7 @@ proof the operation is blocked, and says what would help; it never assumes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,57 +18,98 @@ from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence
+from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.store.groups import MemberRow
+
+ACTIVATION = "activation"
+ATTACHMENT = "volume_attachment"
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """The member to fence: what is known of it, the stop commands of what runs on it, and what a
-    person vouches for by now, or None: they may speak while the ladder is climbed."""
+    """The member to fence.
+
+    ``servers``: every server that records of the member were made on, which need not be the one
+    behind its name by now. ``stops``: (server, stop command) of each application there.
+    ``unvouched``: names of what is there and no stop command speaks for. ``confirmed``: what a
+    person vouches for by now, or None; they may speak while the ladder is climbed.
+    """
 
     member: MemberRow
-    stops: tuple[str, ...]
+    servers: tuple[str, ...]
+    stops: tuple[tuple[str, str], ...]
+    unvouched: tuple[str, ...]
     confirmed: Callable[[], str | None]
+
+
+def suspect_of(
+    member: MemberRow, records: Iterable[Record], confirmed: Callable[[], str | None]
+) -> Suspect:
+    """What has to be fenced of a member, by the group's live records."""
+    here = [r for r in records if r.member == member.name and r.action != "INIT"]
+    servers = {_server_of(r, member) for r in here} or {member.server_id}
+    stops = {
+        (_server_of(r, member), str(r.properties["stop"]))
+        for r in here
+        if r.type == ACTIVATION and r.properties and "stop" in r.properties
+    }
+    # A volume is at rest when the applications on its server are; what else is there, who knows.
+    resting = (ACTIVATION, ATTACHMENT) if stops else (ACTIVATION,)
+    return Suspect(
+        member=member,
+        servers=tuple(sorted(filter(None, servers))),
+        stops=tuple(sorted((server, stop) for server, stop in stops if server)),
+        unvouched=tuple(sorted(r.name for r in here if r.type not in resting)),
+        confirmed=confirmed,
+    )
+
+
+def _server_of(record: Record, member: MemberRow) -> str | None:
+    server: str | None = record.attributes.get("server_id") or member.server_id
+    return server
 
 
 def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]:
     """Climb the ladder; returns rung and observed, the proof in a sentence.
 
-    Raises ActionError FENCE_UNPROVEN, blocked, when no rung yields a proof.
+    What a person confirms counts before any rung. Raises ActionError FENCE_UNPROVEN, blocked,
+    when nothing yields a proof.
     """
-    member = suspect.member
-    if member.server_id is None:
-        evidence = Evidence(True, "delete", f"{member.name} has no server any more")
-        return _proof(evidence)
     tried: list[str] = []
-    for rung in operation["properties"]["ladder"]:
+    for rung in [{"kind": "confirm", "limit": 0}, *operation["properties"]["ladder"]]:
         evidence = _RUNGS[rung["kind"]](tools, operation, suspect, float(rung["limit"]))
         if evidence.proven:
-            return _proof(evidence)
-        tried.append(f"{evidence.rung}: {evidence.observed}")
+            return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
+        if evidence.rung != "confirm":
+            tried.append(f"{evidence.rung}: {evidence.observed}")
+    # Somebody may have spoken meanwhile.
+    evidence = _confirm(tools, operation, suspect, 0)
+    if evidence.proven:
+        return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
+    name = suspect.member.name
     raise ActionError(
         "FENCE_UNPROVEN",
-        f"it is not certain that {member.name} no longer writes ({'; '.join(tried)})",
+        f"it is not certain that {name} no longer writes "
+        f"({'; '.join([*tried, f'confirm: {evidence.observed}'])})",
         f"Make sure that it is off, then confirm it: run the workflow failover.confirm_fenced "
-        f'with group "{operation["group"]}", member "{member.name}" and because.',
+        f'with group "{operation["group"]}", member "{name}" and because.',
         blocked=True,
     )
-
-
-def _proof(evidence: Evidence) -> dict[str, Any]:
-    return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
 
 
 def _quiesce(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:
     """The member's own agent says that everything of the group on it has stopped."""
     member = suspect.member
-    for name in suspect.stops:
+    if suspect.unvouched:
+        named = ", ".join(suspect.unvouched)
+        return Evidence(False, "quiesce", f"no stop command on {member.name} speaks for {named}")
+    for server, name in suspect.stops:
         command = Command(
-            id=derived_id(operation["key"], name),
+            id=derived_id(operation["key"], server, name),
             group=operation["group"],
             member=member.name,
-            server_id=str(member.server_id),
+            server_id=server,
             epoch=member.epoch,
             name=name,
             limit=limit,
@@ -79,8 +120,12 @@ def _quiesce(tools: Tools, operation: Document, suspect: Suspect, limit: float) 
             raise
         except (ChannelError, CloudError, ActionError) as error:
             return Evidence(False, "quiesce", str(error))
-    done = " and ".join(suspect.stops) or "nothing of the group was running"
-    return Evidence(True, "quiesce", f"{member.name} confirmed: {done}")
+    done = " and ".join(sorted({stop for _, stop in suspect.stops}))
+    return Evidence(
+        True,
+        "quiesce",
+        f"{member.name} confirmed: {done}" if done else f"nothing of the group is on {member.name}",
+    )
 
 
 def _stop(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:
@@ -94,12 +139,21 @@ def _delete(tools: Tools, operation: Document, suspect: Suspect, limit: float) -
 def _by_nova(
     verb: Callable[..., Evidence], rung: str, tools: Tools, suspect: Suspect, limit: float
 ) -> Evidence:
-    try:
-        return verb(tools.cloud, str(suspect.member.server_id), limit)
-    except LeaseLost:
-        raise
-    except CloudError as error:
-        return Evidence(False, rung, str(error))
+    """The proofs of all the member's servers, or the first that is missing."""
+    if not suspect.servers:
+        return Evidence(False, rung, f"no server of {suspect.member.name} is known")
+    proofs = []
+    for server in suspect.servers:
+        try:
+            evidence = verb(tools.cloud, server, limit)
+        except LeaseLost:
+            raise
+        except CloudError as error:
+            return Evidence(False, rung, str(error))
+        if not evidence.proven:
+            return evidence
+        proofs.append(evidence.observed)
+    return Evidence(True, rung, " ".join(proofs))
 
 
 def _confirm(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:

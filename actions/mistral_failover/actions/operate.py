@@ -12,10 +12,7 @@ from mistral_failover.actions.documents import read_operation, read_ticket
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.operations import Document, Tools
 from mistral_failover.actions.runtime import LeaseGuard, Request
-from mistral_failover.convergence.records import Record
 from mistral_failover.store import groups
-
-ACTIVATION = "activation"
 
 
 class OperationAction(FailoverAction):
@@ -91,7 +88,6 @@ class Fence(OperationAction):
 
     def _suspect(self, request: Request) -> fencing.Suspect:
         name = self.operation["properties"]["member"]
-
         resource = read_ticket(self.operation["ticket"]).node.resource_id
         database = request.runtime.database
 
@@ -99,20 +95,10 @@ class Fence(OperationAction):
             return groups.members_of(tx, tx.record(resource).group_id)[name]
 
         def read(tx: Any) -> fencing.Suspect:
-            here = [r for r in tx.records(tx.record(resource).group_id) if _runs_on(r, name)]
-            return fencing.Suspect(
+            return fencing.suspect_of(
                 member(tx),
-                tuple(sorted({r.properties["stop"] for r in here})),
+                tx.records(tx.record(resource).group_id),
                 lambda: database.reading(member).confirmed_because,
             )
 
         return database.reading(read)
-
-
-def _runs_on(record: Record, member: str) -> bool:
-    return (
-        record.type == ACTIVATION
-        and record.member == member
-        and record.properties is not None
-        and "stop" in record.properties
-    )

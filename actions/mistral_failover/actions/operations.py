@@ -13,10 +13,10 @@ from typing import Any
 
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.agent.channel import Channel, Command, CommandResult
-from mistral_failover.cloud import patches, volumes
+from mistral_failover.cloud import patches, servers, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.convergence.traversals import derived_id
-from mistral_failover.model.goal import FENCE_PREFIX
+from mistral_failover.model.goal import fence_name
 
 Document = Mapping[str, Any]
 
@@ -47,7 +47,9 @@ def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
     volume_id = record["physical_id"] or volumes.resolve_volume(
         tools.cloud, operation["stack"], operation["properties"]["volume"]
     )
-    server_id = record["attributes"].get("server_id") or member_server(operation)
+    server_id = recorded_server(operation)
+    if fence_proof(operation) is None:
+        _refuse_unproven(tools, operation, server_id)
     volumes.detach(tools.cloud, volume_id, server_id, operation["timeout"])
     return {}
 
@@ -60,16 +62,22 @@ def activate(tools: Tools, operation: Document) -> dict[str, Any]:
 def reactivate(tools: Tools, operation: Document) -> dict[str, Any]:
     """Stop and start the application where it is, with new arguments."""
     previous = operation["previous"] or operation["properties"]
-    _command(tools, operation, previous["stop"], {})
+    _command(tools, operation, previous["stop"], {}, recorded_server(operation))
     return _start(tools, operation, operation["properties"])
 
 
 def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
-    """Run the stop command on the member; a fenced member is quiesced by its fence's proof."""
+    """Run the stop command where the application was started; on a member that is off or gone the
+    fence's proof stands for it.
+
+    That the member quiesced for its fence is no such proof: a start that was under way then may
+    have ended since.
+    """
     proof = fence_proof(operation)
-    if proof is None:
-        _command(tools, operation, operation["properties"]["stop"], {})
-    return {"attributes": {"quiesced_by": proof or "its stop command"}}
+    if proof is None or proof["rung"] == "quiesce":
+        server_id = recorded_server(operation)
+        _command(tools, operation, operation["properties"]["stop"], {}, server_id)
+    return {}
 
 
 def patch_stack(tools: Tools, operation: Document) -> dict[str, Any]:
@@ -96,28 +104,48 @@ def member_server(operation: Document) -> str:
     return str(member["server_id"])
 
 
-def fence_proof(operation: Document) -> str | None:
-    """The sentence that proves the member fenced, if this operation waited for its fence."""
-    for name, data in operation["inputs"].items():
-        if name.startswith(FENCE_PREFIX):
-            return str(data["attributes"].get("observed", "its fence"))
-    return None
+def recorded_server(operation: Document) -> str:
+    """The id of the server that the resource was made on, else of the one behind its member."""
+    recorded = operation["resource"]["attributes"].get("server_id")
+    return str(recorded) if recorded else member_server(operation)
+
+
+def fence_proof(operation: Document) -> Document | None:
+    """The rung and the sentence that prove this resource's member fenced, if its fence came
+    before this operation."""
+    member = operation["member"]
+    fence = operation["inputs"].get(fence_name(member["name"])) if member else None
+    return fence["attributes"] if fence else None
+
+
+def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
+    """A server that is gone took its attachments with it, at once where its host was dead: then
+    its guest may still write, and only a fence tells."""
+    if servers.server_state(tools.cloud, server_id).exists:
+        return
+    evidence = servers.deletion(tools.cloud, server_id)
+    if not evidence.proven:
+        member = operation["member"]["name"]
+        raise ActionError(
+            "FENCE_UNPROVEN",
+            evidence.observed.rstrip("."),
+            f'Start failover.failover with lost: ["{member}"], which fences it.',
+        )
 
 
 def _start(tools: Tools, operation: Document, properties: Document) -> dict[str, Any]:
     arguments = {k: v for k, v in properties.items() if k not in ("member", "start", "stop")}
-    result = _command(tools, operation, properties["start"], arguments)
-    member = operation["member"]
+    server_id = member_server(operation)
+    _command(tools, operation, properties["start"], arguments, server_id)
     return {
-        "physical_id": f"{member['server_id']}/{properties['start']}",
-        "attributes": {"output": result.stdout[-1000:]},
+        "physical_id": f"{server_id}/{properties['start']}",
+        "attributes": {"server_id": server_id},
     }
 
 
 def _command(
-    tools: Tools, operation: Document, name: str, arguments: dict[str, Any]
+    tools: Tools, operation: Document, name: str, arguments: dict[str, Any], server_id: str
 ) -> CommandResult:
-    server_id = member_server(operation)
     member = operation["member"]
     command = Command(
         id=derived_id(operation["key"], name),
@@ -140,6 +168,7 @@ def run_command(channel: Channel, command: Command) -> CommandResult:
         raise ActionError(
             "COMMAND_FAILED",
             f"{command.name} on {command.member} ended with {result.exit_code}: {said}",
-            f"Look at {command.name} on {command.member}, then start the failover again.",
+            f"Look at {command.name} on {command.member}, then start failover.failover again; it "
+            "declares nobody lost as long as this goal was not reached.",
         )
     return result

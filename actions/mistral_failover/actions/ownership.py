@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.runtime import Request
+from mistral_failover.store import groups
 
 
 def owns(request: Request, traversal_id: str, resource_id: str | None = None) -> bool:
@@ -14,7 +15,7 @@ def owns(request: Request, traversal_id: str, resource_id: str | None = None) ->
 
     def read(tx: Any) -> bool:
         traversal = tx.traversal(traversal_id)
-        group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
+        group = groups.get(tx, traversal.group_id) if traversal else None
         if group is None or group.project_id != request.project_id:
             return False
         if resource_id is None:

@@ -35,6 +35,13 @@ class Runtime:
                 "no state store is configured",
                 "Set [failover] database to an SQLAlchemy URL in mistral.conf.",
             )
+        if settings.lease_margin > settings.lease / 3:
+            raise ActionError(
+                "CONFIG",
+                f"lease_margin ({settings.lease_margin:g} s) leaves nothing of a lease "
+                f"({settings.lease:g} s)",
+                "Set [failover] lease_margin to a third of lease at most.",
+            )
         self.settings = settings
         self.database = Database(settings.database)
         schema.upgrade(self.database)

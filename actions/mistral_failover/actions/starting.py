@@ -29,7 +29,8 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Facts:
-    """What a caller says. ``lost`` None: whoever holds a role now is lost."""
+    """What a caller says. ``lost`` None: whoever holds a role is lost, provided that the goal that
+    gave it was reached; else nobody is, and the same is tried again."""
 
     to: str | Mapping[str, str] | None = None
     lost: tuple[str, ...] | None = None
@@ -38,12 +39,15 @@ class Facts:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a group stands."""
+    """Where a group stands. ``reached``: the current goal was. ``occupied``: the members on which
+    anything of the group is left."""
 
     state: GroupState
     group: Group
     roles: Mapping[str, str]
     lost: frozenset[str]
+    reached: bool
+    occupied: frozenset[str]
 
 
 def standing(request: Request, name: str) -> Standing:
@@ -65,7 +69,15 @@ def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None
     roles = goal.document["roles"] if goal else {}
     lost = goal.document["lost"] if goal else ()
-    return Standing(state, group, roles, frozenset(lost))
+    occupied = {record.member for record in tx.records(state.id) if record.member}
+    return Standing(
+        state,
+        group,
+        roles,
+        frozenset(lost),
+        traversal is not None and traversal.status == "COMPLETE",
+        frozenset(occupied),
+    )
 
 
 def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal:
@@ -73,7 +85,8 @@ def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal
 
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER.
     """
-    names = {member.name for member in members}
+    # A member that left the stack stays lost until nothing of the group is left on it.
+    names = {member.name for member in members} | stands.occupied
     for key, said in (("lost", facts.lost or ()), ("recovered", facts.recovered)):
         for name in said:
             if name not in names:
@@ -82,14 +95,20 @@ def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal
                     f"{key}: {name} is not a member of {stands.group.name}",
                     f"Members: {', '.join(sorted(names))}.",
                 )
-    newly = set(stands.roles.values()) if facts.lost is None else set(facts.lost)
+    holders = set(stands.roles.values()) if stands.reached else set()
+    newly = holders if facts.lost is None else set(facts.lost)
     lost = ((stands.lost | newly) - set(facts.recovered)) & names
     roles = assign_roles(stands.group, members, stands.roles, lost, facts.to)
     return render_goal(stands.group, roles, lost)
 
 
-def look_at_members(request: Request, stands: Standing, facts: Facts) -> list[MemberFact]:
-    """Ask Heat who the members are and Nova how those are that may take a role; remember them."""
+def look_at_members(
+    request: Request, stands: Standing, facts: Facts, *, remember: bool
+) -> list[MemberFact]:
+    """Ask Heat who the members are, and Nova how those are that may take a role.
+
+    To ``remember`` them is to notice that one was replaced, which raises its epoch.
+    """
     cloud = request.cloud(Unguarded())
     spec = stands.group.members
     found = stack_members(
@@ -99,7 +118,10 @@ def look_at_members(request: Request, stands: Standing, facts: Facts) -> list[Me
         autoscaling_group=spec.autoscaling_group,
     )
     seen = [(m.name, m.server_id, _seconds(m.created_at)) for m in found]
-    request.runtime.database.atomically(lambda tx: groups.see_members(tx, stands.state.id, seen))
+    if remember:
+        request.runtime.database.atomically(
+            lambda tx: groups.see_members(tx, stands.state.id, seen)
+        )
     certainly_lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
     return [
         _fact(cloud, name, server_id, created_at, name not in certainly_lost)
@@ -137,7 +159,7 @@ def begin(
     traversal_id = derived_id(stands.state.id, "incident", incident_id)
     # A repeat finds the goal that was derived then: by now its facts read differently.
     given = request.runtime.database.reading(lambda tx: _goal_of(tx, stands.state.id, traversal_id))
-    members = [] if given else look_at_members(request, stands, facts)
+    members = [] if given else look_at_members(request, stands, facts, remember=True)
     for _ in range(_ATTEMPTS):
         goal = given or next_goal(stands, facts, members)
         started = request.runtime.engine.start(

@@ -14,6 +14,10 @@ from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.runtime import Request
 from mistral_failover.store import groups, incidents
 
+STALE = 600.0
+"""Seconds after which an incident that could not be started waits for a person: what it said may
+not be true any more."""
+
 
 def sweep(request: Request, group: str | None) -> dict[str, Any]:
     """Find the ready nodes that nobody alive works on, and admitted incidents that caused no
@@ -31,6 +35,8 @@ def sweep(request: Request, group: str | None) -> dict[str, Any]:
         if incident.source == incidents.OPERATOR:
             continue  # whoever asked sees that the execution failed, and may have gone elsewhere
         try:
+            if _too_old(request, incident):
+                continue
             answer = admitting.start(request, incident)
             started.append({"incident": incident.id, "traversal": answer["traversal"]})
         except Exception as error:  # noqa: BLE001 - one group's trouble must not stop the others
@@ -42,6 +48,20 @@ def sweep(request: Request, group: str | None) -> dict[str, Any]:
         "started": started,
         "refused": refused,
     }
+
+
+def _too_old(request: Request, incident: incidents.Incident) -> bool:
+    """Hold an admitted incident back that could not be started for too long."""
+
+    def hold(tx: Any) -> bool:
+        if tx.now() - incident.last_at <= STALE:
+            return False
+        sentence = f"{incident.sentence}; it could not be started for {STALE / 60:.0f} minutes"
+        incidents.decide(tx, incident.id, "HELD", sentence)
+        tx.journal(incident.group_id, f"HELD: {sentence}", kind="held")
+        return True
+
+    return request.runtime.database.atomically(hold)
 
 
 def confirm_fenced(request: Request, group: str, member: str, because: str) -> dict[str, Any]:

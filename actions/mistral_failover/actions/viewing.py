@@ -74,16 +74,23 @@ def history(
 def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
     """How a traversal stands: the outcome that a failover's execution ends with."""
     stands = starting.standing(request, name)
-    found = request.runtime.database.reading(lambda tx: views.traversal(tx, traversal_id))
-    if found is None or found["group_id"] != stands.state.id:
+
+    def read(tx: Any) -> tuple[dict[str, Any] | None, Goal | None]:
+        traversal = views.traversal(tx, traversal_id)
+        if traversal is None or traversal["group_id"] != stands.state.id:
+            return None, None
+        return traversal, tx.goal(stands.state.id, traversal["goal_version"])
+
+    found, goal = request.runtime.database.reading(read)
+    if found is None or goal is None:
         return {"group": name, "traversal": traversal_id, "status": "UNKNOWN", "reason": ""}
     return {
         "group": name,
         "traversal": traversal_id,
         "status": found["status"],
         "reason": found["reason"],
-        "roles": dict(stands.roles),
-        "lost": sorted(stands.lost),
+        "roles": dict(goal.document["roles"]),
+        "lost": list(goal.document["lost"]),
         "seconds": None if found["ended_at"] is None else found["ended_at"] - found["started_at"],
     }
 
@@ -95,7 +102,7 @@ def preview(request: Request, name: str, facts: Facts) -> dict[str, Any]:
     steps that come first; steps that do not wait for each other run in parallel.
     """
     stands = starting.standing(request, name)
-    members = starting.look_at_members(request, stands, facts)
+    members = starting.look_at_members(request, stands, facts, remember=False)
     goal = starting.next_goal(stands, facts, members)
 
     def read(tx: Any) -> tuple[Plan, list[Record]]:

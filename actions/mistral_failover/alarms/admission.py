@@ -19,14 +19,16 @@ HOUR = 3600.0
 class Situation:
     """What is known when an alarm arrives; times in seconds.
 
-    ``member``: the one that the alarm is about, or None. ``known``: how often this very incident
-    was heard of before. ``lost``: the members that the current goal declares lost. ``admitted``:
-    when alarms were admitted within the last hour, oldest first.
+    ``member``: the one that the alarm is about, or None. ``strangers``: servers that it names and
+    nobody knows. ``known``: whether this very incident was heard of before and decided for good
+    (one that was HELD is judged again). ``lost``: the members that the current goal declares lost.
+    ``admitted``: when alarms were admitted within the last hour, oldest first.
     """
 
     group: str
     member: str | None
-    known: int
+    strangers: tuple[str, ...]
+    known: bool
     lost: frozenset[str]
     admitted: Sequence[float]
     limits: Limits
@@ -57,6 +59,16 @@ def _not_firing(alarm: Alarm, situation: Situation) -> Verdict | None:
     if alarm.firing:
         return None
     return Verdict("IGNORED", f"{alarm.sentence}: this is not a transition into alarm")
+
+
+def _strangers(alarm: Alarm, situation: Situation) -> Verdict | None:
+    """Not the active member's fault: to declare that one lost would take the application down."""
+    if not situation.strangers:
+        return None
+    named = ", ".join(situation.strangers)
+    return Verdict(
+        "HELD", f"{alarm.sentence}: {named} is not known as a member of {situation.group}"
+    )
 
 
 def _nobody_concerned(alarm: Alarm, situation: Situation) -> Verdict | None:
@@ -106,6 +118,7 @@ def _per_hour(alarm: Alarm, situation: Situation) -> Verdict | None:
 
 RULES: Sequence[Callable[[Alarm, Situation], Verdict | None]] = (
     _not_firing,
+    _strangers,
     _nobody_concerned,
     _heard_before,
     _known_fact,

@@ -27,11 +27,13 @@ AODH_KEYS = (
 @dataclass(frozen=True)
 class Alarm:
     """An alarm: ``key`` is the same for every delivery of the same occasion, ``firing`` says
-    that it is a transition into alarm, ``servers`` are the ids of servers that it names."""
+    that it is a transition into alarm, ``unique`` that the key is the event's own id and no other
+    occasion can have it, ``servers`` are the ids of servers that it names."""
 
     source: str
     key: str
     firing: bool
+    unique: bool
     sentence: str
     servers: tuple[str, ...]
     payload: Mapping[str, Any]
@@ -62,6 +64,7 @@ def from_aodh(body: Mapping[str, Any]) -> Alarm:
         # What does not fire is another occasion: arriving first, it must not hide what does.
         key=_digest([_text(body, "alarm_id"), current, firing, occasion]),
         firing=firing,
+        unique=bool(message_id),
         sentence=f"alarm {name or body.get('alarm_id') or 'without a name'} went from "
         f"{previous or 'unknown'} to {current or 'unknown'}",
         servers=_servers(event),

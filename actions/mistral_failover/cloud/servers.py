@@ -144,6 +144,14 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     return _climb(cloud, step, "delete", f"server {server_id} to be deleted", limit)
 
 
+def deletion(cloud: Cloud, server_id: str) -> Evidence:
+    """Say of a server that is gone whether its guest is proven to be gone with it.
+
+    Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
+    """
+    return _deletion(cloud, server_id, None, "delete")
+
+
 def _climb(cloud: Cloud, step: Callable[[], Look], rung: str, what: str, limit: float) -> Evidence:
     """Wait for the step's evidence; what shows that this rung leads nowhere is evidence too."""
     conflicts: list[str] = []

@@ -375,7 +375,9 @@ def _changes(
     ticket: Ticket, outcome: Outcome, record: Record, state: NodeState | None
 ) -> dict[str, Any]:
     """How an outcome changes the record."""
-    changes: dict[str, Any] = {"generation": record.generation + 1}
+    # What may have taken effect is repeated under the same key.
+    generation = record.generation if outcome.unknown else record.generation + 1
+    changes: dict[str, Any] = {"generation": generation}
     if not outcome.ok:
         return changes | {"status": "FAILED", "reason": because(outcome.error or {})}
     changes |= {

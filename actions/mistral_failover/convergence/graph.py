@@ -13,6 +13,10 @@ update(B) -> cleanup(A)                   B is kept, required A, and A is replac
 cleanup(old) -> update(new)               delete-first: two must never be there at once
 update(new) -> cleanup(old)               create-first: nobody is left without one
 update(fence of m) -> cleanup(X)          X sits on the lost member m
+update(fence of m) -> update(new X)       X is to sit on any member: nothing is made anywhere
+                                          before it is proven that m no longer writes
+cleanup(X) -> update(new Y)               no goal wants X any more, and both sit on members: under
+                                          another name it may be the same thing
 cleanup(fence of m) -> update(X)          X is to sit on m, which comes back
 ========================================  =====================================================
 
@@ -190,7 +194,8 @@ class _Draft:
                 sorted(
                     str(self.resources[name].properties["member"])
                     for name, record in self.chosen.items()
-                    if record.type == FENCE_TYPE and record.id not in self.kept
+                    # One that is only proven anew was fenced before.
+                    if record.type == FENCE_TYPE and name not in self.by_name
                 )
             ),
         )
@@ -227,10 +232,18 @@ class _Draft:
             for name, record in self.chosen.items()
             if record.type == FENCE_TYPE
         }
+        made = [
+            updates[record.id]
+            for record in self.chosen.values()
+            if record.member is not None and record.id not in self.kept
+        ]
+        graph.add_edges_from((fence, node) for fence in fences.values() for node in made)
         lifted = {fence_name(member): member for member in self.epochs if member not in fences}
         for record in self.live:
             if record.id in cleanups and record.member in fences:
                 graph.add_edge(fences[record.member], cleanups[record.id])
+            if record.member is not None and record.name not in self.resources:
+                graph.add_edges_from((cleanups[record.id], node) for node in made)
             member = lifted.get(record.name) if record.type == FENCE_TYPE else None
             if member is None or record.id not in cleanups:
                 continue
@@ -250,11 +263,21 @@ class _Draft:
             and r.type == resource_type.name
             and r.epoch >= self.epochs.get(r.member or "", 0)
             and self._matches(name, resource_type, r)
+            and not self._outdated_proof(r)
         ]
         return max(
             usable,
             key=lambda r: (r.action != "INIT", _RANK[r.status], r.generation, r.id),
             default=None,
+        )
+
+    def _outdated_proof(self, record: Record) -> bool:
+        """A fence that stood proves nothing for what is still on its member: somebody may have
+        started the server again since. Climb the ladder anew."""
+        return (
+            record.type == FENCE_TYPE
+            and record.status == "COMPLETE"
+            and any(fence_name(r.member) == record.name for r in self.live if r.member)
         )
 
     def _matches(self, name: str, resource_type: ResourceType, record: Record) -> bool:

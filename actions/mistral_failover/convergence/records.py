@@ -183,12 +183,14 @@ class Operation:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an operation. ``error`` has code, message and remedy."""
+    """What came of an operation. ``error`` has code, message and remedy; ``blocked``: it waits for
+    a person; ``unknown``: it failed, and may have taken effect all the same."""
 
     physical_id: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
     blocked: bool = False
+    unknown: bool = False
 
     @property
     def ok(self) -> bool:

@@ -87,12 +87,16 @@ class Database:
                 max_overflow=pool_size,
                 pool_pre_ping=True,
                 pool_recycle=1800,
+                hide_parameters=True,  # an exception's text must not show what is kept
             )
         pool: dict[str, Any] = {"pool_size": pool_size}
         if _in_memory(self.url):
             pool = {"poolclass": StaticPool}
         engine = sa.create_engine(
-            self.url, connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS}, **pool
+            self.url,
+            connect_args={"check_same_thread": False, "timeout": _BUSY_SECONDS},
+            hide_parameters=True,
+            **pool,
         )
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)

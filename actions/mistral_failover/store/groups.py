@@ -72,7 +72,12 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
 
 
 def find(tx: Session, project_id: str, name: str) -> GroupState | None:
-    """A project's group by its name."""
+    """A project's group by its name; read without a lock."""
+    return get(tx, group_id(project_id, name))
+
+
+def get(tx: Session, identity: str) -> GroupState | None:
+    """A group by its id; read without a lock."""
     query = sa.select(
         groups.c.id,
         groups.c.project_id,
@@ -80,7 +85,7 @@ def find(tx: Session, project_id: str, name: str) -> GroupState | None:
         groups.c.definition_version,
         groups.c.current_traversal,
         groups.c.last_complete_goal,
-    ).where(groups.c.project_id == project_id, groups.c.name == name)
+    ).where(groups.c.id == identity)
     row = tx.connection.execute(query).one_or_none()
     return GroupState(*row) if row else None
 

@@ -150,8 +150,12 @@ class Records(Session):
         }
         self.execute(
             operations.update()
-            .where(operations.c.key == ticket.key, operations.c.token == ticket.lock.token)
-            .values(status="done" if outcome.ok else "failed", result=result, ended_at=self.clock())
+            .where(
+                operations.c.key == ticket.key,
+                operations.c.token == ticket.lock.token,
+                operations.c.resource_id == ticket.node.resource_id,
+            )
+            .values(status=_status(outcome), result=result, ended_at=self.clock())
         )
         if outcome.ok:
             self.execute(
@@ -167,6 +171,12 @@ class Records(Session):
         """Insert a new record, born at ``now``."""
         values = {column.name: getattr(record, column.name) for column in _COLUMNS}
         self.insert(resources, **values, created_at=now)
+
+
+def _status(outcome: Outcome) -> str:
+    if outcome.ok:
+        return "done"
+    return "unknown" if outcome.unknown else "failed"
 
 
 def _held_by(lock: Lock) -> tuple[sa.ColumnElement[bool], ...]:

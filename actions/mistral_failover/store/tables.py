@@ -117,7 +117,7 @@ traversals = _table(
 resources = _table(
     "failover_resources",
     _id("id", primary_key=True),
-    _id("group_id", nullable=False, index=True),
+    _id("group_id", nullable=False),
     sa.Column("name", sa.String(255), nullable=False),
     sa.Column("type", sa.String(255), nullable=False),
     sa.Column("member", sa.String(255)),
@@ -139,6 +139,7 @@ resources = _table(
     sa.Column("atomic_key", sa.Integer, nullable=False),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("created_at", _Time, nullable=False),
+    sa.Index("ix_failover_resources_group_id_action", "group_id", "action"),
 )
 
 nodes = _table(
@@ -179,6 +180,7 @@ operations = _table(
     sa.Column("result", PlainJson),
     sa.Column("started_at", _Time, nullable=False),
     sa.Column("ended_at", _Time),
+    sa.Index("ix_failover_operations_group_id_status", "group_id", "status"),
 )
 
 incidents = _table(
@@ -196,6 +198,7 @@ incidents = _table(
     sa.Column("first_at", _Time, nullable=False),
     sa.Column("last_at", _Time, nullable=False),
     sa.Index("ix_failover_incidents_group_id_first_at", "group_id", "first_at"),
+    sa.Index("ix_failover_incidents_project_id_decision", "project_id", "decision"),
 )
 
 journal = _table(

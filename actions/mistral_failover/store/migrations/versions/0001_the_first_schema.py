@@ -80,6 +80,9 @@ def upgrade() -> None:
         batch_op.create_index(
             "ix_failover_incidents_group_id_first_at", ["group_id", "first_at"], unique=False
         )
+        batch_op.create_index(
+            "ix_failover_incidents_project_id_decision", ["project_id", "decision"], unique=False
+        )
 
     op.create_table(
         "failover_journal",
@@ -156,6 +159,9 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("failover_operations", schema=None) as batch_op:
         batch_op.create_index(
+            "ix_failover_operations_group_id_status", ["group_id", "status"], unique=False
+        )
+        batch_op.create_index(
             batch_op.f("ix_failover_operations_resource_id"), ["resource_id"], unique=False
         )
         batch_op.create_index(
@@ -192,7 +198,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("failover_resources", schema=None) as batch_op:
         batch_op.create_index(
-            batch_op.f("ix_failover_resources_group_id"), ["group_id"], unique=False
+            "ix_failover_resources_group_id_action", ["group_id", "action"], unique=False
         )
 
     op.create_table(
@@ -222,12 +228,13 @@ def downgrade() -> None:
 
     op.drop_table("failover_traversals")
     with op.batch_alter_table("failover_resources", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_failover_resources_group_id"))
+        batch_op.drop_index("ix_failover_resources_group_id_action")
 
     op.drop_table("failover_resources")
     with op.batch_alter_table("failover_operations", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_failover_operations_traversal_id"))
         batch_op.drop_index(batch_op.f("ix_failover_operations_resource_id"))
+        batch_op.drop_index("ix_failover_operations_group_id_status")
 
     op.drop_table("failover_operations")
     op.drop_table("failover_nodes")
@@ -240,6 +247,7 @@ def downgrade() -> None:
 
     op.drop_table("failover_journal")
     with op.batch_alter_table("failover_incidents", schema=None) as batch_op:
+        batch_op.drop_index("ix_failover_incidents_project_id_decision")
         batch_op.drop_index("ix_failover_incidents_group_id_first_at")
 
     op.drop_table("failover_incidents")
