@@ -24,6 +24,17 @@ def alarm(message: str = "m1", server: str = "s-a", **more: Any) -> dict[str, An
     return {**body, "reason_data": {"type": "event", "event": event}, **more}
 
 
+def without_event(**more: Any) -> dict[str, Any]:
+    """An alarm of a kind that names no server and has no id of its own."""
+    return {**alarm(**more), "reason_data": {"type": "threshold"}}
+
+
+def replace_server(state: Runtime, project: str) -> None:
+    """Another server behind db_a, which raises its epoch."""
+    identity = groups.group_id(project, "payments")
+    state.database.atomically(lambda tx: groups.see_members(tx, identity, [("db_a", "new", 9.0)]))
+
+
 @pytest.fixture
 def hear(state: Runtime, begun: Ready, context: ActionContext) -> Callable[..., Any]:
     """Admit an alarm for the project in which ``payments`` stands with db_a active."""
@@ -67,7 +78,7 @@ def test_the_same_again_is_counted_on_the_same_incident(
     [
         ({}, "s-a", "db_a"),
         ({}, "s-b", "db_b"),
-        ({"group": "payments"}, "nobody's", "db_a"),
+        ({"group": "payments"}, "nobody's", None),
         ({"group": "payments"}, "s-b", "db_b"),
         ({"group": "payments", "member": "db_b"}, "s-a", "db_b"),
         ({"member": "db_b"}, "s-a", "db_b"),
@@ -75,7 +86,7 @@ def test_the_same_again_is_counted_on_the_same_incident(
     ids=[
         "the server that it names",
         "a standby's server",
-        "the active member of the group that is given",
+        "nobody, when the server is nobody's",
         "the server, within the group that is given",
         "group and member as given",
         "the member as given, of the server's group",
@@ -87,7 +98,7 @@ def test_whom_an_alarm_is_about(
     project: str,
     about: dict[str, str],
     server: str,
-    lost: str,
+    lost: str | None,
 ) -> None:
     answer = hear(alarm(server=server, previous="alarm"), **about)
 
@@ -132,13 +143,63 @@ def test_another_alarm_within_the_cooldown_is_held(
 def test_a_replaced_member_s_alarm_is_another_incident(
     hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
 ) -> None:
-    hear(alarm(previous="alarm"), group="payments", member="db_a")
-    identity = groups.group_id(project, "payments")
-    state.database.atomically(lambda tx: groups.see_members(tx, identity, [("db_a", "new", 9.0)]))
+    hear(without_event(previous="alarm"), group="payments", member="db_a")
+    replace_server(state, project)
 
-    hear(alarm(previous="alarm"), group="payments", member="db_a")
+    hear(without_event(previous="alarm"), group="payments", member="db_a")
 
     assert [i["duplicates"] for i in kept()] == [0, 0]
+
+
+def test_an_event_that_comes_late_is_still_the_same_incident(
+    hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
+) -> None:
+    """Its own fence raised the member's epoch meanwhile: that makes no new event of it."""
+    hear(alarm(previous="alarm"), group="payments", member="db_a")
+    replace_server(state, project)
+
+    hear(alarm(previous="alarm"), group="payments", member="db_a")
+
+    assert [i["duplicates"] for i in kept()] == [1]
+
+
+def test_an_alarm_about_a_server_that_nobody_knows_does_not_take_the_active_member_down(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    answer = hear(alarm(server="unknown"), group="payments")
+
+    assert answer["decision"] == "HELD"
+    assert "unknown is not known as a member of payments" in answer["sentence"]
+    assert [i["decision"] for i in kept()] == ["HELD"]
+
+
+def test_an_alarm_that_was_held_is_judged_again_when_it_repeats(
+    hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
+) -> None:
+    hear(alarm("m1", server="late"), group="payments")
+    identity = groups.group_id(project, "payments")
+    state.database.atomically(lambda tx: groups.see_members(tx, identity, [("db_c", "late", 9.0)]))
+
+    again = hear(alarm("m1", server="late"), group="payments")
+
+    # No cloud is configured here: it was admitted, and could not be started.
+    assert again.error["code"] == "CONFIG"
+    (incident,) = kept()
+    assert (incident["decision"], incident["duplicates"]) == ("ADMITTED", 1)
+    found = state.database.reading(lambda tx: incidents.get(tx, project, incident["id"]))
+    assert found is not None
+    assert found.fact["lost"] == "db_c", "not the active member"
+
+
+def test_to_admit_by_hand_what_names_nobody_takes_a_name(
+    hear: Callable[..., Any], context: ActionContext
+) -> None:
+    held = hear(alarm(server="unknown"), group="payments")
+
+    answer = converge.Begin("payments", incident=held["incident"]).run(context)
+
+    assert answer.error["code"] == "BAD_INPUT"
+    assert "does not say which member is lost" in answer.error["message"]
 
 
 def test_a_group_that_nobody_activated_has_nobody_to_lose(
@@ -146,7 +207,7 @@ def test_a_group_that_nobody_activated_has_nobody_to_lose(
 ) -> None:
     define("idle")
 
-    answer = converge.Admit(alarm(server="unknown"), group="idle").run(context)
+    answer = converge.Admit(without_event(), group="idle").run(context)
 
     assert answer["decision"] == "IGNORED"
     assert "no member of idle is active" in answer["sentence"]

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from mistral_failover.actions.errors import ActionError
-from mistral_failover.actions.fencing import Suspect, fence
+from mistral_failover.actions.fencing import Suspect, fence, suspect_of
 from mistral_failover.actions.operations import Tools
 from mistral_failover.agent.channel import ChannelError, Command, CommandResult
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence
+from mistral_failover.convergence.records import Record
 from mistral_failover.store.groups import MemberRow
 
 OFF = Evidence(True, "stop", "SHUTOFF")
@@ -64,14 +65,17 @@ class Attempt:
         self,
         *ladder: str,
         member: MemberRow = MEMBER,
+        servers: tuple[str, ...] = ("s-a",),
         stops: tuple[str, ...] = ("pg-stop",),
+        unvouched: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         operation = {
             "key": "k",
             "group": "payments",
             "properties": {"ladder": [{"kind": kind, "limit": 5} for kind in ladder]},
         }
-        suspect = Suspect(member, stops, self.confirmed)
+        here = tuple((server, stop) for server in servers for stop in stops)
+        suspect = Suspect(member, servers, here, unvouched, self.confirmed)
         return fence(Tools(None, self), operation, suspect)["attributes"]  # type: ignore[arg-type]
 
 
@@ -84,7 +88,7 @@ def test_the_first_proof_ends_the_climb(attempt: Attempt) -> None:
     proof = attempt.climb("quiesce", "stop", "delete", "confirm")
 
     assert proof == {"rung": "quiesce", "observed": "db_a confirmed: pg-stop"}
-    assert attempt.climbed == [("quiesce", "s-a", 5.0)]
+    assert attempt.climbed == ["confirm", ("quiesce", "s-a", 5.0)]
 
 
 NO_PROOF = {
@@ -122,11 +126,12 @@ def test_a_rung_without_a_proof_alone_blocks_and_says_what_was_tried(
 def test_after_a_rung_without_a_proof_the_next_one_is_climbed(
     attempt: Attempt, rung: str, answer: Any, words: str
 ) -> None:
-    attempt.answers |= {rung: answer, "confirm": "I saw it"}
+    attempt.answers |= {"quiesce": 1, rung: answer}
+    following = "delete" if rung != "delete" else "stop"
 
-    proof = attempt.climb(rung, "confirm")
+    proof = attempt.climb(rung, following)
 
-    assert proof == {"rung": "confirm", "observed": "a person confirmed it: I saw it"}
+    assert proof["rung"] == following
 
 
 def test_the_rungs_are_climbed_in_the_order_of_the_ladder(attempt: Attempt) -> None:
@@ -135,27 +140,103 @@ def test_the_rungs_are_climbed_in_the_order_of_the_ladder(attempt: Attempt) -> N
     with pytest.raises(ActionError) as caught:
         attempt.climb("delete", "stop", "confirm", "quiesce")
 
-    names = [entry if isinstance(entry, str) else entry[0] for entry in attempt.climbed]
-    assert names == ["delete", "stop", "confirm", "quiesce"]
+    names = [entry[0] for entry in attempt.climbed if entry != "confirm"]
+    assert names == ["delete", "stop", "quiesce"]
     positions = [caught.value.message.index(f"{name}: ") for name in names]
     assert positions == sorted(positions)
 
 
 @pytest.mark.parametrize("rung", ["quiesce", "stop", "delete"])
 def test_a_lost_lease_ends_the_climb_at_once(attempt: Attempt, rung: str) -> None:
-    attempt.answers |= {rung: LeaseLost("gone"), "confirm": "I saw it"}
+    attempt.answers[rung] = LeaseLost("gone")
 
     with pytest.raises(LeaseLost):
         attempt.climb(rung, "confirm")
 
-    assert "confirm" not in attempt.climbed
+    assert attempt.climbed.count("confirm") == 1, "nobody was asked after that"
 
 
-def test_a_member_without_a_server_needs_no_climb(attempt: Attempt) -> None:
-    proof = attempt.climb("quiesce", member=MemberRow("db_a", None, None, 1, None))
+@pytest.mark.parametrize("ladder", [["stop"], ["quiesce", "stop", "confirm"]])
+def test_what_a_person_confirms_counts_before_any_rung(attempt: Attempt, ladder: list[str]) -> None:
+    attempt.answers["confirm"] = "I saw it"
 
-    assert proof == {"rung": "delete", "observed": "db_a has no server any more"}
-    assert attempt.climbed == []
+    proof = attempt.climb(*ladder)
+
+    assert proof == {"rung": "confirm", "observed": "a person confirmed it: I saw it"}
+    assert attempt.climbed == ["confirm"]
+
+
+@pytest.mark.parametrize("rung", ["stop", "delete"])
+def test_a_member_whose_server_nobody_knows_is_not_proven_off(attempt: Attempt, rung: str) -> None:
+    with pytest.raises(ActionError, match="no server of db_a is known"):
+        attempt.climb(rung, servers=())
+
+
+def test_every_server_of_the_member_has_to_be_proven_off(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name may stand for a new server while the old one, on a dead host, still writes."""
+
+    def stop(cloud: Any, server_id: str, limit: float) -> Evidence:
+        return OFF if server_id == "new" else STILL_ON
+
+    monkeypatch.setattr(servers, "stop", stop)
+
+    with pytest.raises(ActionError, match="still ACTIVE"):
+        attempt.climb("stop", servers=("new", "old"))
+
+
+def test_quiescing_proves_nothing_of_what_no_stop_command_speaks_for(attempt: Attempt) -> None:
+    with pytest.raises(ActionError, match="no stop command on db_a speaks for data"):
+        attempt.climb("quiesce", stops=(), unvouched=("data",))
+
+    assert attempt.commands == []
+
+
+def record(name: str, type_: str, *, member: str = "db_a", server: str | None = "s-1") -> Record:
+    attributes = {"server_id": server} if server else {}
+    properties = {"stop": "pg-stop"} if type_ == "activation" else {}
+    return Record(
+        name, "g", name, type_, member, action="CREATE", properties=properties,
+        attributes=attributes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("records", "servers_", "stops", "unvouched"),
+    [
+        ([], ("s-a",), (), ()),
+        ([record("elsewhere", "volume_attachment", member="db_b")], ("s-a",), (), ()),
+        ([record("data", "volume_attachment")], ("s-1",), (), ("data",)),
+        (
+            [record("data", "volume_attachment"), record("db", "activation")],
+            ("s-1",),
+            (("s-1", "pg-stop"),),
+            (),
+        ),
+        (
+            [record("db", "activation"), record("other", "dns_record", server=None)],
+            ("s-1", "s-a"),
+            (("s-1", "pg-stop"),),
+            ("other",),
+        ),
+        ([Record("new", "g", "new", "activation", "db_a")], ("s-a",), (), ()),
+    ],
+    ids=[
+        "nothing there",
+        "only on others",
+        "a volume alone",
+        "an application on its volume",
+        "a type of the user's",
+        "what never began",
+    ],
+)
+def test_what_has_to_be_fenced_follows_from_what_is_on_the_member(
+    records: list[Record], servers_: Any, stops: Any, unvouched: Any
+) -> None:
+    suspect = suspect_of(MEMBER, records, lambda: None)
+
+    assert (suspect.servers, suspect.stops, suspect.unvouched) == (servers_, stops, unvouched)
 
 
 def test_everything_that_runs_on_the_member_is_stopped_in_its_epoch(attempt: Attempt) -> None:
@@ -176,7 +257,7 @@ def test_a_repeated_climb_sends_the_same_commands(attempt: Attempt) -> None:
 
 
 def test_where_nothing_of_the_group_ran_quiescing_needs_no_command(attempt: Attempt) -> None:
-    assert attempt.climb("quiesce", stops=())["observed"].endswith("was running")
+    assert attempt.climb("quiesce", stops=())["observed"] == "nothing of the group is on db_a"
     assert attempt.commands == []
 
 

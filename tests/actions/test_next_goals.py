@@ -20,7 +20,12 @@ SICK_B = MemberFact("db_b", 2.0, False, "its host is DOWN")
 
 
 def stands(
-    *, active: str | None = "db_a", lost: tuple[str, ...] = (), roles: list[str] | None = None
+    *,
+    active: str | None = "db_a",
+    lost: tuple[str, ...] = (),
+    roles: list[str] | None = None,
+    reached: bool = True,
+    occupied: tuple[str, ...] = (),
 ) -> Standing:
     document: dict[str, Any] = {
         "failover_template_version": "2026-11-21",
@@ -32,7 +37,8 @@ def stands(
         },
     }
     held = dict.fromkeys(roles or ["active"], active) if active else {}
-    return Standing(STATE, parse_group(document), held, frozenset(lost))
+    group = parse_group(document)
+    return Standing(STATE, group, held, frozenset(lost), reached, frozenset(occupied))
 
 
 @pytest.mark.parametrize(
@@ -59,6 +65,16 @@ def stands(
         (stands(), Facts(lost=("db_a",), recovered=("db_a",)), "db_a", []),
         (stands(lost=("db_gone",)), Facts(lost=()), "db_a", []),
         (stands(active="db_gone"), Facts(lost=()), "db_a", []),
+        # A member that left the stack stays lost as long as anything is left on it.
+        (stands(lost=("db_gone",), occupied=("db_gone",)), Facts(lost=()), "db_a", ["db_gone"]),
+        (
+            stands(active="db_gone", occupied=("db_gone",)),
+            Facts(lost=("db_gone",)),
+            "db_a",
+            ["db_gone"],
+        ),
+        # What failed is tried again: whoever was to take over is not lost for that.
+        (stands(active="db_b", lost=("db_a",), reached=False), Facts(), "db_b", ["db_a"]),
     ],
 )
 def test_the_goal_follows_from_standing_and_facts(

@@ -11,6 +11,8 @@ from mistral_failover.actions import operations
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.operations import Tools
 from mistral_failover.agent.channel import Command, CommandResult
+from mistral_failover.cloud import servers, volumes
+from mistral_failover.cloud.servers import Evidence, ServerState
 
 MEMBER = {"name": "db_a", "server_id": "s-a", "epoch": 3}
 PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device": "/dev/vdb"}
@@ -18,13 +20,17 @@ OPERATION: dict[str, Any] = {
     "key": "k",
     "group": "payments",
     "stack": "payments",
+    "resource": {"id": "r", "physical_id": None, "attributes": {"server_id": "s-a"}},
     "member": MEMBER,
     "properties": PROPERTIES,
     "previous": None,
     "inputs": {},
     "timeout": 300.0,
 }
-FENCED = {"fence:db_a": {"id": None, "attributes": {"observed": "SHUTOFF"}}}
+
+
+def fenced(rung: str) -> dict[str, Any]:
+    return {"fence:db_a": {"id": None, "attributes": {"rung": rung, "observed": "it is off"}}}
 
 
 class Obedient:
@@ -52,7 +58,7 @@ def test_the_start_command_gets_every_further_property_as_an_argument() -> None:
     assert (command.name, command.arguments) == ("pg-start", {"device": "/dev/vdb"})
     assert (command.member, command.server_id, command.epoch) == ("db_a", "s-a", 3)
     assert command.limit == 300.0
-    assert made == {"physical_id": "s-a/pg-start", "attributes": {"output": "out"}}
+    assert made == {"physical_id": "s-a/pg-start", "attributes": {"server_id": "s-a"}}
 
 
 def test_a_repeat_of_an_operation_sends_the_same_command_id() -> None:
@@ -79,19 +85,77 @@ def test_new_arguments_stop_the_application_as_it_was_and_start_it_anew(previous
 def test_a_quiesce_runs_the_stop_command() -> None:
     channel = Obedient()
 
-    made = operations.quiesce(tools(channel), OPERATION)
+    operations.quiesce(tools(channel), OPERATION)
 
     assert [command.name for command in channel.commands] == ["pg-stop"]
-    assert made == {"attributes": {"quiesced_by": "its stop command"}}
 
 
-def test_a_fenced_member_is_quiesced_by_the_proof_alone() -> None:
+def test_the_stop_goes_to_the_server_that_it_was_started_on() -> None:
     channel = Obedient()
 
-    made = operations.quiesce(tools(channel), {**OPERATION, "inputs": FENCED})
+    moved = {**OPERATION, "member": {**MEMBER, "server_id": "s-new"}}
+    operations.quiesce(tools(channel), moved)
+
+    assert [command.server_id for command in channel.commands] == ["s-a"]
+
+
+@pytest.mark.parametrize("rung", ["stop", "delete", "confirm"])
+def test_a_member_that_is_off_is_quiesced_by_the_proof_alone(rung: str) -> None:
+    channel = Obedient()
+
+    operations.quiesce(tools(channel), {**OPERATION, "inputs": fenced(rung)})
 
     assert channel.commands == []
-    assert made == {"attributes": {"quiesced_by": "SHUTOFF"}}
+
+
+def test_a_member_that_quiesced_for_its_fence_is_stopped_all_the_same() -> None:
+    """A start that was under way then may have ended since."""
+    channel = Obedient()
+
+    operations.quiesce(tools(channel), {**OPERATION, "inputs": fenced("quiesce")})
+
+    assert [command.name for command in channel.commands] == ["pg-stop"]
+
+
+def test_another_members_fence_is_no_proof_for_this_one() -> None:
+    channel = Obedient()
+    others = {"fence:db_b": fenced("stop")["fence:db_a"]}
+
+    operations.quiesce(tools(channel), {**OPERATION, "inputs": others})
+
+    assert [command.name for command in channel.commands] == ["pg-stop"]
+
+
+@pytest.mark.parametrize(
+    ("exists", "proven", "inputs", "refused"),
+    [
+        (True, False, {}, False),
+        (False, True, {}, False),
+        (False, False, {}, True),
+        (False, False, fenced("confirm"), False),
+    ],
+)
+def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
+    monkeypatch: pytest.MonkeyPatch, exists: bool, proven: bool, inputs: Any, refused: bool
+) -> None:
+    detached: list[str] = []
+    state = ServerState("ACTIVE" if exists else "", None, None, exists)
+    monkeypatch.setattr(servers, "server_state", lambda *_: state)
+    monkeypatch.setattr(
+        servers, "deletion", lambda *_: Evidence(proven, "delete", "it may be running")
+    )
+    monkeypatch.setattr(volumes, "detach", lambda _c, _v, server, _l: detached.append(server))
+    resource = {**OPERATION["resource"], "physical_id": "v1"}
+    operation = {**OPERATION, "resource": resource, "inputs": inputs}
+
+    if refused:
+        with pytest.raises(ActionError, match="it may be running") as caught:
+            operations.detach_volume(tools(Obedient()), operation)
+        assert caught.value.code == "FENCE_UNPROVEN"
+        assert 'lost: ["db_a"]' in caught.value.remedy
+    else:
+        operations.detach_volume(tools(Obedient()), operation)
+    assert detached == ([] if refused else ["s-a"])
 
 
 @pytest.mark.parametrize(
@@ -117,8 +181,9 @@ def test_a_member_without_a_server_is_refused_before_anything_is_done(
 ) -> None:
     channel = Obedient()
 
+    resource = {**OPERATION["resource"], "attributes": {}}
     with pytest.raises(ActionError, match=who) as caught:
-        perform(tools(channel), {**OPERATION, "member": member})
+        perform(tools(channel), {**OPERATION, "member": member, "resource": resource})
 
     assert caught.value.code == "UNKNOWN_MEMBER"
     assert channel.commands == []

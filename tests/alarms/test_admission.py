@@ -15,8 +15,8 @@ from mistral_failover.alarms.payloads import Alarm
 from mistral_failover.model.group import Limits
 
 NOW = 100_000.0
-ALARM = Alarm("aodh", "k", True, "alarm x went from ok to alarm", ("s1",), {})
-CALM = Situation("payments", "db_a", 0, frozenset(), [], Limits(60, 3), NOW)
+ALARM = Alarm("aodh", "k", True, True, "alarm x went from ok to alarm", ("s1",), {})
+CALM = Situation("payments", "db_a", (), False, frozenset(), [], Limits(60, 3), NOW)
 
 
 def test_a_calm_group_admits_and_says_who_is_lost() -> None:
@@ -31,7 +31,8 @@ def test_a_calm_group_admits_and_says_who_is_lost() -> None:
     [
         (False, {}, "IGNORED", "not a transition into alarm"),
         (True, {"member": None}, "IGNORED", "no member of payments is active"),
-        (True, {"known": 1}, "DUPLICATE", "heard before"),
+        (True, {"strangers": ("s9",)}, "HELD", "s9 is not known as a member of payments"),
+        (True, {"known": True}, "DUPLICATE", "heard before"),
         (True, {"lost": frozenset({"db_a"})}, "DUPLICATE", "db_a is declared lost already"),
         (True, {"lost": frozenset({"db_b"})}, "ADMITTED", "db_a of payments is declared lost"),
         (True, {"admitted": [NOW - 59.9]}, "HELD", "60 s ago, and the cooldown is 60 s"),
@@ -56,8 +57,9 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"admitted": [NOW - 900] * 3}, "within an hour"),
     ({"admitted": [NOW - 900, NOW - 900, NOW - 1]}, "the cooldown is"),
     ({"lost": frozenset({"db_a"})}, "declared lost already"),
-    ({"known": 2}, "heard before"),
+    ({"known": True}, "heard before"),
     ({"member": None}, "names no member"),
+    ({"strangers": ("s9",)}, "is not known as a member"),
 ]
 
 
@@ -80,7 +82,8 @@ _situations = st.builds(
     Situation,
     group=st.just("payments"),
     member=st.sampled_from([None, "db_a"]),
-    known=st.integers(0, 3),
+    strangers=st.sampled_from([(), ("s9",)]),
+    known=st.booleans(),
     lost=st.frozensets(st.sampled_from(["db_a", "db_b"])),
     admitted=st.lists(st.floats(NOW - 4000, NOW)).map(sorted),
     limits=st.builds(Limits, st.floats(0, 3600), st.integers(1, 5)),

@@ -48,10 +48,9 @@ def on_alarm(
 
 def start(request: Request, incident: Incident) -> dict[str, Any]:
     """Start the traversal of an admitted incident, unless it has been."""
-    fact = incident.fact
-    facts = Facts(lost=(fact["lost"],))
+    facts = Facts(lost=(_lost_in(incident),))
     return starting.begin(
-        request, fact["group"], facts, incident_id=incident.id, cause=incident.sentence
+        request, incident.fact["group"], facts, incident_id=incident.id, cause=incident.sentence
     )
 
 
@@ -98,10 +97,22 @@ def by_hand(
         return known
 
     incident = request.runtime.database.atomically(record)
-    if incident.source != OPERATOR and facts.lost is None and incident.fact["lost"]:
-        facts = replace(facts, lost=(incident.fact["lost"],))
+    if incident.source != OPERATOR and facts.lost is None:
+        facts = replace(facts, lost=(_lost_in(incident),))
     answer = starting.begin(request, group, facts, incident_id=incident.id, cause=cause)
     return answer | {"incident": incident.id}
+
+
+def _lost_in(incident: Incident) -> str:
+    """The member that an alarm's incident is about. Raises ActionError BAD_INPUT."""
+    lost: str | None = incident.fact["lost"]
+    if lost is None:
+        raise ActionError(
+            "BAD_INPUT",
+            f"lost: incident {incident.id} does not say which member is lost",
+            "Give lost, the list of the members that are.",
+        )
+    return lost
 
 
 def _record(
@@ -138,12 +149,14 @@ def _record(
         now=now,
     )
     verdict = admit(alarm, situation)
+    # Of a server that nobody knows it is not said whose loss it is.
+    fact = {"group": stands.group.name, "lost": None if situation.strangers else member}
     if known is not None:
         incidents.count_duplicate(tx, known.id)
         if known.decision == "HELD" and verdict.decision == "ADMITTED":
-            incidents.decide(tx, known.id, verdict.decision, verdict.sentence)
+            incidents.decide(tx, known.id, verdict.decision, verdict.sentence, fact)
             tx.journal(state.id, f"ADMITTED: {verdict.sentence}", kind="admitted")
-            known = replace(known, decision=verdict.decision, sentence=verdict.sentence)
+            known = replace(known, decision=verdict.decision, sentence=verdict.sentence, fact=fact)
         return known, verdict
     if verdict.decision == "DUPLICATE":
         return _count_on_current(request, tx, state.current_traversal), verdict
@@ -152,7 +165,7 @@ def _record(
         request.project_id,
         state.id,
         alarm.source,
-        {"group": stands.group.name, "lost": member},
+        fact,
         alarm.payload,
         verdict.decision,
         verdict.sentence,

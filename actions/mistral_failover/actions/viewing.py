@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import networkx as nx
+
 from mistral_failover.actions import starting
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Facts, Standing
@@ -132,6 +134,7 @@ def _steps(
 ) -> list[dict[str, Any]]:
     by_id = {record.id: record for record in [*records, *drawn.new]}
     nodes = drawn.in_order()
+    nearest = nx.transitive_reduction(drawn.graph)
     numbers = {node.key: number for number, node in enumerate(nodes, start=1)}
     steps = []
     for node in nodes:
@@ -149,7 +152,7 @@ def _steps(
                 "what": what,
                 "resource": record.name,
                 "member": record.member,
-                "after": sorted(numbers[key] for key in drawn.graph.predecessors(node.key)),
+                "after": sorted(numbers[key] for key in nearest.predecessors(node.key)),
             }
         )
     return steps

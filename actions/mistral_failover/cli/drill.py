@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ LATENCIES = ("measured", "parallel", "zero")
 FAULTS = ("crash", "hang", "app", "host")
 DEFAULT_DIR = Path("drill-state")
 _DONE = "done"
+_TERMINATED = 128 + signal.SIGTERM
+_CLOUD, _KEPT_CLOUD = 60.0, 900.0  # seconds that a cloud waits for the drill after a killed one
 
 
 class Drill(ShowOne):
@@ -75,6 +78,8 @@ class Drill(ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Play, tell, audit."""
+        # Whoever ends the drill politely gets the cloud ended as well.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         # Here, because every other command would wait a second for these imports.
@@ -86,7 +91,11 @@ class Drill(ShowOne):
         with _state_dir(parsed_args.state_dir or DEFAULT_DIR, keep) as folder:
             with (
                 Teller(stream) as tell,
-                Scene(folder, latency=parsed_args.latency) as scene,
+                Scene(
+                    folder,
+                    latency=parsed_args.latency,
+                    idle_exit=_KEPT_CLOUD if keep else _CLOUD,
+                ) as scene,
             ):
                 play = Play(scene, tell=tell, fault=parsed_args.fault, volumes=parsed_args.volumes)
                 outcome = play.run()

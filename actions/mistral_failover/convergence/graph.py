@@ -13,12 +13,13 @@ update(B) -> cleanup(A)                   B is kept, required A, and A is replac
 cleanup(old) -> update(new)               delete-first: two must never be there at once
 update(new) -> cleanup(old)               create-first: nobody is left without one
 update(fence of m) -> cleanup(X)          X sits on the lost member m
-update(fence of m) -> update(new X)       X is to sit on any member: nothing is made anywhere
-                                          before it is proven that m no longer writes
-cleanup(X) -> update(new Y)               no goal wants X any more, and both sit on members: under
-                                          another name it may be the same thing
+update(fence of m) -> update(new X)       X is to sit on a member, whichever: m is proven off first
+cleanup(X) -> update(new Y)               X is not wanted any more, Y is new; both sit on members
 cleanup(fence of m) -> update(X)          X is to sit on m, which comes back
 ========================================  =====================================================
+
+The last two hold between different names: what is made anew on one member may be what still runs
+on another one, under another name.
 
 Two rules keep delete-first replacements safe. What required a record that goes first may not stay
 in use without it: a delete-first dependent is replaced too. And a create-first record that makes

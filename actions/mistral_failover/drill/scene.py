@@ -51,12 +51,15 @@ class Scene:
         latency: str = "measured",
         latency_overrides: dict[str, float] | None = None,
         settings: dict[str, Any] | None = None,
+        idle_exit: float = 60.0,
     ) -> None:
-        """``settings`` are further options of ``[failover]``."""
+        """``settings`` are further options of ``[failover]``. A cloud that is left behind, because
+        this process was killed, ends by itself after ``idle_exit`` seconds without a request."""
         self.state_dir = state_dir.absolute()
         self._latency = latency
         self._latency_overrides = latency_overrides or {}
         self._settings = settings or {}
+        self._idle_exit = idle_exit
         self._stack = contextlib.ExitStack()
         self.cloud: EmulatorClient
         self.mistral: EmbeddedMistral
@@ -211,6 +214,7 @@ class Scene:
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "mistral_failover.emulator"]
         command += ["--state-dir", str(folder), "--latency", self._latency]
+        command += ["--idle-exit", f"{self._idle_exit:g}"]
         for name, seconds in self._latency_overrides.items():
             command += ["--latency-set", f"{name}={seconds}"]
         with (folder / "emulator.log").open("ab") as log:

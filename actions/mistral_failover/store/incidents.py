@@ -59,12 +59,19 @@ def count_duplicate(tx: Session, incident_id: str) -> None:
     )
 
 
-def decide(tx: Session, incident_id: str, decision: str, sentence: str) -> None:
-    """Replace the decision on an incident."""
+def decide(
+    tx: Session,
+    incident_id: str,
+    decision: str,
+    sentence: str,
+    fact: Mapping[str, Any] | None = None,
+) -> None:
+    """Replace the decision on an incident, and the fact where it is known better by now."""
+    known = {} if fact is None else {"fact": fact}
     tx.execute(
         incidents.update()
         .where(incidents.c.id == incident_id)
-        .values(decision=decision, sentence=sentence)
+        .values(decision=decision, sentence=sentence, **known)
     )
 
 
