@@ -49,7 +49,7 @@ _OPTIONS = [
         help="URL of the channel that carries commands to members; its scheme names the driver.",
     ),
     cfg.FloatOpt(
-        "poll_first", default=0.1, min=0.0, help="Seconds between a wait's first two looks."
+        "poll_first", default=0.05, min=0.0, help="Seconds between a wait's first two looks."
     ),
     cfg.FloatOpt(
         "poll_growth",
@@ -73,7 +73,7 @@ class Settings:
     lease_margin: float = 2.0
     http_timeout: float = 10.0
     command_channel: str | None = None
-    poll_first: float = 0.1
+    poll_first: float = 0.05
     poll_growth: float = 1.12
     poll_ceiling: float = 2.0
 

@@ -14,7 +14,7 @@ from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import render_goal
-from mistral_failover.store import groups, incidents
+from mistral_failover.store import groups, incidents, tables
 from mistral_failover.store.tables import incidents as table
 
 
@@ -192,7 +192,7 @@ def test_an_alarm_that_was_held_is_judged_again_when_it_repeats(
 
 
 def test_to_admit_by_hand_what_names_nobody_takes_a_name(
-    hear: Callable[..., Any], context: ActionContext
+    hear: Callable[..., Any], context: ActionContext, kept: Callable[[], Any]
 ) -> None:
     held = hear(alarm(server="unknown"), group="payments")
 
@@ -200,6 +200,27 @@ def test_to_admit_by_hand_what_names_nobody_takes_a_name(
 
     assert answer.error["code"] == "BAD_INPUT"
     assert "does not say which member is lost" in answer.error["message"]
+    assert [i["decision"] for i in kept()] == ["HELD"]
+
+
+def test_the_cooldown_counts_from_the_admission_of_what_was_held_before(
+    hear: Callable[..., Any], state: Runtime, project: str
+) -> None:
+    held = hear(alarm("m1", server="late"), group="payments")
+    identity = groups.group_id(project, "payments")
+
+    def make_old(tx: Any) -> None:
+        tx.execute(
+            tables.incidents.update()
+            .where(tables.incidents.c.id == held["incident"])
+            .values(first_at=1.0, decided_at=1.0)
+        )
+        groups.see_members(tx, identity, [("db_c", "late", 9.0)])
+
+    state.database.atomically(make_old)
+    hear(alarm("m1", server="late"), group="payments")
+
+    assert hear(alarm("m2"))["decision"] == "HELD"
 
 
 def test_a_group_that_nobody_activated_has_nobody_to_lose(

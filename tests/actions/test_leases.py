@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import converge, operate
 from mistral_failover.actions.documents import ready_document
+from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import LeaseGuard, Runtime
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
+from mistral_failover.settings import Settings
 from mistral_failover.store.leases import Lease
 
 LENGTH, MARGIN = 30.0, 2.0
@@ -95,6 +98,17 @@ def test_a_margin_as_long_as_the_lease_permits_nothing() -> None:
 
     with pytest.raises(LeaseLost):
         LeaseGuard(held.lease, LENGTH).permit("GET")
+
+
+def test_a_margin_that_leaves_little_of_a_lease_is_refused_at_the_start(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'state.sqlite'}"
+
+    with pytest.raises(ActionError, match="lease_margin") as caught:
+        Runtime(Settings(database=url, lease=30.0, lease_margin=10.1))
+
+    assert caught.value.code == "CONFIG"
+    assert "a third of lease" in caught.value.remedy
+    assert Runtime(Settings(database=url, lease=30.0, lease_margin=10.0))
 
 
 def test_an_operation_whose_lock_was_stolen_touches_nothing(

@@ -238,6 +238,19 @@ def test_an_attachment_that_fails_fails_the_failover_and_the_next_one_repairs_it
     assert group.cloud.violations() == []
 
 
+def test_a_failover_that_failed_is_tried_again_and_loses_nobody_more(group: Any) -> None:
+    """Whoever was to take over never came up; that is no reason to fence it."""
+    group.activate()
+    group.cloud.api_fault("attach", "error", status=400)
+    group.run("on_alarm", **group.fails("app")).assert_failed_with("FAILED")
+
+    again = group.run("failover", group=group.name).assert_succeeded()
+
+    assert again.output["outcome"]["lost"] == ["db_a"]
+    assert again.output["outcome"]["roles"] == {"active": "db_b"}
+    assert group.holders() == ["db_b"]
+
+
 def test_a_start_command_that_fails_is_reported_with_its_own_words(group: Any) -> None:
     group.cloud.api_fault("command_start", "fail")
 
@@ -312,6 +325,27 @@ def test_a_plan_tells_the_steps_in_order_and_touches_nothing(group: Any) -> None
     assert group.status()["roles"] == {"active": "db_a"}
     assert group.cloud.nodes()[server]["applications"] != {}
     assert group.run("failover", group=group.name).output["begun"]["goal"] == plan["goal"]
+
+
+def test_a_plan_remembers_nothing_of_the_members_that_it_looked_at(group: Any) -> None:
+    plan = group.plan(lost=[])
+
+    assert plan["roles"] == {"active": "db_a"}
+    assert group.status()["members"] == []
+
+
+def test_a_quiesce_proves_nothing_of_volumes_that_no_application_stands_on(
+    protect: Callable[..., Any],
+) -> None:
+    resources = {"data": {"type": "volume_attachment", "properties": VOLUME}}
+    group = protect(resources, fence=["quiesce"])
+    group.activate()
+
+    run = group.run("failover", group=group.name)
+
+    run.assert_failed_with("BLOCKED")
+    assert "no stop command on db_a speaks for data" in run.output["error"]["message"]
+    assert group.holders() == ["db_a"]
 
 
 def test_volumes_move_without_any_command_channel(

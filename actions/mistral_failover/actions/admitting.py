@@ -93,6 +93,8 @@ def by_hand(
             )
             incidents.add(tx, known)
         elif known.decision != "ADMITTED":
+            if facts.lost is None:
+                _lost_in(known)  # what can not be started is not admitted
             incidents.decide(tx, known.id, "ADMITTED", f"{known.sentence}; admitted: {cause}")
         return known
 

@@ -30,7 +30,7 @@ def wait_until(
     *,
     what: str,
     limit: float,
-    first: float = 0.1,
+    first: float = 0.05,
     growth: float = 1.12,
     ceiling: float = 2.0,
     patience: int = 5,

@@ -30,6 +30,7 @@ class Incident:
     sentence: str
     duplicates: int = 0
     traversal_id: str | None = None
+    decided_at: float = 0.0
     first_at: float = 0.0
     last_at: float = 0.0
 
@@ -47,7 +48,9 @@ def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
 def add(tx: Session, incident: Incident) -> None:
     """Record a new incident, now."""
     now = tx.now()
-    tx.insert(incidents, **{**incident.__dict__, "first_at": now, "last_at": now})
+    tx.insert(
+        incidents, **{**incident.__dict__, "decided_at": now, "first_at": now, "last_at": now}
+    )
 
 
 def count_duplicate(tx: Session, incident_id: str) -> None:
@@ -71,7 +74,7 @@ def decide(
     tx.execute(
         incidents.update()
         .where(incidents.c.id == incident_id)
-        .values(decision=decision, sentence=sentence, **known)
+        .values(decision=decision, sentence=sentence, decided_at=tx.clock(), **known)
     )
 
 
@@ -86,13 +89,13 @@ def link(tx: Session, incident_id: str, traversal_id: str) -> None:
 
 def admitted_alarms_since(tx: Session, group_id: str, since: float) -> list[float]:
     """When alarms of a group were admitted since a time, oldest first; operators do not count."""
-    query = sa.select(incidents.c.first_at).where(
+    query = sa.select(incidents.c.decided_at).where(
         incidents.c.group_id == group_id,
         incidents.c.decision == "ADMITTED",
         incidents.c.source != OPERATOR,
-        incidents.c.first_at >= since,
+        incidents.c.decided_at >= since,
     )
-    return list(tx.connection.execute(query.order_by(incidents.c.first_at)).scalars())
+    return list(tx.connection.execute(query.order_by(incidents.c.decided_at)).scalars())
 
 
 def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:

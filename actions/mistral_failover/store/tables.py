@@ -195,9 +195,10 @@ incidents = _table(
     sa.Column("sentence", _Reason, nullable=False),
     sa.Column("duplicates", sa.Integer, nullable=False),
     _id("traversal_id"),
+    sa.Column("decided_at", _Time, nullable=False),
     sa.Column("first_at", _Time, nullable=False),
     sa.Column("last_at", _Time, nullable=False),
-    sa.Index("ix_failover_incidents_group_id_first_at", "group_id", "first_at"),
+    sa.Index("ix_failover_incidents_group_id_decided_at", "group_id", "decided_at"),
     sa.Index("ix_failover_incidents_project_id_decision", "project_id", "decision"),
 )
 

@@ -71,6 +71,7 @@ def upgrade() -> None:
         sa.Column("sentence", sa.Text(), nullable=False),
         sa.Column("duplicates", sa.Integer(), nullable=False),
         sa.Column("traversal_id", sa.String(length=36), nullable=True),
+        sa.Column("decided_at", sa.Double(), nullable=False),
         sa.Column("first_at", sa.Double(), nullable=False),
         sa.Column("last_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_incidents")),
@@ -78,7 +79,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("failover_incidents", schema=None) as batch_op:
         batch_op.create_index(
-            "ix_failover_incidents_group_id_first_at", ["group_id", "first_at"], unique=False
+            "ix_failover_incidents_group_id_decided_at", ["group_id", "decided_at"], unique=False
         )
         batch_op.create_index(
             "ix_failover_incidents_project_id_decision", ["project_id", "decision"], unique=False
@@ -248,7 +249,7 @@ def downgrade() -> None:
     op.drop_table("failover_journal")
     with op.batch_alter_table("failover_incidents", schema=None) as batch_op:
         batch_op.drop_index("ix_failover_incidents_project_id_decision")
-        batch_op.drop_index("ix_failover_incidents_group_id_first_at")
+        batch_op.drop_index("ix_failover_incidents_group_id_decided_at")
 
     op.drop_table("failover_incidents")
     op.drop_table("failover_groups")
