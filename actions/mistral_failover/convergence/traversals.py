@@ -12,6 +12,7 @@ from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import GroupState, Ready, Started, Traversal
+from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal
 
 NAMESPACE = UUID("6f1a1c0e-54f5-5d0c-9c53-0b8f2f6a7d11")
@@ -49,6 +50,7 @@ def begin(
     )
     if not tx.swap_traversal(group.id, expected, traversal.id):
         return Started(group.current_traversal or "", False, False)
+    reach("start.swapped")
     tx.save_goal(group.id, goal)
     if expected is not None:
         tx.mark_traversal(expected, "SUPERSEDED", f"superseded by {traversal.id}")

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The beginning of a node's visit: may it be touched, what is to be done, who does it.
+
+Functions over one transaction; one that lost a compare-and-swap answers None, and everything is
+read anew. ``docs/convergence.md`` lists the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.convergence.conclude import fail, report, tell
+from mistral_failover.convergence.decide import Decision, decide
+from mistral_failover.convergence.definitions import Definitions
+from mistral_failover.convergence.ports import Transaction
+from mistral_failover.convergence.records import (
+    ACTION_OF,
+    GroupState,
+    NodeState,
+    Operation,
+    Ready,
+    Record,
+    Step,
+    Ticket,
+    Traversal,
+    Verb,
+)
+from mistral_failover.convergence.sentences import because, doing
+from mistral_failover.convergence.traversals import begin_again, derived_id
+from mistral_failover.fault_points import reach
+from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
+from mistral_failover.model.references import resolve_attributes
+from mistral_failover.model.types import ResourceType, check_properties
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On which terms an operation is handed out: to whom, for how long (seconds)."""
+
+    owner: str
+    lease: float
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """A node that waits for nothing, in the current traversal, and its record, which is free."""
+
+    group: GroupState
+    traversal: Traversal
+    state: NodeState
+    record: Record
+    resource_type: ResourceType
+
+
+def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms) -> Step | None:
+    """One attempt; None when everything must be read anew."""
+    traversal = tx.traversal(ready.traversal_id)
+    group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
+    if traversal is None or group is None:
+        return Step(f"there is no traversal {ready.traversal_id}")
+    state = tx.node(ready.traversal_id, ready.node)
+    if group.current_traversal != traversal.id or state is None:
+        return Step(f"traversal {traversal.id} was superseded by {group.current_traversal}")
+    if state.status != "WAITING":
+        return Step(f"{ready.node.key} is {state.status} already")
+    if state.remaining:
+        return Step(f"{ready.node.key} still waits for {state.remaining} others")
+    record = tx.record(ready.node.resource_id)
+    if record is None:
+        return Step(f"the record of {ready.node.key} is gone")
+    if record.owner is not None:
+        if record.held_at(tx.now()):
+            return _bail_out(tx, ready, record)
+        _break_lock(tx, traversal, record)
+        return None
+    resource_type = definitions.group(tx, group).types[record.type]
+    return _visit(tx, definitions, _Visit(group, traversal, state, record, resource_type), terms)
+
+
+def _bail_out(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
+    """A live owner is at it: leave the resource alone. Its conclusion triggers this node.
+
+    A conclusion that is under way may have looked at this node before it was ready, so bail out
+    only in front of a lock that certainly outlives this transaction.
+    """
+    record, now = tx.lock_record(seen.id), tx.now()
+    if record is None or not record.held_at(now):
+        return None
+    tx.defer(ready.traversal_id, ready.node, record.owner or "")
+    left = (record.lease_until or now) - now
+    return Step(
+        f"{record.name} is being worked on by {record.owner} (lease: {left:.0f} s left); "
+        "its conclusion triggers this again"
+    )
+
+
+def _break_lock(tx: Transaction, traversal: Traversal, record: Record) -> None:
+    """Break a dead owner's lock, unless somebody else did."""
+    if tx.steal(record, f"its owner {record.owner} died at work"):
+        sentence = f"{record.name}: the lock of {record.owner}, which is dead, was broken"
+        tell(tx, traversal, record, "steal", sentence)
+        reach("check.stolen")
+
+
+def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Terms) -> Step | None:
+    try:
+        properties = _resolve(tx, visit)
+    except (UnresolvedReference, InvalidDocument) as error:
+        return _give_up(tx, definitions, visit, error)
+    decision = decide(visit.state.node.kind, visit.record, visit.resource_type, properties)
+    if decision.action == "settle":
+        return _settle(tx, visit)
+    if decision.action == "replace":
+        return _replan(tx, definitions, visit, decision)
+    return _hand_out(tx, visit, decision.action, properties, terms)
+
+
+def _resolve(tx: Transaction, visit: _Visit) -> Mapping[str, Any]:
+    """What is wanted, with the predecessors' data put in.
+
+    Raises UnresolvedReference when they do not have it, InvalidDocument when it does not fit.
+    """
+    wanted = visit.state.wanted
+    if wanted is None:
+        return {}
+    data = tx.inputs(visit.traversal.id, visit.state.node)
+    resolved: Mapping[str, Any] = resolve_attributes(wanted.properties, data)
+    check_properties(visit.resource_type, resolved, f"resources.{wanted.name}.properties")
+    return resolved
+
+
+def _give_up(
+    tx: Transaction,
+    definitions: Definitions,
+    visit: _Visit,
+    error: UnresolvedReference | InvalidDocument,
+) -> Step:
+    """What the node needs can not be had: no operation, the traversal fails."""
+    facts = {"code": error.code, "message": str(error)}
+    sentence = f"{visit.record.name}: {because(facts)}"
+    tell(tx, visit.traversal, visit.record, "failed", sentence)
+    ready = fail(
+        tx, definitions, visit.group, visit.traversal, visit.state.node, sentence, blocked=False
+    )
+    return Step(sentence, ready=ready)
+
+
+def _settle(tx: Transaction, visit: _Visit) -> Step | None:
+    """Nothing to carry out: stamp the record with the goal's version and report."""
+    record, wanted = visit.record, visit.state.wanted
+    changes: dict[str, Any] = {"goal_version": visit.traversal.goal_version}
+    if wanted is None:
+        changes |= {"action": "DELETE", "status": "COMPLETE", "reason": ""}
+    else:
+        changes |= {"requires": wanted.requires}
+    if not tx.amend(record, **changes):
+        return None
+    sentence = f"{record.name} is {'gone' if wanted is None else 'as the goal wants it'}"
+    ready = report(tx, visit.group, visit.traversal, visit.state.node, record)
+    return Step(sentence, ready=ready)
+
+
+def _replan(
+    tx: Transaction, definitions: Definitions, visit: _Visit, decision: Decision
+) -> Step | None:
+    """The record can not become what is wanted: walk to the same goal with a new one."""
+    traversal, record = visit.traversal, visit.record
+    if not tx.amend(record, condemned=True):
+        return None
+    goal = tx.goal(traversal.group_id, traversal.goal_version)
+    if goal is None:
+        return Step(f"the goal of traversal {traversal.id} is gone")
+    cause = f"{record.name} must be replaced: {decision.reason}"
+    started = begin_again(tx, definitions, traversal, goal, why=f"again/{record.id}", cause=cause)
+    return Step(cause, ready=started.ready)
+
+
+def _hand_out(
+    tx: Transaction, visit: _Visit, verb: Verb, properties: Mapping[str, Any], terms: Terms
+) -> Step | None:
+    """Take the lock and write the intent down; what is handed out may now be carried out."""
+    record, traversal, node = visit.record, visit.traversal, visit.state.node
+    wanted = visit.state.wanted
+    changes: dict[str, Any] = {"action": ACTION_OF[verb], "status": "IN_PROGRESS", "reason": ""}
+    if wanted is not None:
+        required = {*record.requires, *wanted.requires}
+        changes |= {"properties": properties, "requires": tuple(sorted(required))}
+    lease = _lease_for(visit.resource_type, verb, terms.lease)
+    lock = tx.acquire(record, terms.owner, lease, **changes)
+    if lock is None:
+        return None
+    reach("check.locked")
+    key = derived_id(record.id, traversal.goal_version, verb, str(record.generation))
+    ticket = Ticket(key, verb, traversal.id, node, lock, traversal.goal_version)
+    applied = properties if wanted is not None else record.properties or {}
+    intent = {"properties": applied, "previous": record.properties}
+    unknown = tx.open_operation(ticket, record, intent)
+    what = doing(verb, record, visit.resource_type)
+    tell(tx, traversal, record, "started", f"{what}: {'taken up again' if unknown else 'started'}")
+    inputs = tx.inputs(traversal.id, node)
+    return Step(
+        what, operation=Operation(ticket, record, applied, record.properties, inputs, unknown)
+    )
+
+
+def _lease_for(resource_type: ResourceType, verb: Verb, lease: float) -> float:
+    """Seconds. Whoever carries a single action out renews its lease; while Mistral runs a workflow
+    nobody does, so its lease lasts as long as the operation may take."""
+    spec = resource_type.operations[verb]
+    return lease if spec.action else lease + spec.timeout

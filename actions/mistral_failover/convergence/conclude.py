@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a node's visit: its operation's outcome, and who has to know of it.
+
+Functions over one transaction. ``docs/convergence.md`` lists the rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.convergence.definitions import Definitions
+from mistral_failover.convergence.errors import ConvergenceError
+from mistral_failover.convergence.ports import Transaction
+from mistral_failover.convergence.records import (
+    GroupState,
+    Node,
+    NodeState,
+    Outcome,
+    Ready,
+    Record,
+    Step,
+    Ticket,
+    Traversal,
+)
+from mistral_failover.convergence.sentences import because, doing
+from mistral_failover.convergence.traversals import begin_again, complete, goal_to_fall_back_to
+from mistral_failover.fault_points import reach
+
+
+def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome: Outcome) -> Step:
+    """Record what came of an operation, free its lock, tell those who wait for it."""
+    traversal = tx.traversal(ticket.traversal_id)
+    record = tx.record(ticket.node.resource_id)
+    if traversal is None or record is None:
+        return Step(f"there is nothing to conclude for {ticket.node.key}")
+    # A failure may start the rollback, so nobody may look at the group's traversal beside it.
+    group = tx.lock_group(traversal.group_id, shared=outcome.ok)
+    if group is None:
+        return Step(f"the group of {ticket.node.key} is gone")
+    what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
+    state = tx.node(traversal.id, ticket.node)
+    if not tx.release(ticket.lock, **_changes(ticket, outcome, record, state)):
+        sentence = f"{what}: a late result under an old token was ignored"
+        tell(tx, traversal, record, "late", sentence)
+        return Step(sentence)
+    reach("conclude.released")
+    tx.close_operation(ticket, outcome)
+    end = "done" if outcome.ok else because(outcome.error or {})
+    tell(tx, traversal, record, "done" if outcome.ok else "failed", f"{what}: {end}")
+    if group.current_traversal != traversal.id or state is None:
+        return Step(f"{what}: {end}", ready=_wake(tx, group, record.id))
+    if outcome.ok:
+        ready = report(tx, group, traversal, ticket.node, record)
+    else:
+        why = f"{what}: {end}"
+        ready = fail(tx, definitions, group, traversal, ticket.node, why, blocked=outcome.blocked)
+    reach("conclude.reported")
+    return Step(f"{what}: {end}", ready=ready)
+
+
+def report(
+    tx: Transaction, group: GroupState, traversal: Traversal, node: Node, record: Record
+) -> tuple[Ready, ...]:
+    """Tell the dependents. Missing sync points mean that a newer traversal stands."""
+    now = tx.record(record.id) or record
+    data = {"name": now.name, "id": now.physical_id, "attributes": dict(now.attributes)}
+    nodes = tx.report(traversal.id, node, data)
+    if nodes is None:
+        return _wake(tx, group, record.id)
+    if tx.finished(traversal.id):
+        complete(tx, traversal)
+    return tuple(Ready(traversal.id, n) for n in nodes)
+
+
+def fail(
+    tx: Transaction,
+    definitions: Definitions,
+    group: GroupState,
+    traversal: Traversal,
+    node: Node,
+    reason: str,
+    *,
+    blocked: bool,
+) -> tuple[Ready, ...]:
+    """The traversal is FAILED or BLOCKED. What does not depend on the node goes on: half of an
+    application that runs is better than none."""
+    tx.fail_node(traversal.id, node, blocked=blocked, reason=reason)
+    tx.mark_traversal(traversal.id, "BLOCKED" if blocked else "FAILED", reason)
+    goal = None if blocked else goal_to_fall_back_to(tx, group, traversal)
+    if goal is None:
+        return ()
+    cause = f"rolling back to the last goal that was reached: {reason}"
+    try:
+        started = begin_again(tx, definitions, traversal, goal, why="rollback", cause=cause)
+    except ConvergenceError as error:
+        why = f"{reason} It can not be rolled back: {error}"
+        tx.mark_traversal(traversal.id, "FAILED", why)
+        return ()
+    return started.ready
+
+
+def tell(tx: Transaction, traversal: Traversal, record: Record, kind: str, sentence: str) -> None:
+    """Add what happened to a record to the group's journal."""
+    tx.journal(
+        traversal.group_id,
+        sentence,
+        kind=kind,
+        traversal_id=traversal.id,
+        resource_id=record.id,
+    )
+
+
+def _wake(tx: Transaction, group: GroupState, resource_id: str) -> tuple[Ready, ...]:
+    """Trigger the node that stands for this resource in the traversal that is current now."""
+    current = group.current_traversal
+    if current is None:
+        return ()
+    for node in (Node("update", resource_id), Node("cleanup", resource_id)):
+        state = tx.node(current, node)
+        if state is not None and state.status == "WAITING" and not state.remaining:
+            return (Ready(current, node),)
+    return ()
+
+
+def _changes(
+    ticket: Ticket, outcome: Outcome, record: Record, state: NodeState | None
+) -> dict[str, Any]:
+    """How an outcome changes the record."""
+    # What may have taken effect is repeated under the same key.
+    generation = record.generation if outcome.unknown else record.generation + 1
+    changes: dict[str, Any] = {"generation": generation}
+    if not outcome.ok:
+        return changes | {"status": "FAILED", "reason": because(outcome.error or {})}
+    changes |= {
+        "status": "COMPLETE",
+        "reason": "",
+        "goal_version": ticket.goal_version,
+        "physical_id": outcome.physical_id or record.physical_id,
+        "attributes": {**record.attributes, **outcome.attributes},
+    }
+    if state is not None and state.wanted is not None:
+        changes["requires"] = state.wanted.requires
+    return changes
