@@ -31,6 +31,7 @@ def record(**fields: Any) -> Record:
         (MADE, {"key": 1, "value": 2}, "update", "value changed"),
         (MADE, {"key": 2, "value": 1}, "replace", "key can not change in place"),
         (MADE, {"value": 1}, "replace", "key can not change in place"),
+        (MADE, {"key": 1, "value": 2, "worth": 2}, "update", "value, worth changed"),
         (
             {**MADE, "status": "FAILED", "reason": "x"},
             {"key": 1, "value": 2},
@@ -60,6 +61,18 @@ def test_an_update_node_of(
     assert (decision.action, decision.reason) == (action, reason)
 
 
+@pytest.mark.parametrize("fields", [{}, MADE])
+def test_what_sits_on_a_member_that_was_fenced_or_replaced_since_is_replaced(
+    fields: dict[str, Any],
+) -> None:
+    placed = record(**fields, member="a", epoch=1)
+
+    assert decide("update", placed, TYPE, {"key": 1, "value": 1}, epoch=1).action != "replace"
+    decision = decide("update", placed, TYPE, {"key": 1, "value": 1}, epoch=2)
+    assert (decision.action, decision.reason) == ("replace", "a was fenced or replaced since")
+    assert decide("cleanup", placed, TYPE, {}, epoch=2).action != "replace"
+
+
 @pytest.mark.parametrize(
     ("fields", "action", "reason"),
     [
@@ -77,8 +90,13 @@ def test_a_cleanup_node_of(fields: dict[str, Any], action: str, reason: str) -> 
 
 
 def test_a_type_without_a_deletion_has_nothing_to_undo() -> None:
-    assert decide("cleanup", record(**MADE), INDELIBLE, {}).action == "settle"
+    decision = decide("cleanup", record(**MADE), INDELIBLE, {})
+
+    assert (decision.action, decision.reason) == ("settle", "nothing has to be undone")
 
 
 def test_a_type_without_an_update_is_replaced_at_any_change() -> None:
-    assert decide("update", record(**MADE), FROZEN, {"key": 1, "value": 2}).action == "replace"
+    decision = decide("update", record(**MADE), FROZEN, {"key": 1, "value": 2, "worth": 2})
+
+    assert decision.action == "replace"
+    assert decision.reason == "value, worth can not change in place"

@@ -1,30 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that fail or block: what goes on, what is tried again, what is rolled back."""
+"""Operations that fail or block: what goes on, what is tried again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from mistral_failover.convergence.records import Operation, Outcome
-from support.samples import CHAIN, sentences, thing
+from mistral_failover.convergence.records import Outcome
+from support.samples import CHAIN, failing, thing
 from support.simulation import Simulation, failure
-from support.world import TYPES, type_file
-
-Operate = Callable[[Operation], Outcome]
-
-
-def failing(
-    simulation: Simulation, *names: str, blocked: bool = False
-) -> Callable[[Operation], Outcome]:
-    """The world, in which operations on these resources come to nothing."""
-
-    def operate(operation: Operation) -> Outcome:
-        if operation.record.name in names:
-            return failure(blocked=blocked)
-        return simulation.world.operate(operation)
-
-    return operate
-
 
 # -- failing
 
@@ -150,80 +131,3 @@ def test_a_traversal_is_blocked_as_long_as_one_of_its_nodes_is(simulation: Simul
 
     assert simulation.status() == "BLOCKED"
     assert simulation.by_name()["a"].status == "COMPLETE"
-
-
-# -- rolling back
-
-
-def test_a_failure_rolls_back_to_the_last_goal_that_was_reached(simulation: Simulation) -> None:
-    simulation.define(CHAIN, on_failure="rollback")
-    home = simulation.goal("a")
-    simulation.converge(home)
-    away = simulation.start(simulation.goal("b"))
-
-    def refuse_b(operation: Operation) -> Outcome:
-        verb, member = operation.ticket.verb, operation.record.member
-        return (
-            failure() if (verb, member) == ("create", "b") else simulation.world.operate(operation)
-        )
-
-    simulation.carry(away.ready, refuse_b)
-
-    simulation.audit_at_rest(home)
-    assert simulation.status(away.traversal_id) == "FAILED"
-    assert any(s.startswith("rolling back") for s in sentences(simulation, "traversal"))
-
-
-def test_nothing_is_rolled_back_unless_the_group_asks_for_it(simulation: Simulation) -> None:
-    simulation.define(CHAIN)
-    simulation.converge(simulation.goal("a"))
-    away = simulation.start(simulation.goal("b"))
-
-    simulation.carry(away.ready, failing(simulation, "database"))
-
-    assert simulation.current == away.traversal_id
-
-
-def test_nothing_is_rolled_back_onto_a_member_that_is_newly_lost(simulation: Simulation) -> None:
-    simulation.define(CHAIN, on_failure="rollback")
-    simulation.converge(simulation.goal("a"))
-    away = simulation.start(simulation.goal("b", lost=("a",)))
-
-    simulation.carry(away.ready, failing(simulation, "routing"))
-
-    assert simulation.current == away.traversal_id
-    assert simulation.status() == "FAILED"
-
-
-def test_a_rollback_that_fails_does_not_roll_back_again(simulation: Simulation) -> None:
-    simulation.define(CHAIN, on_failure="rollback")
-    simulation.converge(simulation.goal("a"))
-
-    simulation.converge(simulation.goal("b"), lambda operation: failure())
-
-    assert simulation.status() == "FAILED"
-    rolled = [s for s in sentences(simulation, "traversal") if s.startswith("rolling back")]
-    assert len(rolled) == 1
-
-
-def test_a_rollback_that_can_not_be_planned_leaves_the_failure_and_says_why(
-    simulation: Simulation,
-) -> None:
-    extra = type_file("extra")
-    simulation.define(
-        {"a": thing(), "x": thing("extra")}, types=[*TYPES, extra], on_failure="rollback"
-    )
-    simulation.converge(simulation.goal())
-    simulation.define({"b": thing()}, on_failure="rollback")
-    away = simulation.start(simulation.goal())
-    cleanups = [r for r in away.ready if r.node.kind == "cleanup"]
-    updates = [r for r in away.ready if r.node.kind == "update"]
-    simulation.carry(cleanups)
-    simulation.define({"b": thing()}, on_failure="rollback")
-
-    simulation.carry(updates, lambda operation: failure())
-
-    assert simulation.status() == "FAILED"
-    assert "BROKEN" in simulation.reason()
-    assert "of type extra, which is not defined" in simulation.reason()
-    assert all(r.owner is None for r in simulation.records())

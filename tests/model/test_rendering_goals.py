@@ -16,6 +16,7 @@ from mistral_failover.model.goal import (
     fence_name,
     goal_resources,
     render_goal,
+    returned_to,
 )
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.types import check_properties
@@ -181,3 +182,34 @@ def test_a_goal_that_makes_no_sense_is_refused(
     assert caught.value.path == path
     assert fragment in caught.value.message
     assert caught.value.remedy
+
+
+# -- going back
+
+
+def test_going_back_where_nobody_was_lost_since_is_the_same_goal(payments: Group) -> None:
+    home = render_goal(payments, {"active": "db_a"}, [])
+    away = render_goal(payments, {"active": "db_b"}, [])
+    assert returned_to(home, away) == home
+
+
+def test_who_is_lost_now_stays_fenced_when_it_holds_no_role(payments: Group) -> None:
+    home = render_goal(payments, {"active": "db_a"}, [])
+    away = render_goal(payments, {"active": "db_a"}, ["db_b"])
+    assert returned_to(home, away) == away
+
+
+def test_who_recovered_since_is_not_fenced_again(payments: Group) -> None:
+    away = render_goal(payments, {"active": "db_b"}, ["db_a"])
+    home = render_goal(payments, {"active": "db_b"}, [])
+    assert returned_to(away, home) == home
+
+
+def test_no_role_goes_back_to_a_member_that_is_lost_unless_it_recovered(payments: Group) -> None:
+    home = render_goal(payments, {"active": "db_a"}, [])
+    away = render_goal(payments, {"active": "db_b"}, ["db_a"])
+    with pytest.raises(InvalidDocument) as caught:
+        returned_to(home, away)
+    assert caught.value.path == "roles.active"
+    assert "name it under recovered" in caught.value.remedy
+    assert returned_to(home, away, ["db_a"]) == home

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.records import Lock, Node, Outcome, Record, Ticket
+from mistral_failover.store import groups
 from mistral_failover.store.database import Database
 from support.together import together
 
@@ -109,6 +110,42 @@ def test_a_lease_that_ran_out_is_not_renewed(database: Database, record: Record)
     lock = take(database, record, lease=OVER)
 
     assert not database.atomically(lambda tx: tx.renew(lock))
+
+
+@pytest.mark.parametrize("cause", ["fenced", "replaced"])
+def test_no_lease_is_renewed_to_make_something_on_a_member_that_was_fenced_since(
+    database: Database, cause: str
+) -> None:
+    making = on_member(database, action="CREATE")
+    assert database.atomically(lambda tx: tx.renew(making))
+
+    if cause == "fenced":
+        database.atomically(lambda tx: tx.raise_epochs("g", ["a"]))
+    else:
+        database.atomically(lambda tx: groups.see_members(tx, "g", [("a", "server-2", None)]))
+
+    assert not database.atomically(lambda tx: tx.renew(making))
+
+
+def test_what_takes_something_from_a_fenced_member_keeps_its_lease(database: Database) -> None:
+    removing = on_member(database, action="DELETE")
+    database.atomically(lambda tx: tx.raise_epochs("g", ["a"]))
+
+    assert database.atomically(lambda tx: tx.renew(removing))
+
+
+def on_member(database: Database, action: str) -> Lock:
+    """The lock of an operation on a record that sits on member a, in its first epoch."""
+    fresh = Record(id="r", group_id="g", name="r", type="held", member="a", epoch=1)
+
+    def take(tx: Any) -> Lock:
+        groups.see_members(tx, "g", [("a", "server-1", None), ("b", "server-b", None)])
+        tx.insert_record(fresh, tx.now())
+        lock = tx.acquire(fresh, "o", 60.0, action=action, status="IN_PROGRESS")
+        assert lock is not None
+        return lock
+
+    return database.atomically(take)
 
 
 def test_after_a_steal_the_former_owner_neither_renews_nor_releases(

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.store import views
-from support.simulation import Simulation
+from support.simulation import Simulation, failure
 
 CHAIN = {
     "data": {"type": "held", "properties": {"member": {"get_param": "active"}}},
@@ -35,3 +37,16 @@ def sentences(simulation: Simulation, kind: str | None = None) -> list[str]:
     """The journal of the simulated group, or its entries of one kind."""
     history = simulation.database.reading(lambda tx: views.history(tx, simulation.group_id))
     return [entry["sentence"] for entry in history if kind in (None, entry["kind"])]
+
+
+def failing(
+    simulation: Simulation, *names: str, blocked: bool = False
+) -> Callable[[Operation], Outcome]:
+    """The world, in which operations on these resources come to nothing."""
+
+    def operate(operation: Operation) -> Outcome:
+        if operation.record.name in names:
+            return failure(blocked=blocked)
+        return simulation.world.operate(operation)
+
+    return operate

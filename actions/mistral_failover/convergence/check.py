@@ -109,7 +109,9 @@ def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Term
         properties = _resolve(tx, visit)
     except (UnresolvedReference, InvalidDocument) as error:
         return _give_up(tx, definitions, visit, error)
-    decision = decide(visit.state.node.kind, visit.record, visit.resource_type, properties)
+    record = visit.record
+    epoch = tx.epochs(visit.group.id).get(record.member, 0) if record.member else 0
+    decision = decide(visit.state.node.kind, record, visit.resource_type, properties, epoch=epoch)
     if decision.action == "settle":
         return _settle(tx, visit)
     if decision.action == "replace":

@@ -26,10 +26,15 @@ def decide(
     record: Record,
     resource_type: ResourceType,
     properties: Mapping[str, Any],
+    *,
+    epoch: int = 0,
 ) -> Decision:
-    """Decide for a record whose lock is free. ``properties`` are those wanted, resolved."""
+    """Decide for a record whose lock is free. ``properties`` are those wanted, resolved, ``epoch``
+    the present one of the member that the record sits on."""
     if kind == "cleanup":
         return _decide_cleanup(record, resource_type)
+    if record.epoch < epoch:
+        return Decision("replace", f"{record.member} was fenced or replaced since")
     if record.going:
         return Decision("replace", "it is being deleted, and needed again")
     if record.properties is None:

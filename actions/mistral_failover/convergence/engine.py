@@ -10,7 +10,7 @@ under Mistral as well as in a loop (``convergence.loop``).
 from __future__ import annotations
 
 from mistral_failover.convergence.check import Terms, check
-from mistral_failover.convergence.conclude import conclude
+from mistral_failover.convergence.conclude import abandon, conclude
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.ports import Store, Transaction
@@ -119,3 +119,10 @@ class Engine:
         step = self._store.atomically(lambda tx: conclude(tx, self._definitions, ticket, outcome))
         reach("conclude.after")
         return step
+
+    def abandon(self, ticket: Ticket, reason: str) -> Step:
+        """Give up an operation whose lease was lost, with its lock if nobody broke that yet.
+
+        Nothing fails by it: its outcome is unknown, and its node is triggered again.
+        """
+        return self._store.atomically(lambda tx: abandon(tx, self._definitions, ticket, reason))

@@ -102,7 +102,10 @@ class Transaction(Protocol):
 
     def renew(self, lock: Lock) -> bool:
         """Prolong a lease by its length from now. *Compare-and-swap* on owner and token, and
-        only while it has not run out."""
+        only while it has not run out.
+
+        Refused as well to whoever makes something on a member that was fenced or replaced since:
+        so nobody waits for a dead node longer than one lease."""
 
     def release(self, lock: Lock, **changes: Any) -> bool:
         """Free a lock and change the record. *Compare-and-swap* on owner and token."""

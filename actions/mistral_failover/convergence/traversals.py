@@ -13,7 +13,8 @@ from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import GroupState, Ready, Started, Traversal
 from mistral_failover.fault_points import reach
-from mistral_failover.model.goal import Goal
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.goal import Goal, returned_to
 
 NAMESPACE = UUID("6f1a1c0e-54f5-5d0c-9c53-0b8f2f6a7d11")
 """All derived ids live here, so that a repeat meets its own traces."""
@@ -97,13 +98,19 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
 
 
 def goal_to_fall_back_to(tx: Transaction, group: GroupState, traversal: Traversal) -> Goal | None:
-    """The last COMPLETE goal, if the group asks for rollback and no member that the failed goal
-    declares lost would have to serve again."""
+    """The goal that a failed traversal rolls back to: the last COMPLETE one, with the members lost
+    that are lost now.
+
+    None when the group does not ask for it, when nothing was ever reached, when the failed
+    traversal walked there itself, or when a member that is lost would have to serve again.
+    """
     version = group.last_complete_goal
-    if version is None or version == traversal.goal_version:
-        return None
-    failed, last = tx.goal(group.id, traversal.goal_version), tx.goal(group.id, version)
+    failed = tx.goal(group.id, traversal.goal_version)
+    last = tx.goal(group.id, version) if version is not None else None
     if failed is None or last is None or failed.document.get("on_failure") != "rollback":
         return None
-    newly_lost = set(failed.document["lost"]) - set(last.document["lost"])
-    return None if newly_lost else last
+    try:
+        goal = returned_to(last, failed)
+    except InvalidDocument:
+        return None
+    return None if goal.version == failed.version else goal

@@ -53,11 +53,7 @@ def assign_roles(
         if role in current and current[role] in facts and current[role] not in lost
     }
     wished = _wishes(group, kept, to)
-    for role, member in wished.items():
-        if member not in facts:
-            raise _refused(role, member, {member: "it is not a member of the group"}, facts)
-        if member in reasons:
-            raise _refused(role, member, {member: reasons[member]}, facts)
+    require_eligible(members, wished, lost)
     roles = {**kept, **wished}
     order = _preference(group, [fact for fact in members if fact.name not in reasons])
     for role in group.roles:
@@ -72,6 +68,21 @@ def assign_roles(
         held = Counter(roles.values())
         roles[role] = min(order, key=lambda name: (held[name], order.index(name)))
     return {role: roles[role] for role in group.roles}
+
+
+def require_eligible(
+    members: Sequence[MemberFact], roles: Mapping[str, str], lost: Set[str]
+) -> None:
+    """Check that these roles can be given to these members now.
+
+    :raises NoEligibleMember: for the first that can not, with the reason.
+    """
+    facts = {fact.name: fact for fact in members}
+    for role, member in sorted(roles.items()):
+        fact = facts.get(member)
+        why = "it is not a member of the group" if fact is None else _why_not(fact, lost)
+        if why:
+            raise _refused(role, member, {member: why}, facts)
 
 
 def _why_not(fact: MemberFact, lost: Set[str]) -> str | None:

@@ -76,6 +76,35 @@ def empty_goal(group: Group, lost: Iterable[str] = ()) -> Goal:
     return Goal(_document(group, {}, sorted(set(lost)), {}))
 
 
+def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> Goal:
+    """Return the goal that brings back what ``target`` asked for, while the facts of ``present``
+    stand.
+
+    Who is lost is a fact and no wish: no rollback lifts a fence, and none fences a member that
+    recovered meanwhile.  So where the lost members differ, the result is a goal of its own; where
+    they do not, it is ``target``.
+
+    :param recovered: members lost in ``present`` that somebody vouches for again.
+    :raises InvalidDocument: when a role of ``target`` was held by a member that is lost now.
+    """
+    lost = sorted(set(present.document["lost"]).difference(recovered))
+    for role, member in sorted(target.document["roles"].items()):
+        if member in lost:
+            raise InvalidDocument(
+                f"roles.{role}",
+                f'"{member}" held it in that goal, and is declared lost now',
+                f"If {member} is sound again, name it under recovered; else give another goal.",
+            )
+    present_resources = present.document["resources"]
+    resources = {
+        name: entry
+        for name, entry in target.document["resources"].items()
+        if not name.startswith(FENCE_PREFIX)
+    }
+    fences = {fence_name(member): present_resources[fence_name(member)] for member in lost}
+    return Goal({**target.document, "lost": lost, "resources": {**resources, **fences}})
+
+
 def goal_resources(goal: Goal) -> list[WantedResource]:
     """Return the resources of a goal, sorted by name."""
     return [

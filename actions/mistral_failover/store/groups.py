@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.model.canonical import version_of
+from mistral_failover.store import goals
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, members, resources
 
@@ -36,7 +37,7 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
     """Create a group or change its definition; returns its id.
 
     ``definition`` is ``{"document": group file, "types": [type files]}``. Types that live records
-    still need, and that the new definition does not bring, are kept.
+    and kept goals still need, and that the new definition does not bring, are kept.
     """
     identity = group_id(project_id, name)
     row = tx.connection.execute(
@@ -61,6 +62,7 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
             .where(sa.or_(resources.c.action != "DELETE", resources.c.status != "COMPLETE"))
         ).scalars()
     )
+    needed |= goals.needed_types(tx, identity)
     kept = [t for t in row.definition["types"] if t["name"] in needed - brought]
     merged = {**definition, "types": [*definition["types"], *kept]}
     tx.execute(

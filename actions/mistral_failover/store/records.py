@@ -3,16 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import Lock, Outcome, Record, Ticket
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import operations, resources
+from mistral_failover.store.tables import members, operations, resources
 
 _COLUMNS = [c for c in resources.c if c.name != "created_at"]
+# Building a statement takes longer than running it, so those of every check are built once.
+_ONE = sa.select(*_COLUMNS).where(resources.c.id == sa.bindparam("resource_id"))
+_ONE_LOCKED = _ONE.with_for_update(read=True)
+_UNKNOWN = (
+    sa.select(operations.c.key)
+    .where(
+        operations.c.resource_id == sa.bindparam("resource_id"), operations.c.status == "unknown"
+    )
+    .limit(1)
+)
 
 
 class Records(Session):
@@ -30,13 +40,11 @@ class Records(Session):
         return [_record(row) for row in self.connection.execute(query)]
 
     def record(self, resource_id: str) -> Record | None:
-        query = sa.select(*_COLUMNS).where(resources.c.id == resource_id)
-        row = self.connection.execute(query).one_or_none()
+        row = self.connection.execute(_ONE, {"resource_id": resource_id}).one_or_none()
         return _record(row) if row else None
 
     def lock_record(self, resource_id: str) -> Record | None:
-        query = sa.select(*_COLUMNS).where(resources.c.id == resource_id)
-        row = self.connection.execute(query.with_for_update(read=True)).one_or_none()
+        row = self.connection.execute(_ONE_LOCKED, {"resource_id": resource_id}).one_or_none()
         return _record(row) if row else None
 
     def acquire(self, record: Record, owner: str, lease: float, **changes: Any) -> Lock | None:
@@ -77,10 +85,31 @@ class Records(Session):
         return stolen
 
     def renew(self, lock: Lock) -> bool:
+        deposed = sa.exists().where(
+            members.c.group_id == resources.c.group_id,
+            members.c.name == resources.c.member,
+            members.c.epoch > resources.c.epoch,
+            resources.c.action != "DELETE",
+        )
         return self.changed(
             resources.update()
-            .where(*_held_by(lock), resources.c.lease_until > self.clock())
+            .where(*_held_by(lock), resources.c.lease_until > self.clock(), sa.not_(deposed))
             .values(lease_until=self.clock() + lock.lease)
+        )
+
+    def shorten(self, resource_id: str, owner: str, token: int, lease: float) -> bool:
+        """Let a lock end ``lease`` seconds from now, if it would last longer. *Compare-and-swap* on
+        owner and token; whoever holds it may still renew it."""
+        until = self.clock() + lease
+        return self.changed(
+            resources.update()
+            .where(
+                resources.c.id == resource_id,
+                resources.c.owner == owner,
+                resources.c.token == token,
+                resources.c.lease_until > until,
+            )
+            .values(lease_until=until)
         )
 
     def release(self, lock: Lock, **changes: Any) -> bool:
@@ -109,10 +138,8 @@ class Records(Session):
     # -- the ledger
 
     def open_operation(self, ticket: Ticket, record: Record, intent: Mapping[str, Any]) -> bool:
-        unknown = sa.select(operations.c.key).where(
-            operations.c.resource_id == record.id, operations.c.status == "unknown"
-        )
-        left_unknown = self.connection.execute(unknown.limit(1)).first() is not None
+        unknown = self.connection.execute(_UNKNOWN, {"resource_id": record.id})
+        left_unknown = unknown.first() is not None
         again = self.changed(
             operations.update()
             .where(operations.c.key == ticket.key)
@@ -167,10 +194,21 @@ class Records(Session):
                 .values(status="overtaken", ended_at=self.clock())
             )
 
+    def insert_records(self, records: Iterable[Record], now: float) -> None:
+        """Insert new records, born at ``now``."""
+        rows = [
+            {
+                **{column.name: getattr(record, column.name) for column in _COLUMNS},
+                "created_at": now,
+            }
+            for record in records
+        ]
+        if rows:
+            self.connection.execute(resources.insert(), rows)
+
     def insert_record(self, record: Record, now: float) -> None:
         """Insert a new record, born at ``now``."""
-        values = {column.name: getattr(record, column.name) for column in _COLUMNS}
-        self.insert(resources, **values, created_at=now)
+        self.insert_records((record,), now)
 
 
 def _status(outcome: Outcome) -> str:

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goals that a group was given: listed, found again, and forgotten by policy.
+
+Functions over one transaction. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.model.goal import Goal
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import goals, groups, operations, resources, traversals
+
+
+@dataclass(frozen=True)
+class KeptGoal:
+    """A goal, and what came of the traversals to it.
+
+    ``walked`` counts them, ``status`` is that of the latest, which began at ``given_at``;
+    ``reached_at`` is when the goal was last reached, None when it never was.
+    """
+
+    goal: Goal
+    walked: int
+    status: TraversalStatus
+    cause: str
+    given_at: float
+    reached_at: float | None
+
+
+def listed(tx: Session, group_id: str) -> list[KeptGoal]:
+    """A group's goals, the one that was given last first."""
+    walks: dict[str, list[Any]] = {}
+    query = (
+        sa.select(
+            traversals.c.goal_version,
+            traversals.c.status,
+            traversals.c.cause,
+            traversals.c.started_at,
+            traversals.c.ended_at,
+        )
+        .where(traversals.c.group_id == group_id)
+        .order_by(traversals.c.started_at.desc())
+    )
+    for row in tx.connection.execute(query):
+        walks.setdefault(row.goal_version, []).append(row)
+    documents = tx.connection.execute(
+        sa.select(goals.c.version, goals.c.document).where(goals.c.group_id == group_id)
+    )
+    by_version = {row.version: row.document for row in documents}
+    return [
+        _kept(by_version[version], rows) for version, rows in walks.items() if version in by_version
+    ]
+
+
+def _kept(document: Any, walks: Sequence[Any]) -> KeptGoal:
+    reached = [row.ended_at for row in walks if row.status == "COMPLETE"]
+    latest = walks[0]
+    return KeptGoal(
+        goal=Goal(document),
+        walked=len(walks),
+        status=latest.status,
+        cause=latest.cause,
+        given_at=latest.started_at,
+        reached_at=max(reached, default=None),
+    )
+
+
+def reached(tx: Session, group_id: str) -> list[str]:
+    """The versions of the goals that were reached, the latest first, each once."""
+    query = (
+        sa.select(traversals.c.goal_version)
+        .where(traversals.c.group_id == group_id, traversals.c.status == "COMPLETE")
+        .group_by(traversals.c.goal_version)
+        .order_by(sa.func.max(traversals.c.ended_at).desc())
+    )
+    return list(tx.connection.execute(query).scalars())
+
+
+def beginning_with(tx: Session, group_id: str, prefix: str) -> list[str]:
+    """The versions of a group's goals that begin with ``prefix``; two at most."""
+    query = sa.select(goals.c.version).where(
+        goals.c.group_id == group_id, goals.c.version.startswith(prefix, autoescape=True)
+    )
+    return list(tx.connection.execute(query.limit(2)).scalars())
+
+
+def needed_types(tx: Session, group_id: str) -> set[str]:
+    """The names of the types that a group's goals ask for."""
+    query = sa.select(goals.c.document).where(goals.c.group_id == group_id)
+    return {
+        entry["type"]
+        for document in tx.connection.execute(query).scalars()
+        for entry in document["resources"].values()
+    }
+
+
+def prune(tx: Session, group_id: str, *, keep: int, older_than: float) -> int:
+    """Forget the goals of a group that nothing needs any more; returns how many.
+
+    Kept are: the current goal, the last one that was reached, those that a record carries which is
+    not gone; of the others the ``keep`` latest, the ``keep`` latest that were reached, and
+    whatever was given since ``older_than``. With a goal go its traversals, their operations, and
+    its records that are gone.
+    """
+    count = sa.select(sa.func.count()).where(goals.c.group_id == group_id)
+    if tx.connection.execute(count).scalar_one() <= keep:
+        return 0
+    known = listed(tx, group_id)
+    arrived = [entry for entry in known if entry.reached_at is not None]
+    arrived.sort(key=lambda entry: entry.reached_at or 0.0, reverse=True)
+    kept: set[str | None] = {entry.goal.version for entry in [*known[:keep], *arrived[:keep]]}
+    kept |= {entry.goal.version for entry in known if entry.given_at >= older_than}
+    kept |= _in_use(tx, group_id)
+    forgotten = [entry.goal.version for entry in known if entry.goal.version not in kept]
+    for version in forgotten:
+        _forget(tx, group_id, version)
+    return len(forgotten)
+
+
+def _in_use(tx: Session, group_id: str) -> set[str | None]:
+    group = tx.connection.execute(
+        sa.select(groups.c.last_complete_goal, traversals.c.goal_version)
+        .join_from(groups, traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
+        .where(groups.c.id == group_id)
+    ).one()
+    carried = tx.connection.execute(
+        sa.select(resources.c.goal_version)
+        .where(resources.c.group_id == group_id, sa.not_(_gone()))
+        .distinct()
+    ).scalars()
+    return {*group, *carried}
+
+
+def _forget(tx: Session, group_id: str, version: str) -> None:
+    walked = sa.select(traversals.c.id).where(
+        traversals.c.group_id == group_id, traversals.c.goal_version == version
+    )
+    ended = list(tx.connection.execute(walked).scalars())
+    gone = sa.select(resources.c.id).where(
+        resources.c.group_id == group_id, resources.c.goal_version == version, _gone()
+    )
+    left = list(tx.connection.execute(gone).scalars())
+    # What an older goal's traversal did to a record that is still there stays with the record.
+    still_there = sa.select(resources.c.id).where(
+        resources.c.group_id == group_id, sa.not_(_gone())
+    )
+    tx.execute(
+        operations.delete().where(
+            sa.or_(operations.c.resource_id.in_(left), operations.c.traversal_id.in_(ended)),
+            operations.c.resource_id.not_in(still_there),
+        )
+    )
+    tx.execute(resources.delete().where(resources.c.id.in_(left)))
+    tx.execute(traversals.delete().where(traversals.c.id.in_(ended)))
+    tx.execute(goals.delete().where(goals.c.group_id == group_id, goals.c.version == version))
+
+
+def _gone() -> sa.ColumnElement[bool]:
+    return sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")
