@@ -60,6 +60,44 @@ _OPTIONS = [
     cfg.FloatOpt(
         "poll_ceiling", default=2.0, min=0.01, help="Longest pause, in seconds, within a wait."
     ),
+    cfg.StrOpt(
+        "mistral_url",
+        help="Base URL of Mistral's API, ending in /v2, for sweeps without a token, as in a "
+        "Mistral whose authentication is off. With a token the catalog says it.",
+    ),
+    cfg.FloatOpt(
+        "sweep_interval",
+        default=15.0,
+        min=0.1,
+        help="Seconds between two looks of the embedded Mistral for what was left lying.",
+    ),
+    cfg.FloatOpt(
+        "sweep_after",
+        default=30.0,
+        min=0.0,
+        help="Seconds without a word in a traversal after which a sweep takes its ready nodes for "
+        "left lying. Shorter: found sooner, and more often triggered in vain.",
+    ),
+    cfg.FloatOpt(
+        "hang_after",
+        default=300.0,
+        min=1.0,
+        help="Seconds without a change after which a sweep ends an execution that holds no lock. "
+        "Must be longer than any action without a lock may take.",
+    ),
+    cfg.IntOpt(
+        "keep_goals",
+        default=50,
+        min=2,
+        help="Goals of a group that are kept at least: so many of the latest, and so many of the "
+        "latest that were reached. What a rollback or a record needs is kept in any case.",
+    ),
+    cfg.FloatOpt(
+        "keep_days",
+        default=30.0,
+        min=0.0,
+        help="Days within which a goal that was given is kept in any case.",
+    ),
 ]
 
 
@@ -76,6 +114,12 @@ class Settings:
     poll_first: float = 0.05
     poll_growth: float = 1.12
     poll_ceiling: float = 2.0
+    mistral_url: str | None = None
+    sweep_interval: float = 15.0
+    sweep_after: float = 30.0
+    hang_after: float = 300.0
+    keep_goals: int = 50
+    keep_days: float = 30.0
 
     def __repr__(self) -> str:
         """Leave out the two URLs: they may carry passwords."""

@@ -231,7 +231,7 @@ def test_a_group_that_nobody_activated_has_nobody_to_lose(
     answer = converge.Admit(without_event(), group="idle").run(context)
 
     assert answer["decision"] == "IGNORED"
-    assert "no member of idle is active" in answer["sentence"]
+    assert "idle is not in service" in answer["sentence"]
 
 
 @pytest.mark.parametrize("lost", [None, ["db_a"]])
@@ -292,7 +292,8 @@ def test_a_sweep_keeps_on_about_an_alarm_whose_failover_can_not_be_started(
     swept = converge.Sweep("payments").run(context)
 
     assert [r["error"]["code"] for r in swept["refused"]] == ["CONFIG"]
-    assert swept["ready"] == [ready_document(begun)]
+    (row,) = swept["ready"]
+    assert row.items() >= ready_document(begun).items()
 
 
 def test_a_sweep_of_one_group_leaves_the_others_alone(
@@ -301,7 +302,9 @@ def test_a_sweep_of_one_group_leaves_the_others_alone(
     define("other")
     hear(alarm())
 
-    assert converge.Sweep("other").run(context) == {"ready": [], "started": [], "refused": []}
+    swept = converge.Sweep("other").run(context)
+
+    assert not any(rows for key, rows in swept.items() if key != "unable"), swept
 
 
 def test_no_incident_keeps_the_request_s_token(hear: Callable[..., Any], state: Runtime) -> None:

@@ -48,33 +48,41 @@ def test_an_outcome_survives_a_database_that_is_away_for_a_moment(
 
 
 LOST = {"code": "LEASE_LOST", "message": "the lease on resource r is lost"}
-TOO_LATE = "the lease was lost in the middle: whoever breaks the lock goes on"
 
 
 def record_of(state: Runtime, ready: Ready) -> Record:
     return state.database.reading(lambda tx: tx.record(ready.node.resource_id))
 
 
-def test_an_operation_in_place_that_lost_its_lease_leaves_the_lock_to_be_broken(
+def test_an_operation_in_place_that_lost_its_lease_is_given_up_and_taken_up_again(
     state: Runtime,
     context: ActionContext,
     started: Callable[..., Ready],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(in_place, "run", lambda *_: Outcome(error=LOST))
+    operations: list[dict[str, Any]] = []
+
+    def run(name: str, operation: dict[str, Any], context: Any) -> Outcome:
+        operations.append(operation)
+        return Outcome(error=LOST) if len(operations) == 1 else Outcome(physical_id="v1")
+
+    monkeypatch.setattr(in_place, "run", run)
     ready = started(resources=VOLUME)
-    request = Request(state, context)
 
-    answer = carrying.work(request, ready)
+    answer = carrying.work(Request(state, context), ready)
 
-    assert answer["said"][-1] == TOO_LATE
-    assert (answer["spread"], answer["operation"]) == ([], None)
+    assert (
+        "attach volume: data on db_a: given up, its lease was lost in the middle"
+        in (answer["said"])
+    )
+    first, again = operations
+    assert again["key"] == first["key"]
+    assert (first["unknown"], again["unknown"]) == (False, True)
     record = record_of(state, ready)
-    assert (record.status, record.generation) == ("IN_PROGRESS", 0)
-    assert record.owner == request.owner
+    assert (record.status, record.owner, record.generation) == ("COMPLETE", None, 1)
 
 
-def test_a_workflow_that_lost_its_lease_leaves_the_lock_to_be_broken(
+def test_a_workflow_that_lost_its_lease_frees_its_lock_and_its_node_is_handed_out_again(
     state: Runtime, context: ActionContext, begun: Ready
 ) -> None:
     step = state.engine.check(begun, "a workflow")
@@ -84,6 +92,23 @@ def test_a_workflow_that_lost_its_lease_leaves_the_lock_to_be_broken(
     # As Mistral hands on the output of a workflow that failed.
     answer = converge.Conclude(ticket, error={"result": {"error": LOST}}).run(context)
 
-    assert answer == {"spread": [], "operation": None, "said": [TOO_LATE]}
-    record = record_of(state, begun)
-    assert (record.status, record.owner) == ("IN_PROGRESS", "a workflow")
+    assert answer["said"][0].endswith("given up, its lease was lost in the middle")
+    handed = answer["operation"]["input"]["operation"]
+    assert (handed["key"], handed["unknown"]) == (ticket["key"], True)
+    assert handed["ticket"]["lock"]["token"] == ticket["lock"]["token"] + 1
+
+
+def test_who_lost_its_lock_to_somebody_else_gives_up_nothing(
+    state: Runtime, context: ActionContext, begun: Ready
+) -> None:
+    step = state.engine.check(begun, "a workflow")
+    assert step.operation is not None
+    ticket = ticket_document(step.operation.ticket)
+    converge.Conclude(ticket, error={"result": {"error": LOST}}).run(context)
+    held = record_of(state, begun)
+
+    answer = converge.Conclude(ticket, error={"result": {"error": LOST}}).run(context)
+
+    assert "somebody else has broken the lock" in answer["said"][0]
+    assert (answer["spread"], answer["operation"]) == ([], None)
+    assert record_of(state, begun) == held

@@ -47,6 +47,7 @@ def failure(code: str, **more: Any) -> dict[str, Any]:
     [
         (failure("NO_ANSWER"), True),
         ({"error": failure("NO_ANSWER")}, True),
+        (failure("UNEXPECTED"), True),
         (failure("OWN", unknown=True), True),
         (failure("OWN", unknown=False), False),
         (failure("OWN", unknown="yes"), False),

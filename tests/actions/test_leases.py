@@ -25,20 +25,22 @@ LENGTH, MARGIN = 30.0, 2.0
 class Held:
     """A lease on a clock that the test moves, in a store that grants renewals or does not."""
 
-    def __init__(self) -> None:
+    def __init__(self, length: float = LENGTH) -> None:
         self.now = 1000.0
         self.grants = True
         self.asked = 0
+        self.takes = 0.0
         self.lease = Lease(
             self,  # type: ignore[arg-type] - of a store it needs this one method
-            Lock("r", "o", 1, LENGTH),
+            Lock("r", "o", 1, length),
             self.now,
             lambda: self.now,
         )
-        self.guard = LeaseGuard(self.lease, MARGIN)
+        self.guard = LeaseGuard(self.lease, MARGIN, LENGTH)
 
     def atomically(self, function: Callable[[Any], Any]) -> bool:
         self.asked += 1
+        self.now += self.takes
         return self.grants
 
 
@@ -49,8 +51,8 @@ class Held:
         ("GET", 19, False),
         ("GET", 21, True),
         ("HEAD", 19, False),
-        ("POST", 0, False),
-        ("POST", 9, False),
+        ("POST", 0, True),
+        ("POST", 9, True),
         ("POST", 11, True),
         ("PATCH", 11, True),
         ("DELETE", 11, True),
@@ -67,6 +69,24 @@ def test_a_call_gets_what_is_left_and_one_that_changes_something_a_fresh_lease(
 
     assert held.asked == int(renewed)
     assert allowed == (LENGTH if renewed else LENGTH - passed) - MARGIN
+
+
+@pytest.mark.parametrize("passed", [0, 100, 250])
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_no_call_may_outlast_what_a_sweep_may_shorten_a_long_lease_to(
+    method: str, passed: float
+) -> None:
+    held = Held(length=LENGTH + 300)
+    held.now += passed
+
+    assert held.guard.permit(method) == LENGTH - MARGIN
+
+
+def test_the_time_that_a_renewal_took_is_not_granted_to_a_call_that_changes_something() -> None:
+    held = Held(length=LENGTH + 300)
+    held.takes = 5.0  # the lease may have been shortened right after it was renewed
+
+    assert held.guard.permit("POST") == LENGTH - MARGIN - 5.0
 
 
 def test_no_call_starts_once_a_renewal_was_refused() -> None:
@@ -97,7 +117,7 @@ def test_a_margin_as_long_as_the_lease_permits_nothing() -> None:
     held = Held()
 
     with pytest.raises(LeaseLost):
-        LeaseGuard(held.lease, LENGTH).permit("GET")
+        LeaseGuard(held.lease, LENGTH, LENGTH).permit("GET")
 
 
 def test_a_margin_that_leaves_little_of_a_lease_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def test_another_project_s_loose_nodes_are_not_swept(
     begun: Ready, context: ActionContext, stranger: ActionContext
 ) -> None:
     assert converge.Sweep().run(stranger)["ready"] == []
-    assert converge.Sweep().run(context)["ready"] == [ready_document(begun)]
+    (row,) = converge.Sweep().run(context)["ready"]
+    assert row.items() >= ready_document(begun).items()
 
 
 def test_another_project_s_node_can_not_be_worked(

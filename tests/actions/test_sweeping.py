@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sweep does about alarms whose failover could not be started for long."""
+"""What a sweep does about alarms whose failover could not be started for long, and about nodes
+that nobody works on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import converge, people, sweeping
+from mistral_failover.actions.documents import outcome_of, ready_document, timed_out_task
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.convergence.records import Ready
-from mistral_failover.store.tables import incidents
+from mistral_failover.store import groups
+from mistral_failover.store.tables import incidents, journal, resources
+from support.together import together
 
+LOST = {"code": "LEASE_LOST", "message": "the lease on resource r is lost"}
 EVENT = {"message_id": "m1", "traits": [["instance_id", 1, "s-a"]]}
 ALARM = {
     "alarm_name": "lost",
@@ -85,3 +91,89 @@ def test_it_is_admitted_when_it_is_said_again(
     refused, incident = sweep(context)
     assert refused == [identity]
     assert incident["decision"] == "ADMITTED"
+
+
+# -- ready nodes
+
+
+@pytest.fixture
+def patient(state: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """Nodes count as left lying only when nothing was said for a minute."""
+    monkeypatch.setattr(state, "settings", replace(state.settings, sweep_after=60.0))
+    return state
+
+
+def age(state: Runtime, project: str, seconds: float) -> None:
+    """Let what the journal says have been said earlier."""
+    mine = journal.c.group_id == groups.group_id(project, "payments")
+    earlier = journal.update().where(mine).values(at=journal.c.at - seconds)
+    state.database.atomically(lambda tx: tx.execute(earlier))
+
+
+def told(context: ActionContext, kind: str) -> list[str]:
+    rows = people.History("payments").run(context)
+    return [row["sentence"] for row in rows if row["kind"] == kind]
+
+
+def test_a_node_on_its_way_is_left_alone_until_it_was_quiet_for_long(
+    patient: Runtime, begun: Ready, context: ActionContext, project: str
+) -> None:
+    assert converge.Sweep().run(context)["ready"] == []
+
+    age(patient, project, 61.0)
+
+    (row,) = converge.Sweep().run(context)["ready"]
+    sentence = "thing: triggered by a sweep, for nobody works on it"
+    assert row == {**ready_document(begun), "group": "payments", "sentence": sentence}
+    assert told(context, "sweep") == [sentence]
+
+
+def test_of_many_sweeps_at_once_one_triggers_a_node(
+    patient: Runtime, begun: Ready, context: ActionContext, project: str
+) -> None:
+    age(patient, project, 61.0)
+
+    reports = together(6, lambda _: converge.Sweep().run(context))
+
+    assert sum(len(report["ready"]) for report in reports) == 1
+    assert len(told(context, "sweep")) == 1
+
+
+def test_a_dead_owner_is_named(
+    state: Runtime, begun: Ready, context: ActionContext, project: str
+) -> None:
+    state.engine.check(begun, "e/a@h:1")
+    over = resources.update().where(resources.c.id == begun.node.resource_id)
+    state.database.atomically(lambda tx: tx.execute(over.values(lease_until=tx.clock() - 1)))
+
+    (row,) = converge.Sweep("payments").run(context)["ready"]
+
+    expected = "thing: triggered by a sweep, for the lease of e/a@h:1 is over"
+    assert row["sentence"] == expected
+
+
+def test_a_mistral_that_can_not_be_asked_does_not_keep_a_sweep_from_the_rest(
+    state: Runtime, begun: Ready, context_of: Callable[..., ActionContext], project: str
+) -> None:
+    report = converge.Sweep().run(context_of(project))
+
+    (sentence,) = report["unable"]
+    assert sentence.startswith("Mistral could not be asked: ")
+    assert len(report["ready"]) == 1
+
+
+def test_what_is_known_of_an_operation_without_a_result_is_mistral_s_own_word() -> None:
+    timed = {"result": [], "said": "Task timed out [timeout(s)=7].", "task": "t1"}
+    other = {"result": [], "said": "Failed to find workflow [name=x]", "task": "t1"}
+    own = {"result": {"error": LOST}, "said": "Task timed out [timeout(s)=7].", "task": "t1"}
+
+    assert [timed_out_task(e) for e in (timed, other, own, "a text", None)] == ["t1"] + [None] * 4
+    late = outcome_of(None, timed)
+    assert late.error is not None
+    assert (late.error["code"], late.unknown) == ("TIMEOUT", True)
+    assert "did not end within 7 s" in late.error["message"]
+    missing = outcome_of(None, other)
+    assert missing.error is not None
+    assert (missing.error["code"], missing.unknown) == ("OPERATION_FAILED", False)
+    assert missing.error["message"] == "Failed to find workflow [name=x]"
+    assert outcome_of(None, own).error == LOST

@@ -16,7 +16,7 @@ from mistral_failover.model.group import Limits
 
 NOW = 100_000.0
 ALARM = Alarm("aodh", "k", True, True, "alarm x went from ok to alarm", ("s1",), {})
-CALM = Situation("payments", "db_a", (), False, frozenset(), [], Limits(60, 3), NOW)
+CALM = Situation("payments", "db_a", True, (), False, frozenset(), [], Limits(60, 3), NOW)
 
 
 def test_a_calm_group_admits_and_says_who_is_lost() -> None:
@@ -30,7 +30,7 @@ def test_a_calm_group_admits_and_says_who_is_lost() -> None:
     ("firing", "changes", "decision", "words"),
     [
         (False, {}, "IGNORED", "not a transition into alarm"),
-        (True, {"member": None}, "IGNORED", "no member of payments is active"),
+        (True, {"in_service": False}, "IGNORED", "payments is not in service"),
         (True, {"strangers": ("s9",)}, "HELD", "s9 is not known as a member of payments"),
         (True, {"known": True}, "DUPLICATE", "heard before"),
         (True, {"lost": frozenset({"db_a"})}, "DUPLICATE", "db_a is declared lost already"),
@@ -58,8 +58,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"admitted": [NOW - 900, NOW - 900, NOW - 1]}, "the cooldown is"),
     ({"lost": frozenset({"db_a"})}, "declared lost already"),
     ({"known": True}, "heard before"),
-    ({"member": None}, "names no member"),
     ({"strangers": ("s9",)}, "is not known as a member"),
+    ({"in_service": False}, "is not in service"),
 ]
 
 
@@ -82,6 +82,7 @@ _situations = st.builds(
     Situation,
     group=st.just("payments"),
     member=st.sampled_from([None, "db_a"]),
+    in_service=st.booleans(),
     strangers=st.sampled_from([(), ("s9",)]),
     known=st.booleans(),
     lost=st.frozensets(st.sampled_from(["db_a", "db_b"])),

@@ -13,6 +13,7 @@ from keystoneauth1.identity import v3
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 from mistral_failover.cloud.session import GuardedSession, session_for
+from mistral_failover.fault_points import arm, disarm
 from mistral_failover.settings import Settings
 
 TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -20,6 +21,8 @@ TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 class Recorder:
     """A guard that permits a number of calls, and records which were asked for."""
+
+    request_id = None
 
     def __init__(self, calls=100, seconds=5.0):
         self.left = calls
@@ -91,6 +94,30 @@ def test_the_guard_is_asked_before_each_call_with_its_method(server):
 def test_without_permission_nothing_reaches_the_server(server):
     with pytest.raises(LeaseLost):
         guarded(Recorder(calls=0)).post(server.url, json={})
+    assert server.seen == []
+
+
+def test_every_call_under_a_lock_carries_its_global_request_id(server):
+    guard = Recorder()
+    guard.request_id = "req-6f1a1c0e-54f5-5d0c-9c53-0b8f2f6a7d11"
+    guarded(guard).get(server.url)
+    guarded(guard).delete(server.url)
+    guarded(Unguarded()).get(server.url)
+    seen = [request.headers.get("x-openstack-request-id") for request in server.seen]
+    assert seen == [guard.request_id, guard.request_id, None]
+
+
+def test_who_was_frozen_after_the_permission_does_not_use_it(server):
+    def sleep_in(point):
+        if point == "call.before":
+            time.sleep(0.3)
+
+    arm(sleep_in)
+    try:
+        with pytest.raises(LeaseLost, match="a POST was permitted is over"):
+            guarded(Recorder(seconds=0.2)).post(server.url, json={})
+    finally:
+        disarm()
     assert server.seen == []
 
 

@@ -17,7 +17,9 @@ import yaml
 
 from mistral_failover import settings, workflows
 from mistral_failover.alarms.payloads import AODH_KEYS
+from mistral_failover.cli import connection
 from mistral_failover.cli.drill import Drill
+from mistral_failover.cli.goals import Diff, List
 from mistral_failover.cli.workflow import Validate
 from mistral_failover.convergence import graph
 from mistral_failover.drill import audit
@@ -196,7 +198,12 @@ def test_every_error_code_is_documented_and_no_other() -> None:
 
 def test_every_command_is_documented_with_its_options() -> None:
     found = rows(section(REFERENCE, "Command line"))
-    commands = {"failover drill": Drill, "failover workflow validate": Validate}
+    commands = {
+        "failover drill": Drill,
+        "failover goals list": List,
+        "failover goals diff": Diff,
+        "failover workflow validate": Validate,
+    }
     installed = {f"failover {p.name.replace('_', ' ')}" for p in entry_points(group="failover.cli")}
 
     assert set(found) == set(commands) == installed
@@ -214,6 +221,8 @@ def test_the_readme_explains_every_option_of_the_drill() -> None:
 def own_options(command: Any) -> list[str]:
     """The options that a command adds to those of cliff."""
     source = inspect.getsource(command.get_parser)
+    if "connection.add_options" in source:
+        source += inspect.getsource(connection.add_options)
     return re.findall(r'"(--[\w-]+)"', source)
 
 

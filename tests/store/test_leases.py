@@ -250,3 +250,36 @@ def test_a_database_that_does_not_come_back_costs_the_lease_and_not_the_thread(
     first = lease_of(database)
     with keeper.hold(lock, since):
         assert until(lambda: lease_of(database) > first)
+
+
+def test_a_lease_that_is_lost_is_told_and_one_that_is_kept_is_not(
+    tenant: Tenant, hand: Hand, caplog: pytest.LogCaptureFixture
+) -> None:
+    hand.at += 10
+    with LeaseKeeper(tenant, hand).hold(LOCK, since=hand.at - 10):
+        assert until(lambda: len(tenant.asked) == 1)
+    assert caplog.messages == []
+    tenant.answer = False
+    with LeaseKeeper(tenant, hand).hold(LOCK, since=hand.at - 10) as lease:
+        assert until(lambda: lease.lost)
+        assert until(lambda: caplog.messages == ["The lease on r is lost."])
+
+
+def test_whoever_renews_leases_sleeps_in_between_and_keeps_no_process_alive(
+    tenant: Tenant,
+) -> None:
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(0.0)
+        return 100.0
+
+    # Due in half a second by a clock that stands still.
+    with LeaseKeeper(tenant, clock).hold(LOCK, since=100.0 - 9.5):
+        threads = [thread for thread in threading.enumerate() if thread.name == "leases"]
+        assert threads
+        assert all(thread.daemon for thread in threads)
+        threading.Event().wait(0.1)
+
+    assert len(looks) < 20
+    assert tenant.asked == []

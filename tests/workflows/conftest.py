@@ -5,6 +5,7 @@ state store of this process and an emulated cloud in a thread of it."""
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,19 +38,24 @@ _SERVER = {
         "scheduler_hints": {"group": {"get_resource": "spread"}},
     },
 }
-STACK = {
-    "heat_template_version": "2021-04-16",
-    "parameters": {"active": {"type": "string", "default": "nobody"}},
-    "resources": {
-        "spread": {
-            "type": "OS::Nova::ServerGroup",
-            "properties": {"policies": ["anti-affinity"]},
+
+
+def stack(servers: tuple[str, ...]) -> dict[str, Any]:
+    """A template of these servers, each on a host of its own, and one volume."""
+    return {
+        "heat_template_version": "2021-04-16",
+        "parameters": {"active": {"type": "string", "default": "nobody"}},
+        "resources": {
+            "spread": {
+                "type": "OS::Nova::ServerGroup",
+                "properties": {"policies": ["anti-affinity"]},
+            },
+            **dict.fromkeys(servers, _SERVER),
+            "data_volume": {"type": "OS::Cinder::Volume", "properties": {"size": 1}},
         },
-        "db_a": _SERVER,
-        "db_b": _SERVER,
-        "data_volume": {"type": "OS::Cinder::Volume", "properties": {"size": 1}},
-    },
-}
+    }
+
+
 ACTIVE = {"get_param": "active"}
 DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
 DATABASE = {
@@ -113,6 +119,7 @@ def state(
         "cloud": "emulated",
         "command_channel": f"emulator+{emulated.url}",
         "lease": 10.0,
+        "sweep_after": 0.0,
         "poll_first": 0.005,
         "poll_ceiling": 0.02,
     }
@@ -151,6 +158,7 @@ class Protected:
     cloud: EmulatorClient
     state: Runtime
     workflows: Workflows
+    members: tuple[str, ...] = ("db_a", "db_b")
 
     def run(self, workflow: str, /, **inputs: Any) -> Run:
         """Run a shipped workflow to its end."""
@@ -173,6 +181,31 @@ class Protected:
         """The id of a member's server."""
         return str(self.cloud.resources(self.name)[member]["physical_resource_id"])
 
+    def start(self, workflow: str, /, **inputs: Any) -> str:
+        """Start a shipped workflow; returns its execution's id, for :meth:`ended`."""
+        return self.workflows.start(f"failover.{workflow}", inputs)
+
+    def ended(self, execution: str) -> Run:
+        """Wait for the end of an execution."""
+        return self.workflows.wait(execution, timeout=20)
+
+    def told(self, kind: str | None = None) -> list[str]:
+        """The group's journal, or its sentences of one kind."""
+        rows = done(people.History(self.name, limit=1000).run(context()))
+        return [row["sentence"] for row in rows if kind in (None, row["kind"])]
+
+    def wait_until_told(self, sentence: str, times: int = 1) -> None:
+        """Wait until the journal says it, so many times."""
+        deadline = time.monotonic() + 20
+        while self.told().count(sentence) < times:
+            assert time.monotonic() < deadline, f"never said: {sentence}; but {self.told()}"
+            time.sleep(0.005)
+
+    def runs_on(self) -> list[str]:
+        """The members on which the application runs."""
+        nodes = self.cloud.nodes()
+        return [m for m in self.members if self.name in nodes[self.server(m)]["applications"]]
+
     def status(self) -> dict[str, Any]:
         """What failover.status says."""
         return done(people.Status(self.name).run(context()))
@@ -183,13 +216,12 @@ class Protected:
 
     def traversals(self) -> list[str]:
         """The causes of the group's traversals, in order."""
-        rows = done(people.History(self.name, limit=1000).run(context()))
-        return [row["sentence"] for row in rows if row["kind"] == "traversal"]
+        return self.told("traversal")
 
     def holders(self) -> list[str]:
         """The members whose server the volume is attached to, by the cloud's own word."""
         volume = self.cloud.resources(self.name)["data_volume"]["physical_resource_id"]
-        servers = {self.server(member): member for member in ("db_a", "db_b")}
+        servers = {self.server(member): member for member in self.members}
         nodes = self.cloud.nodes()
         return [m for s, m in servers.items() if volume in nodes[s]["volumes"]]
 
@@ -201,21 +233,22 @@ def protect(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[
     def make(
         resources: dict[str, Any] = RESOURCES,
         types: list[dict[str, Any]] | None = None,
+        servers: tuple[str, ...] = ("db_a", "db_b"),
         **more: Any,
     ) -> Protected:
         name = f"group{next(_numbers)}"
-        cloud.create_stack(name, STACK)
+        cloud.create_stack(name, stack(servers))
         cloud.add_application(name, start="start", stop="stop", needs_volume=True, stack=name)
         definition = {
             "failover_template_version": "2026-11-21",
             "stack": name,
-            "members": {"servers": ["db_a", "db_b"]},
+            "members": {"servers": list(servers)},
             "resources": resources,
             "fence": [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 1}, "confirm"],
             **more,
         }
         done(people.Define(definition, types=types).run(context()))
-        return Protected(name, cloud, state, pack)
+        return Protected(name, cloud, state, pack, servers)
 
     return make
 

@@ -51,11 +51,15 @@ test.speechless:
 
 
 def step(
-    *spread: str, operation: str | None = None, document: dict[str, Any] = OPERATION
+    *spread: str,
+    operation: str | None = None,
+    document: dict[str, Any] = OPERATION,
+    timeout: int = 60,
 ) -> dict[str, Any]:
     return {
         "spread": [{"traversal": "t", "node": node} for node in spread],
-        "operation": operation and {"workflow": operation, "input": {"operation": document}},
+        "operation": operation
+        and {"workflow": operation, "input": {"operation": document}, "timeout": timeout},
         "said": ["a step"],
     }
 
@@ -122,7 +126,7 @@ def test_an_operation_that_fails_is_concluded_with_its_own_error(pack: Workflows
     run.assert_tasks("work", "operate", "conclude_failure")
     (call,) = pack.calls("failover.conclude")
     assert call["ticket"] == TICKET
-    assert call["error"]["error"] == ERROR
+    assert call["error"]["result"]["error"] == ERROR
 
 
 @pytest.mark.parametrize("name", ["test.speechless", "test.not_there"])

@@ -162,6 +162,50 @@ def test_a_repaired_workflow_is_tried_again_by_the_next_start(protect: Callable[
     assert paper(group)[-1]["physical_id"] == "ticket of db_a"
 
 
+SLOW_OPEN = """
+version: '2.0'
+house.open_ticket:
+  input: [operation]
+  tasks:
+    wait:
+      action: std.async_noop
+"""
+CAREFUL_OPEN = """
+version: '2.0'
+house.open_ticket:
+  input: [operation]
+  output:
+    physical_id: <% str($.operation.unknown) + ' ' + $.operation.key %>
+  tasks:
+    only:
+      action: std.noop
+"""
+
+
+def test_an_operation_that_takes_too_long_fails_and_is_taken_up_under_the_same_key(
+    protect: Callable[..., Any],
+) -> None:
+    slow = {**TICKET, "operations": {"create": {"workflow": "house.open_ticket", "timeout": 1}}}
+    group = protect(RESOURCES, [slow])
+    group.workflows.load(SLOW_OPEN)
+
+    run = group.run("activate_first", group=group.name)
+
+    run.assert_failed_with("FAILED")
+    assert "did not end within 1 s" in run.output["error"]["message"]
+    assert "[TIMEOUT]" in run.output["error"]["message"]
+    # There is no API here to stop it by.
+    said = "its workflow runs on: [failover] mistral_url is not set"
+    assert run.sub("converge").output["said"][0] == said
+    (operation,) = group.status()["under_way"]
+    assert operation["status"] == "unknown"
+
+    group.workflows.load(CAREFUL_OPEN)
+    group.activate()
+
+    assert paper(group)[-1]["physical_id"] == f"true {operation['key']}"
+
+
 HOUSE_ACTIONS = """
 from mistral_lib.actions import Action, Result
 

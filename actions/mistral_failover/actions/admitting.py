@@ -14,7 +14,9 @@ from mistral_failover.actions.starting import Facts
 from mistral_failover.alarms.admission import HOUR, Situation, Verdict, admit
 from mistral_failover.alarms.payloads import Alarm
 from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.fault_points import reach
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
 
@@ -28,9 +30,11 @@ def on_alarm(
     does, and without that the active member. Returns what :func:`starting.begin` does, plus
     decision, sentence and incident.
     """
+    reach("admit.before")
     incident, verdict = request.runtime.database.atomically(
         lambda tx: _record(request, tx, alarm, group, member)
     )
+    reach("admit.after")
     answer: dict[str, Any] = {"decision": verdict.decision, "sentence": verdict.sentence}
     if incident is None:
         return answer | {"incident": None, "traversal": None, "ready": []}
@@ -48,61 +52,84 @@ def on_alarm(
 
 def start(request: Request, incident: Incident) -> dict[str, Any]:
     """Start the traversal of an admitted incident, unless it has been."""
-    facts = Facts(lost=(_lost_in(incident),))
+    derive = starting.moving(request, Facts(lost=(_lost_in(incident),)))
     return starting.begin(
-        request, incident.fact["group"], facts, incident_id=incident.id, cause=incident.sentence
+        request, incident.fact["group"], derive, incident_id=incident.id, cause=incident.sentence
     )
 
 
 def by_hand(
     request: Request, group: str, facts: Facts, *, incident_id: str | None, cause: str
 ) -> dict[str, Any]:
-    """Start what a person asks for, as an incident of its own or as one that was held back.
+    """Start the failover that a person asks for, or one that was held back.
 
-    Without an id the Mistral execution is the occasion: run again, it starts nothing twice.
     Raises ActionError UNKNOWN_INCIDENT for an id that is no incident of the group, and what
     :func:`starting.begin` raises.
     """
-    execution = request.context.execution
-    # An action that runs outside of an execution has no id, so no repeat of it is known as one.
-    occasion = execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
+    if incident_id is None:
+        asked_for = {"to": facts.to, "lost": facts.lost}
+        return ordered(request, group, starting.moving(request, facts), asked_for, cause)
 
-    def record(tx: Any) -> Incident:
-        state = groups.find(tx, request.project_id, group)
-        if state is None:
-            raise UnknownGroup(group)
-        tx.lock_group(state.id, shared=False)
-        identity = incident_id or derived_id("incident", request.project_id, state.id, occasion)
-        known = incidents.get(tx, request.project_id, identity)
-        if incident_id and (known is None or known.group_id != state.id):
+    def admitted(tx: Any) -> Incident:
+        state = _locked(request, tx, group)
+        known = incidents.get(tx, request.project_id, incident_id)
+        if known is None or known.group_id != state.id:
             raise ActionError(
                 "UNKNOWN_INCIDENT",
                 f"{group} has no incident {incident_id}",
                 "failover.status lists the group's incidents.",
             )
-        if known is None:
-            known = Incident(
-                identity,
-                request.project_id,
-                state.id,
-                OPERATOR,
-                {"group": group, "to": facts.to, "lost": facts.lost},
-                {},
-                "ADMITTED",
-                cause,
-            )
-            incidents.add(tx, known)
-        elif known.decision != "ADMITTED":
+        if known.decision != "ADMITTED":
             if facts.lost is None:
                 _lost_in(known)  # what can not be started is not admitted
             incidents.decide(tx, known.id, "ADMITTED", f"{known.sentence}; admitted: {cause}")
         return known
 
-    incident = request.runtime.database.atomically(record)
+    incident = request.runtime.database.atomically(admitted)
+    reach("held.after")
     if incident.source != OPERATOR and facts.lost is None:
         facts = replace(facts, lost=(_lost_in(incident),))
-    answer = starting.begin(request, group, facts, incident_id=incident.id, cause=cause)
+    derive = starting.moving(request, facts)
+    answer = starting.begin(request, group, derive, incident_id=incident.id, cause=cause)
     return answer | {"incident": incident.id}
+
+
+def ordered(
+    request: Request, group: str, derive: starting.Derive, asked_for: dict[str, Any], cause: str
+) -> dict[str, Any]:
+    """Start the traversal that a person orders, as an incident of its own.
+
+    The Mistral execution is the occasion: run again, it starts nothing twice. ``asked_for`` is
+    kept with the incident. Raises what :func:`starting.begin` raises.
+    """
+    execution = request.context.execution
+    # An action that runs outside of an execution has no id, so no repeat of it is known as one.
+    occasion = execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
+
+    def record(tx: Any) -> str:
+        state = _locked(request, tx, group)
+        identity = derived_id("incident", request.project_id, state.id, occasion)
+        if incidents.get(tx, request.project_id, identity) is None:
+            fact = {"group": group, **asked_for}
+            order = Incident(
+                identity, request.project_id, state.id, OPERATOR, fact, {}, "ADMITTED", cause
+            )
+            incidents.add(tx, order)
+        return identity
+
+    incident_id = request.runtime.database.atomically(record)
+    reach("order.after")
+    answer = starting.begin(request, group, derive, incident_id=incident_id, cause=cause)
+    return answer | {"incident": incident_id}
+
+
+def _locked(request: Request, tx: Any, group: str) -> GroupState:
+    """The group, which nobody else gives a goal meanwhile. Raises UnknownGroup."""
+    state = groups.find(tx, request.project_id, group)
+    if state is None:
+        raise UnknownGroup(group)
+    tx.lock_group(state.id, shared=False)
+    return state
 
 
 def _lost_in(incident: Incident) -> str:
@@ -143,6 +170,7 @@ def _record(
     situation = Situation(
         group=stands.group.name,
         member=member,
+        in_service=bool(stands.roles),
         strangers=() if member_named else strangers,
         known=known is not None and known.decision != "HELD",
         lost=stands.lost,
@@ -175,6 +203,7 @@ def _record(
     incidents.add(tx, incident)
     kind = verdict.decision.lower()
     tx.journal(state.id, f"{verdict.decision}: {verdict.sentence}", kind=kind)
+    reach("admit.recorded")
     return incident, verdict
 
 

@@ -14,39 +14,62 @@ from typing import Any
 import tenacity
 from sqlalchemy.exc import DBAPIError
 
-from mistral_failover.actions import in_place, ownership
+from mistral_failover.actions import hanging, in_place, ownership
 from mistral_failover.actions.documents import operation_document, ready_document
 from mistral_failover.actions.runtime import Request
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import Operation, Outcome, Ready, Step, Ticket
+from mistral_failover.fault_points import reach
 from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 
-_TOO_LATE = "the lease was lost in the middle: whoever breaks the lock goes on"
+_TOO_LATE = "its lease was lost in the middle"
 
 
 def work(request: Request, ready: Ready) -> dict[str, Any]:
     """Check a node and go on from there.
 
-    Returns ``{"spread": [{traversal, node}], "operation": None or {workflow, input}, "said":
-    [sentence]}``: nodes for others, an operation whose workflow Mistral has to run, and what
-    happened.
+    Returns ``{"spread": [{traversal, node}], "operation": None or {workflow, input, timeout},
+    "said": [sentence]}``: nodes for others, an operation whose workflow Mistral has to run (timeout
+    in seconds), and what happened.
     """
     if not ownership.owns(request, ready.traversal_id):
         return _handed_back([], None, [f"there is no traversal {ready.traversal_id}"])
     return _carry(request, [ready], [])
 
 
-def conclude(request: Request, ticket: Ticket, outcome: Outcome) -> dict[str, Any]:
-    """Conclude an operation that a workflow carried out, and go on; returns as :func:`work`."""
+def conclude(
+    request: Request, ticket: Ticket, outcome: Outcome, timed_out: str | None = None
+) -> dict[str, Any]:
+    """Conclude an operation that a workflow carried out, and go on; returns as :func:`work`.
+
+    ``timed_out``: the id of the task whose workflow did not end in time. It is stopped first, since
+    the operation will be repeated.
+    """
     if not ownership.owns(request, ticket.traversal_id, ticket.node.resource_id):
         return _handed_back([], None, [f"there is nothing to conclude for {ticket.node.key}"])
     if _came_too_late(outcome):
-        return _handed_back([], None, [_TOO_LATE])
+        step = request.runtime.engine.abandon(ticket, _TOO_LATE)
+        return _carry(request, list(step.ready), [step.sentence])
+    said = [_stopped(request, timed_out)] if timed_out else []
     step = request.runtime.engine.conclude(ticket, outcome)
-    return _carry(request, list(step.ready), [step.sentence])
+    return _carry(request, list(step.ready), [*said, step.sentence])
+
+
+def _stopped(request: Request, task_id: str) -> str:
+    """Stop what a task started, as far as Mistral can be asked; what came of it, in a sentence.
+    Mistral itself lets it run on."""
+    try:
+        mistral = request.mistral()
+        if mistral is None:
+            return "its workflow runs on: [failover] mistral_url is not set"
+        hanging.stop_below(mistral, task_id)
+    except CloudError as error:
+        return f"its workflow could not be stopped: {error.message}"
+    return "its workflow was stopped"
 
 
 def _carry(request: Request, ready: Sequence[Ready], said: list[str]) -> dict[str, Any]:
@@ -60,21 +83,27 @@ def _carry(request: Request, ready: Sequence[Ready], said: list[str]) -> dict[st
             continue
         document, spec = _described(request, step.operation)
         if spec.action is None:
-            handed = {"workflow": spec.workflow, "input": {"operation": document}}
+            handed = {
+                "workflow": spec.workflow,
+                "input": {"operation": document},
+                "timeout": spec.timeout,
+            }
             return _handed_back(ready, handed, said)
-        with request.runtime.leases.hold(step.operation.ticket.lock, since):
+        ticket = step.operation.ticket
+        with request.runtime.leases.hold(ticket.lock, since):
             outcome = in_place.run(spec.action, document, request.context)
             if _came_too_late(outcome):
-                return _handed_back(ready, None, [*said, _TOO_LATE])
-            step = _concluded(request, step.operation.ticket, outcome)
+                step = engine.abandon(ticket, _TOO_LATE)
+            else:
+                step = _concluded(request, ticket, outcome)
         said.append(step.sentence)
         ready = step.ready
     return _handed_back(ready, None, said)
 
 
 def _came_too_late(outcome: Outcome) -> bool:
-    """Whoever lost the lease has nothing to conclude: the lock is left to be broken, so that the
-    operation is taken up again under the same key."""
+    """Whoever lost the lease has nothing to conclude: the operation is given up, to be taken up
+    again under the same key."""
     return outcome.error is not None and outcome.error.get("code") == "LEASE_LOST"
 
 
@@ -95,6 +124,7 @@ def _concluded(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
 def _handed_back(
     ready: Sequence[Ready], operation: dict[str, Any] | None, said: list[str]
 ) -> dict[str, Any]:
+    reach("spread.before")
     return {
         "spread": [ready_document(node) for node in ready],
         "operation": operation,

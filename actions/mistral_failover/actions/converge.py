@@ -7,12 +7,13 @@ from typing import Any
 
 from mistral_lib.actions import Result
 
-from mistral_failover.actions import admitting, carrying, sweeping, viewing
+from mistral_failover.actions import admitting, carrying, returning, sweeping, viewing
 from mistral_failover.actions.base import FailoverAction, names, optional_text, text
-from mistral_failover.actions.documents import outcome_of, read_ready, read_ticket
+from mistral_failover.actions.documents import outcome_of, read_ready, read_ticket, timed_out_task
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Facts
 from mistral_failover.alarms.payloads import from_aodh
+from mistral_failover.fault_points import reach
 
 
 class Admit(FailoverAction):
@@ -59,6 +60,43 @@ class Begin(FailoverAction):
         return admitting.by_hand(request, group, facts, incident_id=incident, cause=because)
 
 
+class Rollback(FailoverAction):
+    """Give a group a goal back that it had: the last one that it reached, or the one named."""
+
+    def __init__(
+        self, group: Any, goal: Any = None, recovered: Any = None, because: Any = None
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self.goal = goal
+        self.recovered = recovered
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        return returning.rollback(
+            request,
+            text("group", self.group),
+            optional_text("goal", self.goal),
+            names("recovered", self.recovered),
+            optional_text("because", self.because) or "rolled back by hand",
+        )
+
+
+class Remove(FailoverAction):
+    """Give a group the goal that asks for nothing."""
+
+    def __init__(self, group: Any, lost: Any = None, because: Any = None) -> None:
+        super().__init__()
+        self.group = group
+        self.lost = lost
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        because = optional_text("because", self.because) or "removed by hand"
+        lost = names("lost", self.lost)
+        return returning.remove(request, text("group", self.group), lost, because)
+
+
 class Work(FailoverAction):
     """Check a node, carry out what can be carried out in place, and go on."""
 
@@ -82,8 +120,8 @@ class Conclude(FailoverAction):
         self.error = error
 
     def answer(self, request: Request) -> Any:
-        ticket = read_ticket(self.ticket)
-        return carrying.conclude(request, ticket, outcome_of(self.result, self.error))
+        ticket, outcome = read_ticket(self.ticket), outcome_of(self.result, self.error)
+        return carrying.conclude(request, ticket, outcome, timed_out_task(self.error))
 
 
 class Report(FailoverAction):
@@ -95,9 +133,11 @@ class Report(FailoverAction):
         self.traversal = traversal
 
     def answer(self, request: Request) -> Any:
+        reach("report.before")
         found = viewing.report(
             request, text("group", self.group), text("traversal", self.traversal)
         )
+        reach("report.after")
         if found["status"] in ("FAILED", "BLOCKED"):
             remedy = "See failover.history for each step; failover.status for where it stands."
             error = {"code": found["status"], "message": found["reason"], "remedy": remedy}

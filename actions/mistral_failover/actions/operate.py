@@ -33,7 +33,8 @@ class OperationAction(FailoverAction):
                 "Hand on the workflow's input as it was received.",
             )
         with request.runtime.leases.hold(ticket.lock) as lease:
-            guard = LeaseGuard(lease, request.runtime.settings.lease_margin)
+            settings = request.runtime.settings
+            guard = LeaseGuard(lease, settings.lease_margin, settings.lease)
             guard.permit("GET")  # whose lease is lost has nothing to do here, nor on a member
             cloud = request.cloud(guard)
             tools = Tools(cloud, request.channel(cloud))

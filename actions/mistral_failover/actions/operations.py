@@ -16,6 +16,7 @@ from mistral_failover.agent.channel import Channel, Command, CommandResult
 from mistral_failover.cloud import patches, servers, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import fence_name
 
 Document = Mapping[str, Any]
@@ -162,7 +163,9 @@ def _command(
 
 def run_command(channel: Channel, command: Command) -> CommandResult:
     """Run a command on a member. Raises ChannelError, or ActionError COMMAND_FAILED."""
+    reach("command.before")
     result = channel.run(command)
+    reach("command.after")
     if result.exit_code != 0:
         said = (result.stderr or result.stdout).strip()[-500:]
         raise ActionError(

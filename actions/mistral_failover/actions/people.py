@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that people call: define, plan, status, history."""
+"""Actions that people call: define, plan, status, history, goals."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.actions import defining, viewing
+from mistral_failover.actions import defining, goal_books, viewing
 from mistral_failover.actions.base import FailoverAction, optional_text, text, whole
 from mistral_failover.actions.converge import facts_of
 from mistral_failover.actions.runtime import Request
@@ -76,4 +76,33 @@ class History(FailoverAction):
             after=whole("after", self.after, 0, 2**62),
             limit=whole("limit", self.limit, 1, 1000),
             traversal=optional_text("traversal", self.traversal),
+        )
+
+
+class Goals(FailoverAction):
+    """List the goals that a group was given, the latest first, and what came of them."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return goal_books.listed(request, text("group", self.group))
+
+
+class CompareGoals(FailoverAction):
+    """Show what differs between two goals of a group; their versions may be shortened."""
+
+    def __init__(self, group: Any, before: Any, after: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.before = before
+        self.after = after
+
+    def answer(self, request: Request) -> Any:
+        return goal_books.compared(
+            request,
+            text("group", self.group),
+            text("before", self.before),
+            text("after", self.after),
         )

@@ -17,8 +17,10 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.agent.channel import Channel, Command, CommandResult, channel_for
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.guard import Guard, LeaseLost
+from mistral_failover.cloud.mistral_api import Mistral, mistral_for
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
+from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
@@ -53,20 +55,39 @@ class Runtime:
 DEFAULT_PROJECT = "<default-project>"
 
 
+def request_id(resource_id: str, token: int) -> str:
+    """The global request id of the calls made under one lock."""
+    return f"req-{derived_id(resource_id, str(token))}"
+
+
 @dataclass(frozen=True)
 class LeaseGuard:
-    """Permits a call while enough of the lease is certainly left; renews it when it gets short."""
+    """Permits a call while enough of the lease is certainly left; renews it when it gets short.
+
+    A call that changes something is preceded by a renewal at the database, so a lock that is gone
+    is noticed before. And no call may last longer than ``longest`` less ``margin``, however long
+    the lease: a sweep may shorten it to ``longest`` at any moment (see ``actions.hanging``), and
+    what was begun before ends before.
+    """
 
     lease: Lease
     margin: float
+    longest: float
+
+    @property
+    def request_id(self) -> str:
+        """See ``cloud.guard.Guard``."""
+        return request_id(self.lease.lock.resource_id, self.lease.lock.token)
 
     def permit(self, method: str) -> float:
-        """See ``cloud.guard.Guard``. A call that changes something starts on a fresh lease."""
+        """See ``cloud.guard.Guard``."""
+        changes = method not in ("GET", "HEAD")
         length = self.lease.lock.lease
-        wanted = length * 2 / 3 if method not in ("GET", "HEAD") else length / 3
-        if self.lease.remaining() < wanted:
+        if changes or self.lease.remaining() < length / 3:
             self.lease.renew()
-        left = self.lease.remaining() - self.margin
+        left = self.lease.remaining()
+        since_renewal = length - left if changes else 0.0
+        left = min(left, self.longest - since_renewal) - self.margin
         if left <= 0:
             raise LeaseLost(f"the lease on resource {self.lease.lock.resource_id} is lost")
         return left
@@ -121,6 +142,13 @@ class Request:
     def cloud(self, guard: Guard) -> Cloud:
         """The cloud with this request's rights."""
         return cloud_for(self.context.security, guard=guard, settings=self.runtime.settings)
+
+    def mistral(self) -> Mistral | None:
+        """Mistral's own API with this request's rights; None where nobody says where it is.
+
+        Raises CloudError.
+        """
+        return mistral_for(self.context.security, self.runtime.settings)
 
     def channel(self, cloud: Cloud) -> Channel:
         """The way to the members' agents."""

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.forgetting import forget
 from mistral_failover.actions.runtime import Request
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
@@ -17,8 +18,9 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import members as stack_members
 from mistral_failover.convergence.errors import UnknownGroup
-from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.records import GroupState, Ready
 from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.fault_points import reach
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.goal import Goal, render_goal
 from mistral_failover.model.group import Group
@@ -122,6 +124,7 @@ def look_at_members(
         request.runtime.database.atomically(
             lambda tx: groups.see_members(tx, stands.state.id, seen)
         )
+        reach("members.after")
     certainly_lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
     return [
         _fact(cloud, name, server_id, created_at, name not in certainly_lost)
@@ -147,21 +150,41 @@ def _fact(
     return MemberFact(name, created_at)
 
 
+Derive = Callable[[Standing], Goal]
+"""The next goal, from where the group stands; asked again when somebody newer won meanwhile."""
+
+
+def moving(request: Request, facts: Facts) -> Derive:
+    """Derive the goal of a failover. The members are looked at once, and noticed when one was
+    replaced. Raises as :func:`next_goal`, and CloudError."""
+    seen: list[list[MemberFact]] = []
+
+    def derive(stands: Standing) -> Goal:
+        if not seen:
+            seen.append(look_at_members(request, stands, facts, remember=True))
+        return next_goal(stands, facts, seen[0])
+
+    return derive
+
+
 def begin(
-    request: Request, name: str, facts: Facts, *, incident_id: str, cause: str
+    request: Request, name: str, derive: Derive, *, incident_id: str, cause: str
 ) -> dict[str, Any]:
     """Start the traversal that an incident causes; once, however often it is asked for.
 
     Returns ``{"group", "traversal", "goal", "roles", "lost", "ready": [{traversal, node}],
-    "sentence"}``. Raises UnknownGroup, NoEligibleMember, CloudError, ActionError CONTENDED.
+    "sentence"}``. Raises UnknownGroup, ActionError CONTENDED, and what ``derive`` raises.
     """
     stands = standing(request, name)
     traversal_id = derived_id(stands.state.id, "incident", incident_id)
-    # A repeat finds the goal that was derived then: by now its facts read differently.
-    given = request.runtime.database.reading(lambda tx: _goal_of(tx, stands.state.id, traversal_id))
-    members = [] if given else look_at_members(request, stands, facts, remember=True)
+    known, given = request.runtime.database.reading(
+        lambda tx: _begun(tx, request.project_id, stands.state.id, incident_id, traversal_id)
+    )
+    if known and given is None:
+        return _answer(name, traversal_id, None, (), f"{cause} (it was done, and is forgotten)")
     for _ in range(_ATTEMPTS):
-        goal = given or next_goal(stands, facts, members)
+        # A repeat finds the goal that was derived then: by now its facts read differently.
+        goal = given or derive(stands)
         started = request.runtime.engine.start(
             stands.state.id,
             goal,
@@ -171,18 +194,14 @@ def begin(
             incident_id=incident_id,
         )
         if started.won or started.traversal_id == traversal_id:
+            reach("link.before")
             request.runtime.database.atomically(
                 lambda tx: incidents.link(tx, incident_id, traversal_id)
             )
-            return {
-                "group": name,
-                "traversal": traversal_id,
-                "goal": goal.version,
-                "roles": dict(goal.document["roles"]),
-                "lost": list(goal.document["lost"]),
-                "ready": [ready_document(ready) for ready in started.ready],
-                "sentence": cause if started.created else f"{cause} (it was started before)",
-            }
+            reach("link.after")
+            forget(request, stands.state.id)
+            sentence = cause if started.created else f"{cause} (it was started before)"
+            return _answer(name, traversal_id, goal, started.ready, sentence)
         # Somebody newer won: their facts hold as well, so derive the goal from theirs and ours.
         stands = standing(request, name)
     raise ActionError(
@@ -192,10 +211,30 @@ def begin(
     )
 
 
-def _goal_of(tx: Any, group_id: str, traversal_id: str) -> Goal | None:
+def _answer(
+    name: str, traversal_id: str, goal: Goal | None, ready: tuple[Ready, ...], sentence: str
+) -> dict[str, Any]:
+    return {
+        "group": name,
+        "traversal": traversal_id,
+        "goal": goal.version if goal else None,
+        "roles": dict(goal.document["roles"]) if goal else {},
+        "lost": list(goal.document["lost"]) if goal else [],
+        "ready": [ready_document(node) for node in ready],
+        "sentence": sentence,
+    }
+
+
+def _begun(
+    tx: Any, project_id: str, group_id: str, incident_id: str, traversal_id: str
+) -> tuple[bool, Goal | None]:
+    """Whether an incident's traversal was begun before, and to which goal, unless that was
+    forgotten since (``store.goals.prune``)."""
     traversal = tx.traversal(traversal_id)
-    goal: Goal | None = tx.goal(group_id, traversal.goal_version) if traversal else None
-    return goal
+    if traversal is not None:
+        return True, tx.goal(group_id, traversal.goal_version)
+    incident = incidents.get(tx, project_id, incident_id)
+    return incident is not None and incident.traversal_id == traversal_id, None
 
 
 def _seconds(created_at: str | None) -> float | None:

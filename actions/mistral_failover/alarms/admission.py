@@ -19,14 +19,17 @@ HOUR = 3600.0
 class Situation:
     """What is known when an alarm arrives; times in seconds.
 
-    ``member``: the one that the alarm is about, or None. ``strangers``: servers that it names and
-    nobody knows. ``known``: whether this very incident was heard of before and decided for good
-    (one that was HELD is judged again). ``lost``: the members that the current goal declares lost.
-    ``admitted``: when alarms were admitted within the last hour, oldest first.
+    ``member``: the one that the alarm is about, or None. ``in_service``: whether the group's goal
+    gives any role to anybody; a group that was removed, or never activated, is not. ``strangers``:
+    servers that it names and nobody knows. ``known``: whether this very incident was heard of
+    before and decided for good (one that was HELD is judged again). ``lost``: the members that the
+    current goal declares lost. ``admitted``: when alarms were admitted within the last hour,
+    oldest first.
     """
 
     group: str
     member: str | None
+    in_service: bool
     strangers: tuple[str, ...]
     known: bool
     lost: frozenset[str]
@@ -71,13 +74,11 @@ def _strangers(alarm: Alarm, situation: Situation) -> Verdict | None:
     )
 
 
-def _nobody_concerned(alarm: Alarm, situation: Situation) -> Verdict | None:
-    if situation.member is not None:
+def _not_in_service(alarm: Alarm, situation: Situation) -> Verdict | None:
+    """What somebody took out of service no alarm brings up again."""
+    if situation.in_service:
         return None
-    return Verdict(
-        "IGNORED",
-        f"{alarm.sentence}: it names no member, and no member of {situation.group} is active",
-    )
+    return Verdict("IGNORED", f"{alarm.sentence}: {situation.group} is not in service")
 
 
 def _heard_before(alarm: Alarm, situation: Situation) -> Verdict | None:
@@ -118,8 +119,8 @@ def _per_hour(alarm: Alarm, situation: Situation) -> Verdict | None:
 
 RULES: Sequence[Callable[[Alarm, Situation], Verdict | None]] = (
     _not_firing,
+    _not_in_service,
     _strangers,
-    _nobody_concerned,
     _heard_before,
     _known_fact,
     _cooldown,

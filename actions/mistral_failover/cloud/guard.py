@@ -27,6 +27,12 @@ class LeaseLost(CloudError):
 class Guard(Protocol):
     """Permission to call the cloud."""
 
+    @property
+    def request_id(self) -> str | None:
+        """OpenStack's global request id of every call under this lock, ``req-<uuid>``: services
+        log it, so that an operation can be followed through their logs. None without a lock."""
+        ...
+
     def permit(self, method: str) -> float:
         """Return how many seconds a call that starts now may last: the lease less a margin.
 
@@ -42,6 +48,11 @@ class Unguarded:
     def __init__(self, limit: float = 60.0) -> None:
         """``limit``: seconds that any one call may last."""
         self._limit = limit
+
+    @property
+    def request_id(self) -> str | None:
+        """None: each call is an occasion of its own."""
+        return None
 
     def permit(self, method: str) -> float:  # noqa: ARG002 - the protocol's parameter
         """Return the limit, always."""

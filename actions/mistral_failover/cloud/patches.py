@@ -17,6 +17,7 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.waits import Look
+from mistral_failover.fault_points import reach
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
 _HIDDEN = "******"  # how Heat shows the value of a hidden parameter
@@ -116,12 +117,14 @@ class _Patch:
         # Remember first: should the answer get lost, the update may be under way all the same.
         before = (stack.stack_status, stack.updated_time)
         try:
+            reach("patch.before")
             with translated(f"update stack {self._stack}"):
                 self._cloud.heat.stacks.update(self._stack, existing=True, parameters=self._wanted)
         except CloudError as error:
             if error.code == "CONFLICT":
                 return Look(f"it is {stack.stack_status}, and {error.message}")
             raise
+        reach("patch.after")
         self._before, self._sent_at = before, self._clock()
         return Look(f"it is {stack.stack_status}, and the update has just been sent")
 

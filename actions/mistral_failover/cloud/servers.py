@@ -17,6 +17,7 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.waits import Look
+from mistral_failover.fault_points import reach
 
 _RUNNING = 1  # nova.compute.power_state
 _LIVE = ("UP", "MAINTENANCE")  # host_status; MAINTENANCE: disabled for scheduling, but alive
@@ -109,8 +110,10 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
             )
             return Look(str(seen), done=True, result=Evidence(False, "stop", words))
         if seen.task_state is None:
+            reach("stop.before")
             with translated(f"stop server {server_id}"):
                 cloud.compute.stop_server(server_id)
+            reach("stop.after")
         return Look(f"it is {seen}")
 
     return _climb(cloud, step, "stop", f"server {server_id} to be SHUTOFF", limit)
@@ -136,8 +139,10 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
             return Look("gone", done=True, result=evidence)
         if not deleting and seen.task_state != "deleting":
             host_status = seen.host_status
+            reach("delete.before")
             with translated(f"delete server {server_id}"):
                 cloud.compute.delete_server(server_id, ignore_missing=True)
+            reach("delete.after")
             deleting = True
         return Look(f"it is {seen}")
 
@@ -164,7 +169,9 @@ def _climb(cloud: Cloud, step: Callable[[], Look], rung: str, what: str, limit: 
                 return Look(error.message)
             if error.code in _NO_PROOF:
                 conflicts.append(error.message)
-                return Look("refused", done=True)
+                # Refused once it may have been overtaken, as by a repeat: the next look tells.
+                done = error.code != "CONFLICT" or len(conflicts) > 1
+                return Look(f"refused: {error.message}", done=done)
             raise
 
     # An own deadline tells our running out of time from a single call that timed out.

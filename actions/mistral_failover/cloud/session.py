@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -24,10 +25,12 @@ from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from openstack import config as clouds
 
 from mistral_failover.cloud.errors import FOREIGN, CloudError, translate, translated
-from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.guard import Guard, LeaseLost
+from mistral_failover.fault_points import reach
 from mistral_failover.settings import Settings
 
 EXPIRES_SOON = 60  # seconds before its expiry from which a validated token is validated again
+REQUEST_ID = "X-OpenStack-Request-ID"  # the header of the global request id
 _REMEMBERED = 256  # tokens and cloud entries of one process
 
 
@@ -74,15 +77,34 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
     def send(  # type: ignore[override]  # requests calls it by these names
         self, request: requests.PreparedRequest, timeout: float | None = None, **options: Any
     ) -> requests.Response:
-        seconds = self._guard.permit(str(request.method).upper())
+        method = str(request.method).upper()
+        changes = method not in ("GET", "HEAD")
+        if self._guard.request_id is not None:
+            request.headers[REQUEST_ID] = self._guard.request_id
+        asked = _elapsed()
+        permitted = self._guard.permit(method)
+        if changes:
+            reach("call.before")
+        # Who was frozen between the permission and here must not use it: look once more.
+        seconds = permitted - (_elapsed() - asked)
+        if seconds <= 0:
+            raise LeaseLost(f"the time in which a {method} was permitted is over")
         if timeout is not None:
             seconds = min(seconds, timeout)
         # As a total, lest connecting and waiting for the answer take that long each.
         total: Any = urllib3.Timeout(total=seconds)
-        return _Connections.shared.send(request, timeout=total, **options)
+        answer = _Connections.shared.send(request, timeout=total, **options)
+        if changes:
+            reach("call.after")
+        return answer
 
     def close(self) -> None:
         """Leave the shared connections open."""
+
+
+def _elapsed() -> float:
+    """Seconds on a clock that also counts while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class _Connections:

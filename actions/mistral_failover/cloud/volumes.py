@@ -17,6 +17,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.stacks import VOLUME, stack_map, wrong_type
 from mistral_failover.cloud.waits import Look
+from mistral_failover.fault_points import reach
 
 _ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry through
 _MOVING = ("reserved", "attaching", "detaching", "creating", "downloading", "restoring-backup")
@@ -113,6 +114,7 @@ class _Attach:
                 retryable=True,
             )
         try:
+            reach("attach.before")
             with translated(f"attach volume {self._volume_id} to server {self._server_id}"):
                 self._cloud.compute.create_volume_attachment(
                     self._server_id, volume=self._volume_id
@@ -125,6 +127,7 @@ class _Attach:
             if _busy(error):
                 return Look(f"{state}, and {error.message}")
             raise
+        reach("attach.after")
         self._accepted += 1
         return Look("Nova has just accepted the request")
 
@@ -162,6 +165,7 @@ class _Detach:
                 retryable=True,
             )
         try:
+            reach("detach.before")
             with translated(f"detach volume {self._volume_id} from server {self._server_id}"):
                 # As an object: for a bare id openstacksdk first looks which of the two it is.
                 self._cloud.compute.delete_volume_attachment(
@@ -176,6 +180,7 @@ class _Detach:
             if error.code == "FORBIDDEN" and "root device" in error.message:
                 raise _is_root(self._volume_id, self._server_id) from None
             raise
+        reach("detach.after")
         self._accepted += 1
         return Look("Nova has just accepted the request")
 

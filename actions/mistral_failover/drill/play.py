@@ -85,14 +85,16 @@ class Play:
         return self._outcome()
 
     def _recover(self) -> None:
-        """Go on where an earlier drill was killed: a sweep finds what it left lying."""
+        """Wait until the sweep has gone on where an earlier drill was killed."""
         status = self._scene.action("failover.status", group=GROUP)
         alarms = self._alarms(status)
         if alarms:
             self._alarm_at = alarms[-1]["at"]
-        if status["status"] != "IN_PROGRESS" and not self._unstarted(status, alarms):
+        under_way = status["status"] == "IN_PROGRESS" or self._unstarted(status, alarms)
+        if not under_way and not self._scene.swept():
             return
-        self._tell(self._elapsed(), "drill", "an earlier drill was killed: sweeping up after it")
+        told = "an earlier drill was killed: a sweep goes on with what it left"
+        self._tell(self._elapsed(), "drill", told)
         self._recovered = self._scene.recover()
         self._tell_news()
 

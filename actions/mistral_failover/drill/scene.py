@@ -19,15 +19,19 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import requests
+import sqlalchemy as sa
 import yaml
 
 import mistral_failover.workflows
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill import examples
 from mistral_failover.drill.audit import Violation, audit, read_state
+from mistral_failover.embedded.selfsweep import SelfSweep
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.store import lying
 from mistral_failover.store.database import Database
+from mistral_failover.store.tables import journal
 from mistral_failover.store.transaction import SqlTransaction
 
 T = TypeVar("T")
@@ -35,6 +39,9 @@ T = TypeVar("T")
 CLOUD = "drill"
 LEASE = 6.0
 """Seconds; short, so that a drill which was killed goes on soon after it is started again."""
+
+SWEEP_INTERVAL = 1.0
+"""Seconds between two looks for what a killed drill left."""
 
 
 class SceneError(Exception):
@@ -61,6 +68,7 @@ class Scene:
         self._settings = settings or {}
         self._idle_exit = idle_exit
         self._stack = contextlib.ExitStack()
+        self._since = 0
         self.cloud: EmulatorClient
         self.mistral: EmbeddedMistral
 
@@ -72,6 +80,8 @@ class Scene:
             self.mistral = stack.enter_context(self._configured_mistral())
             self.mistral.cancel_stale()
             self.mistral.install_workflows(mistral_failover.workflows.paths())
+            self._since = self._last_sentence()
+            stack.enter_context(SelfSweep(self.mistral))
             self._stack = stack.pop_all()
         return self
 
@@ -147,17 +157,31 @@ class Scene:
         state = read_state(self.database)
         return audit(self.cloud.audit(), state, files=kept, token_hashes=tokens)
 
-    def recover(self, pause: float = 0.5, limit: float = 120) -> int:
-        """Sweep until nothing is left lying, as a cron trigger would; returns how many nodes were
-        found. Locks of a dead process are waited for until their leases end."""
-        found, deadline = 0, time.monotonic() + limit
+    def recover(self, pause: float = 0.1, limit: float = 120) -> int:
+        """Wait until nothing is under way any more: this Mistral sweeps by itself. Locks of a dead
+        process are waited for until their leases end. Returns :meth:`swept`."""
+        deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
-            execution = self.run("failover.sweep")
-            found += len((execution["output"].get("swept") or {}).get("ready", ()))
-            if not any(self._under_way(name) for name in self.action("failover.status")["groups"]):
-                return found
+            unstarted = self.read(lambda tx: lying.unstarted(tx, self.project, 0.0))
+            names = self.action("failover.status")["groups"]
+            if not unstarted and not any(self._under_way(name) for name in names):
+                return self.swept()
             time.sleep(pause)
         raise SceneError(f"something is still under way after {limit} s of sweeping")
+
+    def swept(self) -> int:
+        """How many nodes the sweeps have triggered since this scene was set."""
+        query = sa.select(sa.func.count()).where(
+            journal.c.id > self._since, journal.c.kind == lying.SWEPT
+        )
+        return int(self.read(lambda tx: tx.connection.execute(query).scalar_one()))
+
+    def _last_sentence(self) -> int:
+        """The id of the journal's last sentence, from which on this scene is the one that speaks;
+        asking for the groups makes the tables, if there are none."""
+        self.action("failover.status")
+        query = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0))
+        return int(self.read(lambda tx: tx.connection.execute(query).scalar_one()))
 
     def _under_way(self, group: str) -> bool:
         status = self.action("failover.status", group=group)
@@ -170,6 +194,8 @@ class Scene:
             "command_channel": f"emulator+{self.cloud.url}",
             "lease": LEASE,
             "lease_margin": 1.0,
+            "sweep_interval": SWEEP_INTERVAL,
+            "sweep_after": self._settings.get("lease", LEASE),
             "poll_ceiling": 0.5,
             **self._settings,
         }

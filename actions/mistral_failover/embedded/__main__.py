@@ -27,6 +27,12 @@ def serve(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-file", type=Path, help="default: STATE_DIR/mistral.log")
     parser.add_argument("--threads", type=int, default=128, help="actions at the same time")
     parser.add_argument(
+        "--sweep",
+        action="store_true",
+        help="go on with what dead processes left lying: end the executions of a former process "
+        "on STATE_DIR, then look every [failover] sweep_interval; needs the pack's workflows",
+    )
+    parser.add_argument(
         "--set", action="append", default=[], metavar="GROUP.OPTION=VALUE", dest="overrides"
     )
     parser.add_argument("--workflows", nargs="*", type=Path, default=[], metavar="FILE")
@@ -44,8 +50,14 @@ def serve(argv: Sequence[str] | None = None) -> int:
             overrides=dict(pair.split("=", 1) for pair in args.overrides),
             threads=args.threads,
         )
-        with server:
+        with server, contextlib.ExitStack() as sweeping:
             server.install_workflows(args.workflows)
+            if args.sweep:
+                # Here, so that the generic Mistral does not need the pack.
+                from mistral_failover.embedded.selfsweep import SelfSweep
+
+                server.cancel_stale()
+                sweeping.enter_context(SelfSweep(server))
             print(json.dumps({"url": server.url, "pid": os.getpid()}), flush=True)  # noqa: T201
             ended.wait()
     except EmbeddedError as e:

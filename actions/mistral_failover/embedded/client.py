@@ -180,7 +180,8 @@ class MistralClient:
 
         :param save_result: goes through an executor and leaves a record; False runs the action
             inside the engine and leaves none.
-        :raises EmbeddedError: ``ACTION_FAILED`` with the action's own error.
+        :raises EmbeddedError: with the action's own code, message and remedy where it has them,
+            else ``ACTION_FAILED``.
         """
         body = {
             "name": name,
@@ -192,7 +193,7 @@ class MistralClient:
             answer = self._wait_action(answer["id"])
         result = (answer.get("output") or {}).get("result")
         if answer["state"] != "SUCCESS":
-            raise EmbeddedError("ACTION_FAILED", f"{name}: {result}", "see the action's error")
+            raise _failure(name, result)
         return result
 
     def complete_action(self, id: str, output: Any, state: str = "SUCCESS") -> None:  # noqa: A002
@@ -221,6 +222,14 @@ def _parsed(body: dict[str, Any]) -> dict[str, Any]:
             except ValueError:
                 continue
     return body
+
+
+def _failure(action: str, error: Any) -> EmbeddedError:
+    if isinstance(error, Mapping) and isinstance(error.get("code"), str):
+        return EmbeddedError(
+            error["code"], str(error.get("message", action)), str(error.get("remedy", ""))
+        )
+    return EmbeddedError("ACTION_FAILED", f"{action}: {error}", "see the action's error")
 
 
 def _refusal(answer: requests.Response) -> EmbeddedError:

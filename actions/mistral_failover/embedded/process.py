@@ -20,6 +20,8 @@ class MistralProcess:
     :param workflows: files to register at the start.
     :param overrides: ``{"group.option": value}``.
     :param env: environment of the process; default is ours.
+    :param sweep: it goes on by itself with what dead processes left lying.
+    :param program: the module that is run; another one takes the same arguments.
     """
 
     def __init__(
@@ -31,12 +33,16 @@ class MistralProcess:
         auth_url: str | None = None,
         overrides: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
+        sweep: bool = False,
+        program: str = "mistral_failover.embedded",
     ) -> None:
         self.state_dir = Path(state_dir)
-        self._command = [sys.executable, "-m", "mistral_failover.embedded", str(self.state_dir)]
+        self._command = [sys.executable, "-m", program, str(self.state_dir)]
         self._command += ["--port", str(port)]
         if auth_url:
             self._command += ["--auth-url", auth_url]
+        if sweep:
+            self._command.append("--sweep")
         for name, value in (overrides or {}).items():
             self._command += ["--set", f"{name}={value}"]
         self._command += ["--workflows", *(str(Path(w).absolute()) for w in workflows)]

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 from mistral_failover.convergence.ports import Store
 from mistral_failover.convergence.records import Lock
+from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
 
@@ -53,7 +54,9 @@ class Lease:
             self.lost = True
             return False
         asked = self._clock()
+        reach("renew.before")
         if self._store.atomically(lambda tx: tx.renew(self.lock)):
+            reach("renew.after")
             self._until = asked + self.lock.lease
         else:
             self.lost = True

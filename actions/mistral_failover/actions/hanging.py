@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Mistral still shows as under way, and nobody carries on.
+
+Mistral keeps what is to be done next in the threads of its engine, so a killed engine leaves
+executions RUNNING for ever. They are ended, not resumed: a lock that nobody holds any more may be
+somebody else's by now, and a resumed execution would run the tasks of its operation beside them.
+What they were about is in the state store, and the sweep triggers it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mistral_failover.cloud.mistral_api import ENDED, Execution, Mistral
+from mistral_failover.store import lying
+from mistral_failover.store.database import Database
+from mistral_failover.store.lying import LongLock
+
+OURS = "failover."
+_PRIVATE = "failover._"
+LIMIT = 30.0
+"""Seconds that one look at Mistral may take; what is left is for the next one."""
+
+
+@dataclass(frozen=True)
+class Hung:
+    """A tree of executions in which nothing happened for ``seconds``, oldest execution first;
+    ``top`` is ours, and whoever waits for the tree waits for it."""
+
+    executions: Sequence[Execution]
+    top: Execution
+    seconds: float
+
+    @property
+    def sentence(self) -> str:
+        """What is said about its end."""
+        return (
+            f"{self.top.workflow} (execution {self.top.id}) was ended: nothing happened in it for "
+            f"{self.seconds:.0f} s and it holds no lock; the sweep goes on with its work"
+        )
+
+
+def orphaned(
+    locks: Sequence[LongLock], mistral: Mistral, deadline: float
+) -> Iterator[tuple[LongLock, str]]:
+    """The long locks whose owner's execution has ended, and a sentence why.
+
+    An execution that this Mistral does not know may be another one's that works on the same state
+    store, so it says nothing. ``deadline``: on the monotonic clock. Raises CloudError.
+    """
+    for lock in locks:
+        execution = lock.owner.partition("/")[0]
+        if execution == "-":  # taken by an action that was run by itself
+            continue
+        if time.monotonic() > deadline:
+            return
+        state = mistral.state(execution)
+        if state in ENDED:
+            yield lock, f"the execution of its owner {lock.owner} is {state} and concluded nothing"
+
+
+def hung(
+    database: Database, project_id: str, mistral: Mistral, after: float, deadline: float
+) -> Iterator[Hung]:
+    """The trees of our executions that hang: no execution of the tree holds a live lock or began
+    or ended an operation, and nothing in it changed, for ``after`` seconds.
+
+    ``deadline``: on the monotonic clock. Raises CloudError.
+    """
+    seen: set[str] = set()
+    for execution in mistral.running(OURS):
+        if _age(mistral, execution) <= after or time.monotonic() > deadline:
+            return
+        if execution.root in seen:
+            continue
+        seen.add(execution.root)
+        tree = mistral.tree(execution.root)
+        if _lives(tree, mistral, after):
+            continue
+        owners = database.reading(lambda tx: lying.at_work(tx, project_id, after))
+        working = {owner.partition("/")[0] for owner in owners}
+        if working.isdisjoint(e.id for e in tree):
+            seconds = min(_age(mistral, e) for e in tree)
+            left = [e for e in tree if _ours(e) and not e.ended]
+            yield Hung(tree, min(left, key=_rank), seconds)
+
+
+def end(mistral: Mistral, found: Hung) -> None:
+    """End a tree as far as it is ours: its top in ERROR, so that whoever waits sees a failure, and
+    what is below it CANCELLED, so that no task of it runs any more. Raises CloudError."""
+    whole = _ours(found.executions[0])  # else the tree belongs to somebody who called one of ours
+    left = [e for e in found.executions if not e.ended and (whole or _ours(e))]
+    # From the top: who waits must not see the end of what is below it, and go on.
+    for execution in sorted(left, key=_rank):
+        state = "CANCELLED" if _rank(execution) else "ERROR"
+        mistral.end(execution.id, state, f"INTERRUPTED: {found.sentence}")
+
+
+def stop_below(mistral: Mistral, task_id: str) -> None:
+    """Stop what a task started and no longer waits for. Raises CloudError."""
+    for execution in mistral.below_task(task_id):
+        if not execution.ended:
+            mistral.end(execution.id, "CANCELLED", "TIMEOUT: the operation took too long")
+
+
+def _lives(tree: Sequence[Execution], mistral: Mistral, after: float) -> bool:
+    """Whether anything in a tree changed within ``after`` seconds, or nothing of ours is left."""
+    if any(_age(mistral, e) <= after for e in tree):
+        return True
+    under_way = [e for e in tree if not e.ended]
+    if not any(map(_ours, under_way)):
+        return True
+    return any(
+        (mistral.now - mistral.changed_within(e.id)).total_seconds() <= after for e in under_way
+    )
+
+
+def _age(mistral: Mistral, execution: Execution) -> float:
+    return (mistral.now - execution.changed).total_seconds()
+
+
+def _rank(execution: Execution) -> int:
+    """0 for what people, alarms and other workflows start and wait for, 1 for what works nodes off
+    below it, 2 for the workflows of operations below that."""
+    if execution.id == execution.root:
+        return 0
+    if not _ours(execution) or "operation" in execution.input:
+        return 2
+    return 1 if execution.workflow.startswith(_PRIVATE) else 0
+
+
+def _ours(execution: Execution) -> bool:
+    return execution.workflow.startswith(OURS)

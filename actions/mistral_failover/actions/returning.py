@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going back to a goal that the group had, and removing the group.
+
+Both are nothing but further goals. A goal is kept with what it asked for, so to go back needs no
+copy of the stack: the same resources are converged to what they were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions import admitting, starting
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.starting import Derive, Facts, Standing
+from mistral_failover.model.assignment import require_eligible
+from mistral_failover.model.goal import Goal, empty_goal, returned_to
+from mistral_failover.store import goals
+
+SHORTEST_PREFIX = 7
+"""Of a goal's version, hexadecimal digits."""
+
+
+def rollback(
+    request: Request, group: str, goal: str | None, recovered: tuple[str, ...], cause: str
+) -> dict[str, Any]:
+    """Give a group the goal back that it reached before, or the one of version ``goal`` (its first
+    digits will do). Who is lost stays lost, but for those who ``recovered``.
+
+    Returns as :func:`starting.begin`. Raises UnknownGroup, CloudError, NoEligibleMember,
+    InvalidDocument where a lost member held a role, ActionError UNKNOWN_GOAL and
+    NOTHING_TO_RETURN_TO.
+    """
+    asked_for = {"rollback": goal or "the goal before", "recovered": list(recovered)}
+    derive = _returning(request, goal, recovered)
+    return admitting.ordered(request, group, derive, asked_for, cause)
+
+
+def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> dict[str, Any]:
+    """Give a group the goal that asks for nothing: what runs is quiesced, what is attached is
+    detached, under a fence on those who are ``lost``. Its definition and its history stay.
+
+    Returns as :func:`starting.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
+    """
+
+    def nothing(stands: Standing) -> Goal:
+        for member in lost:
+            if member not in stands.occupied:
+                raise ActionError(
+                    "UNKNOWN_MEMBER",
+                    f"lost: nothing of {group} is on {member}",
+                    f"Something is on: {', '.join(sorted(stands.occupied)) or 'nobody'}.",
+                )
+        # A lost member stays fenced as long as anything of the group is left on it.
+        return empty_goal(stands.group, (stands.lost | set(lost)) & stands.occupied)
+
+    return admitting.ordered(request, group, nothing, {"remove": True, "lost": list(lost)}, cause)
+
+
+def _returning(request: Request, version: str | None, recovered: tuple[str, ...]) -> Derive:
+    def derive(stands: Standing) -> Goal:
+        present, candidates = request.runtime.database.reading(
+            lambda tx: _candidates(tx, stands, version)
+        )
+        goal = _first_that_differs(stands, present, candidates, recovered)
+        facts = Facts(lost=(), recovered=recovered)
+        members = starting.look_at_members(request, stands, facts, remember=True)
+        taken = {
+            role: member
+            for role, member in goal.document["roles"].items()
+            if stands.roles.get(role) != member
+        }
+        require_eligible(members, taken, frozenset(goal.document["lost"]))
+        return goal
+
+    return derive
+
+
+def _candidates(tx: Any, stands: Standing, version: str | None) -> tuple[Goal, list[Goal]]:
+    """The present goal, and those that may be meant, the likeliest first."""
+    state = stands.state
+    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
+    present = tx.goal(state.id, traversal.goal_version) if traversal else None
+    if present is None:
+        raise _nothing_to_return_to(stands)
+    if version is not None:
+        return present, [tx.goal(state.id, find(tx, state.id, stands.group.name, version))]
+    reached = [tx.goal(state.id, reached) for reached in goals.reached(tx, state.id)]
+    # A group that reached its goal goes back to another one; else it may well be the same again.
+    before = [g for g in reached if g and not (stands.reached and g.version == present.version)]
+    return present, before
+
+
+def _first_that_differs(
+    stands: Standing, present: Goal, candidates: list[Goal], recovered: tuple[str, ...]
+) -> Goal:
+    """Without its lost members an earlier goal may turn out to be the present one."""
+    for candidate in candidates:
+        goal = returned_to(candidate, present, recovered)
+        if goal.version != present.version or not stands.reached:
+            return goal
+    raise _nothing_to_return_to(stands)
+
+
+def _nothing_to_return_to(stands: Standing) -> ActionError:
+    return ActionError(
+        "NOTHING_TO_RETURN_TO",
+        f"{stands.group.name} reached no other goal than its present one",
+        "failover.goals lists the goals that it had.",
+    )
+
+
+def find(tx: Any, group_id: str, name: str, prefix: str) -> str:
+    """The full version of a group's goal, by its first digits. Raises ActionError UNKNOWN_GOAL,
+    BAD_INPUT when it is too short or fits several."""
+    if len(prefix) < SHORTEST_PREFIX:
+        raise ActionError(
+            "BAD_INPUT",
+            f"goal: {prefix!r} is too short",
+            f"Give the first {SHORTEST_PREFIX} digits of the goal's version at least.",
+        )
+    found = goals.beginning_with(tx, group_id, prefix.lower())
+    if len(found) > 1:
+        raise ActionError(
+            "BAD_INPUT", f"goal: several goals of {name} begin with {prefix}", "Give more digits."
+        )
+    if not found:
+        raise ActionError(
+            "UNKNOWN_GOAL",
+            f"{name} has no goal {prefix}",
+            "failover.goals lists those that are kept.",
+        )
+    return found[0]

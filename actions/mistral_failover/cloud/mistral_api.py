@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistral's own API: which executions are there, how long nothing happened in them, ending them.
+
+Mistral shows a caller the executions of its own project; nothing here asks for others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.session import GuardedSession, session_for
+from mistral_failover.settings import Settings
+
+ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
+PAGE = 100  # of Mistral's lists, which end at 1000 however much is asked for
+_PAGES = 10
+_EXECUTION = "id,workflow_name,state,root_execution_id,input,created_at,updated_at"
+_ANYTHING = "id,state,created_at,updated_at"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A workflow's execution. ``root`` is the id of the execution on top of its tree, itself where
+    nobody started it; ``changed`` when it last changed, by Mistral's clock."""
+
+    id: str
+    workflow: str
+    state: str
+    root: str
+    input: Mapping[str, Any]
+    changed: datetime
+
+    @property
+    def ended(self) -> bool:
+        """It will not go on."""
+        return self.state in ENDED
+
+
+class Mistral:
+    """Mistral with the rights of one request. Every method raises CloudError."""
+
+    def __init__(self, session: GuardedSession, url: str) -> None:
+        """``url``: the base, ending in ``/v2``."""
+        self._session = session
+        self._url = url.rstrip("/")
+        self.now = datetime.now(UTC)
+        """Mistral's clock, to the second, as its last answer gave it."""
+
+    def state(self, execution_id: str) -> str | None:
+        """The state of an execution, None if there is no such."""
+        try:
+            found: str = self._get(f"executions/{_quoted(execution_id)}", fields="state")["state"]
+        except CloudError as error:
+            if error.code == "NOT_FOUND":
+                return None
+            raise
+        return found
+
+    def running(self, prefix: str) -> Iterator[Execution]:
+        """The RUNNING executions of workflows whose names begin so, unchanged for longest first."""
+        for row in self._rows(
+            "executions",
+            state="RUNNING",
+            workflow_name=f"has:{prefix}",
+            sort_keys="updated_at",
+            fields=_EXECUTION,
+        ):
+            if row["workflow_name"].startswith(prefix):
+                yield _execution(row)
+
+    def tree(self, root: str) -> list[Execution]:
+        """An execution and all below it, oldest first; empty if there is no such."""
+        try:
+            top = self._get(f"executions/{root}", fields=_EXECUTION)
+        except CloudError as error:
+            if error.code == "NOT_FOUND":
+                return []
+            raise
+        below = self._rows("executions", root_execution_id=root, fields=_EXECUTION)
+        return [_execution(top), *map(_execution, below)]
+
+    def changed_within(self, execution_id: str) -> datetime:
+        """When a task of an execution, or an action of a task that has not ended, last changed."""
+        times = [datetime.min.replace(tzinfo=UTC)]
+        for task in self._rows("tasks", workflow_execution_id=execution_id, fields=_ANYTHING):
+            times.append(_changed(task))
+            if task["state"] not in ENDED:
+                actions = self._rows(f"tasks/{task['id']}/action_executions", fields=_ANYTHING)
+                times += map(_changed, actions)
+        return max(times)
+
+    def end(self, execution_id: str, state: str, why: str) -> None:
+        """End an execution: as ERROR by itself, as CANCELLED with all below it. One that has ended
+        stays as it is."""
+        self._ask(
+            "PUT", f"executions/{_quoted(execution_id)}", json={"state": state, "state_info": why}
+        )
+
+    def below_task(self, task_id: str) -> list[Execution]:
+        """The executions that a task started."""
+        found = self._rows("executions", task_execution_id=task_id, fields=_EXECUTION)
+        return [_execution(row) for row in found]
+
+    def _rows(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        key = path.rpartition("/")[2]
+        marker: dict[str, str] = {}
+        for _ in range(_PAGES):
+            rows: Sequence[dict[str, Any]] = self._get(path, limit=PAGE, **query, **marker)[key]
+            yield from rows
+            if len(rows) < PAGE:
+                return
+            marker = {"marker": rows[-1]["id"]}
+
+    def _get(self, path: str, **query: Any) -> Any:
+        return self._ask("GET", path, params=query)
+
+    def _ask(self, method: str, path: str, **options: Any) -> Any:
+        with translated("ask Mistral"):
+            answer = self._session.request(
+                f"{self._url}/{path}",
+                method,
+                authenticated=self._session.auth is not None,
+                log=False,  # inputs of workflows may hold anything
+                **options,
+            )
+        self.now = _clock(answer.headers.get("Date"))
+        return answer.json()
+
+
+def mistral_for(security: Any, settings: Settings) -> Mistral | None:
+    """Mistral as a request reaches it: by its token and the catalog, or without a token at
+    ``settings.mistral_url``; None where neither is there. ``security`` as for `session_for`.
+
+    Raises CloudError; NO_ENDPOINT where the catalog does not have Mistral.
+    """
+    guard = Unguarded(settings.http_timeout)
+    if not getattr(security, "auth_token", None):
+        if not settings.mistral_url:
+            return None
+        session = GuardedSession(guard=guard, timeout=settings.http_timeout)
+        return Mistral(session, settings.mistral_url)
+    session = session_for(security, guard=guard, settings=settings)
+    with translated("find Mistral in the catalog"):
+        found = session.get_endpoint(
+            service_type="workflowv2", interface="public", region_name=session.region_name
+        )
+    if not found:
+        raise CloudError("NO_ENDPOINT", "The catalog does not say where Mistral is.")
+    url = str(found).rstrip("/")
+    return Mistral(session, url if url.endswith("/v2") else f"{url}/v2")
+
+
+def _clock(date: str | None) -> datetime:
+    """The time in an answer's header; ours where there is none."""
+    try:
+        found = parsedate_to_datetime(date or "")
+    except ValueError:
+        return datetime.now(UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _quoted(identity: str) -> str:
+    return quote(identity, safe="")
+
+
+def _execution(row: Mapping[str, Any]) -> Execution:
+    return Execution(
+        id=row["id"],
+        workflow=row["workflow_name"],
+        state=row["state"],
+        root=row["root_execution_id"] or row["id"],
+        input=_parsed(row.get("input")),
+        changed=_changed(row),
+    )
+
+
+def _parsed(text: Any) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _changed(row: Mapping[str, Any]) -> datetime:
+    found = datetime.fromisoformat(row["updated_at"] or row["created_at"])
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An embedded Mistral that goes on by itself with what dead processes left lying.
+
+A thread looks at the state store, without writing to it, and asks this process's own Mistral about
+the executions of long locks and about executions that hang. Only where something lies it starts
+the workflow ``failover.sweep``, which is the one that acts. So a Mistral in which all is well makes
+no executions. Servers on one state store may all do this: sweeps do not harm each other.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from contextlib import ExitStack
+from typing import Any, Self
+
+from oslo_config import cfg
+
+from mistral_failover import settings as configuration
+from mistral_failover.actions import hanging, runtime
+from mistral_failover.actions.runtime import DEFAULT_PROJECT, Runtime
+from mistral_failover.cloud.mistral_api import Mistral, mistral_for
+from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.store import lying
+
+LOG = logging.getLogger(__name__)
+WORKFLOW = "failover.sweep"
+_HANGING_LOOKS = 10  # within ``hang_after``: nothing hangs for less, so no need to look at once
+_JITTER = 0.2  # of the interval: servers that started together do not look together for ever
+
+
+class SelfSweep:
+    """A context manager around the time that a running embedded Mistral sweeps by itself.
+
+    The Mistral must have the pack's workflows; ``[failover]`` of its configuration says where the
+    state store is and how often to look. Its address becomes ``[failover] mistral_url`` of this
+    process, unless that is set. The first look is at once.
+    """
+
+    def __init__(self, mistral: EmbeddedMistral) -> None:
+        self._mistral = mistral
+        self._stopped = threading.Event()
+        self._look_for_hanging_at = 0.0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._name_mistral()
+        thread = threading.Thread(target=self._run, name="failover-sweep", daemon=True)
+        thread.start()
+        self._stack.callback(thread.join, hanging.LIMIT)
+        self._stack.callback(self._stopped.set)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stack.close()
+
+    def look(self) -> str | None:
+        """What lies about, as a sentence about the first that is found; None if nothing does.
+
+        Raises what the state store and Mistral raise.
+        """
+        state = runtime.runtime()
+        if found := state.database.reading(lambda tx: _in_the_store(tx, state)):
+            return found
+        mistral = mistral_for(None, state.settings)
+        return self._in_mistral(state, mistral) if mistral else None
+
+    def _in_mistral(self, state: Runtime, mistral: Mistral) -> str | None:
+        deadline = time.monotonic() + hanging.LIMIT
+        lease, after = state.settings.lease, state.settings.hang_after
+        locks = state.database.reading(
+            lambda tx: lying.long_locks(tx, DEFAULT_PROJECT, None, lease)
+        )
+        for lock, why in hanging.orphaned(locks, mistral, deadline):
+            return f"{lock.resource} is locked, and {why}"
+        if time.monotonic() < self._look_for_hanging_at:
+            return None
+        self._look_for_hanging_at = time.monotonic() + after / _HANGING_LOOKS
+        for found in hanging.hung(state.database, DEFAULT_PROJECT, mistral, after, deadline):
+            return f"{found.top.workflow} hangs (execution {found.top.id})"
+        return None
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stopped.wait(pause * (1 + random.uniform(-_JITTER, _JITTER))):  # noqa: S311
+            try:
+                pause = configuration.load().sweep_interval
+                if why := self.look():
+                    LOG.info("Starting %s: %s.", WORKFLOW, why)
+                    self._mistral.client.start(WORKFLOW, description=why[:200])
+            except Exception:  # noqa: BLE001 - what is away now may be back at the next look
+                LOG.warning("A look for what was left lying failed.", exc_info=True)
+                pause = max(pause, 1.0)
+
+    def _name_mistral(self) -> None:
+        if configuration.load().mistral_url:
+            return
+        cfg.CONF.set_override("mistral_url", self._mistral.url, group=configuration.GROUP)
+        self._stack.callback(cfg.CONF.clear_override, "mistral_url", group=configuration.GROUP)
+
+
+def _in_the_store(tx: Any, state: Runtime) -> str | None:
+    quiet = state.settings.sweep_after
+    if found := lying.loose(tx, DEFAULT_PROJECT, None, quiet):
+        return f"{found[0].resource} of {found[0].group} waits, and nobody works on it"
+    if words := lying.vouched(tx, DEFAULT_PROJECT, None):
+        return f"{words[0][2]} of {words[0][1]} was confirmed as fenced, and nobody acted on it"
+    if lying.unstarted(tx, DEFAULT_PROJECT, quiet):
+        return "an alarm was admitted, and its failover was not started"
+    return None

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A newer goal arrives while an operation of an older one runs: each ends at the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+SLOW = 0.4
+ATTACHING = "attach volume: data on db_b: started"
+DETACHING = "detach volume: data on db_a: started"
+STARTING = "activate: database on db_b: started"
+PATCHING = "patch stack: routing: started"
+
+
+@pytest.fixture(autouse=True)
+def slowly(cloud: Any) -> Iterator[None]:
+    """Operations take long enough for something to happen meanwhile."""
+    cloud.set_latency(attach=SLOW, detach=SLOW, command_start=SLOW, stack_patch=SLOW)
+    yield
+    cloud.set_latency(attach=0, detach=0, command_start=0, stack_patch=0)
+
+
+def moving_to_b(group: Any, until: str) -> str:
+    """Start moving a group that is up to db_b; returns when the journal says so."""
+    group.activate()
+    before = group.told().count(until)
+    execution = group.start("failover", group=group.name, to="db_b", lost=[])
+    group.wait_until_told(until, times=before + 1)
+    return str(execution)
+
+
+def at_rest(group: Any, member: str | None) -> None:
+    """Everything is on one member, or nowhere; nobody is at work, nothing is left over."""
+    assert group.status()["status"] == "COMPLETE"
+    where = [member] if member else []
+    assert (group.holders(), group.runs_on()) == (where, where)
+    status = group.status()
+    assert status["under_way"] == []
+    assert {row["goal"] for row in status["resources"]} <= {status["goal"]}
+    assert group.cloud.violations() == []
+
+
+@pytest.mark.parametrize("moment", [DETACHING, ATTACHING, STARTING, PATCHING])
+def test_a_goal_that_flips_back_wins_whatever_is_under_way(group: Any, moment: str) -> None:
+    first = moving_to_b(group, moment)
+
+    back = group.start("failover", group=group.name, to="db_a", lost=[])
+
+    group.ended(back).assert_succeeded()
+    group.ended(first)
+    group.run("sweep").assert_succeeded()
+    at_rest(group, "db_a")
+
+
+@pytest.mark.parametrize("moment", [DETACHING, ATTACHING, STARTING, PATCHING])
+def test_a_rollback_in_the_middle_goes_back_to_where_it_was(group: Any, moment: str) -> None:
+    first = moving_to_b(group, moment)
+
+    group.ended(group.start("rollback", group=group.name)).assert_succeeded()
+
+    group.ended(first)
+    group.run("sweep").assert_succeeded()
+    at_rest(group, "db_a")
+
+
+@pytest.mark.parametrize("moment", [DETACHING, ATTACHING, STARTING, PATCHING])
+def test_a_group_that_is_removed_in_the_middle_leaves_nothing(group: Any, moment: str) -> None:
+    first = moving_to_b(group, moment)
+
+    group.ended(group.start("remove", group=group.name)).assert_succeeded()
+
+    group.ended(first)
+    group.run("sweep").assert_succeeded()
+    at_rest(group, None)
+
+
+@pytest.mark.parametrize("moment", [ATTACHING, STARTING])
+def test_a_target_that_dies_in_the_middle_is_fenced_and_another_takes_over(
+    protect: Callable[..., Any], moment: str
+) -> None:
+    group = protect(servers=("db_a", "db_b", "db_c"), limits={"cooldown": 0})
+    first = moving_to_b(group, moment)
+
+    alarm = group.start("on_alarm", **group.fails("crash", "db_b"))
+
+    group.ended(alarm)
+    group.ended(first)
+    group.run("sweep").assert_succeeded()
+    assert group.status()["lost"] == ["db_b"]
+    at_rest(group, group.status()["roles"]["active"])
