@@ -23,6 +23,9 @@ settings.register_profile(
 settings.register_profile(
     "thorough", settings.get_profile("quick"), max_examples=1000, stateful_step_count=60
 )
+settings.register_profile(
+    "mutants", settings.get_profile("quick"), max_examples=6, derandomize=True
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 

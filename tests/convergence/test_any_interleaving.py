@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One overall model: everything that can go wrong at any moment, and then it stops.
 
-Messages are reordered, doubled and lost; operations overlap, end out of order, fail, or die with
-or without their effect; dead owners come back; new goals start in the middle. Once that stops, the
-sweep alone brings the group to its goal (invariant 7), and all along tokens only grow (3), and
-nothing takes effect twice (4).
+Several engines work on one group, each with leases of its own. Messages are reordered, doubled and
+lost; operations overlap, end out of order, fail, or die with or without their effect; frozen owners
+wake up when their locks are broken; new goals start in the middle, the target is lost, the group is
+removed, and it flips back while things are being deleted. Once that stops, the sweep alone brings
+the group to its newest goal, or back to the last one that was reached (invariant 7), and all along
+tokens only grow, no late result is recorded (3), and nothing takes effect twice (4).
 """
 
 from __future__ import annotations
@@ -24,14 +26,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from mistral_failover.convergence.records import Operation, Outcome, Ready, Step
-from mistral_failover.model.goal import Goal
+from mistral_failover.convergence.records import Operation, Outcome, Ready
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.goal import Goal, returned_to
 from support.databases import KINDS
 from support.simulation import LEASE, Simulation, failure
-from support.strategies import group_resources, roles
+from support.strategies import MEMBERS, group_resources, roles
 
 PLACE = st.integers(0, 1000)
-OWNERS = st.sampled_from(["one", "two", "three"])
+LEASES = {"one": LEASE, "two": LEASE / 2, "three": LEASE * 2}  # of each engine, by its name
+ENGINES = st.sampled_from(sorted(LEASES))
 
 
 @dataclass
@@ -51,37 +55,67 @@ class Interleaving(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.simulation = Simulation(self.kind)
+        self.engines = {
+            name: self.simulation.another_engine(name, lease) for name, lease in LEASES.items()
+        }
         self.messages: list[Ready] = []
         self.works: list[Work] = []
-        self.goal: Goal | None = None
+        self.goals: list[Goal] = []  # that were asked for; the last one is the newest
         self.tokens: dict[str, int] = {}
         self.on_failure = "stop"
+        self.something_failed = False
 
     @initialize(resources=group_resources(5), on_failure=st.sampled_from(["stop", "rollback"]))
     def the_group_is_defined(self, resources: dict[str, Any], on_failure: str) -> None:
         self.on_failure = on_failure
         self.simulation.define(resources, on_failure=on_failure)
-        self._start("a", ())
+        self._start(self.simulation.goal("a"))
 
     # -- goals
 
     @rule(where=roles())
     def a_goal_is_set(self, where: tuple[str, tuple[str, ...]]) -> None:
-        self._start(*where)
+        self._start(self.simulation.goal(*where))
 
     @rule(resources=group_resources(5), where=roles())
     def the_group_is_changed(
         self, resources: dict[str, Any], where: tuple[str, tuple[str, ...]]
     ) -> None:
         self.simulation.define(resources, on_failure=self.on_failure)
-        self._start(*where)
+        self._start(self.simulation.goal(*where))
+
+    @rule()
+    def the_group_is_removed(self) -> None:
+        self._start(self.simulation.nothing())
+
+    @precondition(lambda self: self._active() and len(self._lost()) < len(MEMBERS) - 1)
+    @rule(place=PLACE)
+    def the_target_is_lost(self, place: int) -> None:
+        lost = (*self._lost(), self._active())
+        left = [member for member in MEMBERS if member not in lost]
+        self._start(self.simulation.goal(left[place % len(left)], lost))
+
+    @precondition(lambda self: self._deletions() and len(self.goals) > 1)
+    @rule()
+    def it_flips_back_while_something_is_being_deleted(self) -> None:
+        self._start(self.goals[-2])
+
+    @precondition(lambda self: self.goals)
+    @rule(place=PLACE)
+    def somebody_rolls_back(self, place: int) -> None:
+        """To a goal of the past, while what is lost now stays lost."""
+        try:
+            goal = returned_to(self.goals[place % len(self.goals)], self.goals[-1])
+        except InvalidDocument:
+            return
+        self._start(goal)
 
     # -- messages
 
     @precondition(lambda self: self.messages)
-    @rule(place=PLACE, owner=OWNERS)
-    def a_message_arrives(self, place: int, owner: str) -> None:
-        self._check(self._message(place), owner)
+    @rule(place=PLACE, engine=ENGINES)
+    def a_message_arrives(self, place: int, engine: str) -> None:
+        self._check(self._message(place), engine)
 
     @precondition(lambda self: self.messages)
     @rule(place=PLACE)
@@ -93,6 +127,18 @@ class Interleaving(RuleBasedStateMachine):
     @rule(place=PLACE)
     def a_message_is_lost(self, place: int) -> None:
         self._message(place)
+
+    @precondition(lambda self: self.messages and not self._deletions())
+    @rule(engine=ENGINES)
+    def things_go_on_until_something_is_being_deleted(self, engine: str) -> None:
+        for _ in range(20):
+            if not self.messages or self._deletions():
+                return
+            before = len(self.works)
+            self._check(self._message(0), engine)
+            for work in self.works[before:]:
+                if work.operation.ticket.verb != "delete":
+                    self._end(work)
 
     @rule()
     def the_sweep_looks(self) -> None:
@@ -107,33 +153,51 @@ class Interleaving(RuleBasedStateMachine):
     @precondition(lambda self: self.works)
     @rule(place=PLACE)
     def an_operation_takes_effect(self, place: int) -> None:
-        self._take_effect(self.works[place % len(self.works)])
+        self._take_effect(self._work(place))
 
     @precondition(lambda self: self.works)
     @rule(place=PLACE)
     def an_operation_ends(self, place: int) -> None:
-        work = self.works.pop(place % len(self.works))
-        self._take_effect(work)
-        if work.outcome is not None:
-            self._conclude(work, work.outcome)
+        self._end(self._work(place))
 
     @precondition(lambda self: self.works)
     @rule(place=PLACE, blocked=st.booleans())
     def an_operation_fails(self, place: int, blocked: bool) -> None:
-        self._conclude(self.works.pop(place % len(self.works)), failure(blocked=blocked))
+        """One that took effect may seem to have failed."""
+        work = self._work(place)
+        unclear = work.outcome is not None
+        outcome = failure(blocked=blocked and not unclear, unknown=unclear)
+        self.something_failed |= not outcome.blocked
+        self._conclude(work, outcome)
 
     @precondition(lambda self: self.works)
     @rule(place=PLACE)
     def an_owner_dies(self, place: int) -> None:
-        self.works.pop(place % len(self.works))
+        self.works.remove(self._work(place))
 
     @precondition(lambda self: self.works)
     @rule(place=PLACE)
     def an_owner_renews(self, place: int) -> None:
-        work = self.works[place % len(self.works)]
-        lock = work.operation.ticket.lock
-        if self.simulation.database.atomically(lambda tx: tx.renew(lock)):
-            work.until = self.simulation.clock.seconds + LEASE
+        self._renew(self._work(place))
+
+    @precondition(lambda self: self.works)
+    @rule(place=PLACE, engine=ENGINES, effective=st.booleans())
+    def an_owner_freezes_and_its_lock_is_broken(
+        self, place: int, engine: str, effective: bool
+    ) -> None:
+        """Whoever was frozen has no effect any more, and concludes whenever it wakes up."""
+        frozen = self._work(place)
+        if effective:
+            self._take_effect(frozen)
+        while self.simulation.clock.seconds < frozen.until:
+            for work in self.works:
+                if work is not frozen:
+                    self._renew(work)
+            self.simulation.clock.seconds += min(LEASES.values()) / 2
+        record_id = frozen.operation.record.id
+        for ready in self.simulation.sweep():
+            if ready.node.resource_id == record_id:
+                self._check(ready, engine)
 
     @rule(share=st.sampled_from([0.4, 1.0]))
     def time_passes(self, share: float) -> None:
@@ -150,28 +214,36 @@ class Interleaving(RuleBasedStateMachine):
             self.tokens[record.id] = record.token
 
     @invariant()
+    def a_lock_whose_owner_lives_is_its_owners(self) -> None:
+        for work in self.works:
+            if self.simulation.clock.seconds < work.until:
+                assert self._owns(work)
+
+    @invariant()
     def nothing_took_effect_twice(self) -> None:
         self.simulation.world.assert_nothing_happened_twice()
 
     def teardown(self) -> None:
         """The faults stop: what is under way ends, the rest is swept, until nothing is loose."""
-        if self.goal is None:
+        if not self.goals:
             return
-        for work in self.works:
-            self._take_effect(work)
-            if work.outcome is not None:
-                self._conclude(work, work.outcome)
-        self.simulation.clock.seconds += LEASE
+        for work in list(self.works):
+            self._end(work)
+        self.simulation.clock.seconds += max(LEASES.values())
         self._sweep_until_nothing_is_loose()
         assert self.simulation.status() in ("COMPLETE", "FAILED", "BLOCKED")
         if self.simulation.status() == "BLOCKED":
             self.simulation.carry(self.simulation.engine.resume(self.simulation.group_id))
             self._sweep_until_nothing_is_loose()
         if self.simulation.status() == "FAILED":
-            self._start("b", ())
+            assert self.something_failed, self.simulation.reason()
+            self._start(self.goals[-1])
             self._sweep_until_nothing_is_loose()
         reached = self.simulation.current_goal()
         assert reached is not None
+        if reached.version != self.goals[-1].version:
+            assert self.something_failed
+            assert self.on_failure == "rollback", "it rests at an older goal"
         self.simulation.audit_at_rest(reached)
 
     def _sweep_until_nothing_is_loose(self) -> None:
@@ -184,28 +256,65 @@ class Interleaving(RuleBasedStateMachine):
 
     # -- steps
 
-    def _start(self, active: str, lost: tuple[str, ...]) -> None:
-        self.goal = self.simulation.goal(active, lost)
-        self.messages += self.simulation.start(self.goal).ready
+    def _start(self, goal: Goal) -> None:
+        self.goals.append(goal)
+        self.messages += self.simulation.start(goal).ready
+
+    def _active(self) -> str | None:
+        return self.goals[-1].document["roles"].get("active") if self.goals else None
+
+    def _lost(self) -> tuple[str, ...]:
+        return tuple(self.goals[-1].document["lost"])
+
+    def _deletions(self) -> list[Work]:
+        return [work for work in self.works if work.operation.ticket.verb == "delete"]
 
     def _message(self, place: int) -> Ready:
         return self.messages.pop(place % len(self.messages))
 
-    def _check(self, ready: Ready, owner: str) -> None:
-        step = self.simulation.engine.check(ready, owner)
+    def _work(self, place: int) -> Work:
+        return self.works[place % len(self.works)]
+
+    def _check(self, ready: Ready, engine: str) -> None:
+        step = self.engines[engine].check(ready, engine)
         self.messages += step.ready
         if step.operation is not None:
-            until = self.simulation.clock.seconds + LEASE
+            until = self.simulation.clock.seconds + step.operation.ticket.lock.lease
             self.works.append(Work(step.operation, until))
+
+    def _renew(self, work: Work) -> None:
+        lock = work.operation.ticket.lock
+        if self.simulation.database.atomically(lambda tx: tx.renew(lock)):
+            work.until = self.simulation.clock.seconds + lock.lease
 
     def _take_effect(self, work: Work) -> None:
         """Whoever carries it out stops by itself when the lease ends, as the fence guard does."""
         if work.outcome is None and self.simulation.clock.seconds < work.until:
             work.outcome = self.simulation.world.operate(work.operation)
 
+    def _end(self, work: Work) -> None:
+        """One that could not take effect has nothing to conclude."""
+        self._take_effect(work)
+        if work.outcome is None:
+            self.works.remove(work)
+        else:
+            self._conclude(work, work.outcome)
+
     def _conclude(self, work: Work, outcome: Outcome) -> None:
-        step: Step = self.simulation.engine.conclude(work.operation.ticket, outcome)
+        """Under an old token it changes nothing."""
+        self.works.remove(work)
+        owned, before = self._owns(work), self.simulation.records()
+        engine = self.engines[work.operation.ticket.lock.owner]
+        step = engine.conclude(work.operation.ticket, outcome)
         self.messages += step.ready
+        if not owned:
+            assert step.ready == ()
+            assert self.simulation.records() == before
+
+    def _owns(self, work: Work) -> bool:
+        lock = work.operation.ticket.lock
+        record = self.simulation.record(lock.resource_id)
+        return record is not None and (record.owner, record.token) == (lock.owner, lock.token)
 
 
 @pytest.mark.parametrize("kind", KINDS)

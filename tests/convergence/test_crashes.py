@@ -119,6 +119,20 @@ def test_an_unknown_outcome_stays_unknown_to_whatever_is_done_next_for_another_g
     assert not update.unknown
 
 
+def test_what_may_have_been_undone_meanwhile_is_done_again_under_another_key(
+    simulation: Simulation,
+) -> None:
+    simulation.define(ONE)
+    simulation.converge(simulation.goal("a"))
+    keys = []
+    for active in ("b", "c", "b"):
+        operation = simulation.operation(simulation.start(simulation.goal(active)).ready[0])
+        keys.append(operation.ticket.key)
+        simulation.clock.seconds += LEASE  # it died, with its effect or without
+
+    assert len(set(keys)) == 3
+
+
 def test_an_unknown_outcome_is_unknown_to_the_deletion_that_follows(
     simulation: Simulation, crashed: Operation
 ) -> None:

@@ -36,7 +36,10 @@ class Clock:
 
 @functools.cache
 def fresh_url(kind: str, purpose: str) -> str:
-    """The URL of an empty database of this process; it is removed when the process ends."""
+    """The URL of an empty database of this process; it is removed when the process ends. The kind
+    ``memory`` is SQLite too, and for one thread only."""
+    if kind == "memory":
+        return "sqlite://"
     if kind == "sqlite":
         folder = tempfile.mkdtemp(prefix="failover-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -63,6 +66,13 @@ def shared(kind: str) -> tuple[Database, Clock]:
     database = Database(fresh_url(kind, "shared"), clock=clock)
     schema.upgrade(database)
     return database, clock
+
+
+@functools.cache
+def beside(kind: str, name: str) -> Database:
+    """The shared database as another process, ``name``, has it."""
+    database, clock = shared(kind)
+    return Database(database.url, clock=clock)
 
 
 def empty(database: Database) -> None:

@@ -21,17 +21,18 @@ from mistral_failover.convergence.records import (
 from mistral_failover.model.goal import Goal, empty_goal, render_goal
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.store import groups
-from support.databases import empty, shared
-from support.world import TYPES, World
+from mistral_failover.store.database import Database
+from support.databases import beside, empty, shared
+from support.world import TYPES, Seen, World
 
 PROJECT = "project-1"
 LEASE = 30.0
 
 
-def failure(code: str = "BROKEN", *, blocked: bool = False) -> Outcome:
-    """An outcome without success."""
+def failure(code: str = "BROKEN", *, blocked: bool = False, unknown: bool = False) -> Outcome:
+    """An outcome without success, as far as is known."""
     error = {"code": code, "message": "it broke", "remedy": "Mend it."}
-    return Outcome(error=error, blocked=blocked)
+    return Outcome(error=error, blocked=blocked, unknown=unknown)
 
 
 class Observed(Engine):
@@ -42,22 +43,54 @@ class Observed(Engine):
     def check(self, ready: Ready, owner: str) -> Step:
         """See ``Engine.check``; also holds what is handed out against the world."""
         step = super().check(ready, owner)
-        self.simulation.seen(ready, step)
+        seen = self.simulation.database.reading(lambda tx: what_is_seen(tx, ready, step))
+        if seen is not None:
+            self.simulation.world.see(seen)
         return step
+
+
+def what_is_seen(tx: Any, ready: Ready, step: Step) -> Seen | None:
+    """What a check's answer says about the world; None: nothing new."""
+    record = tx.record(ready.node.resource_id)
+    if step.operation is not None:
+        return Seen(record, step.operation, lost_members(tx, record.group_id))
+    state = tx.node(ready.traversal_id, ready.node)
+    if state is None or state.status != "DONE" or record is None:
+        return None
+    if ready.node.kind == "cleanup":
+        return Seen(record)
+    if step.sentence != f"{record.name} is as the goal wants it":
+        return None
+    return Seen(record, inputs=tx.inputs(ready.traversal_id, ready.node))
+
+
+def lost_members(tx: Any, group_id: str) -> tuple[str, ...]:
+    """The members that the current goal declares lost."""
+    current = tx.traversal(groups.get(tx, group_id).current_traversal)
+    return tuple(tx.goal(group_id, current.goal_version).document["lost"])
 
 
 class Simulation:
     """One group in an empty store."""
 
     def __init__(self, kind: str = "sqlite") -> None:
+        self.kind = kind
         self.database, self.clock = shared(kind)
         empty(self.database)
-        self.engine = Observed(self.database, lease=LEASE)
-        self.engine.simulation = self
+        self.engine = self._observed(self.database, LEASE)
         self.world = World()
         self.group: Group | None = None
         self.group_id = ""
         self.count = 0
+
+    def another_engine(self, name: str, lease: float) -> Engine:
+        """An engine as another process has it: with a store of its own on the same database."""
+        return self._observed(beside(self.kind, name), lease)
+
+    def _observed(self, database: Database, lease: float) -> Engine:
+        engine = Observed(database, lease=lease)
+        engine.simulation = self
+        return engine
 
     def define(
         self,
@@ -121,7 +154,8 @@ class Simulation:
         **options: Any,
     ) -> list[Step]:
         """Carry on from these nodes to the end."""
-        return run(self.engine, ready, operate or self.world.operate, owner="o", **options)
+        operate = operate or self.world.operate
+        return run(self.engine, ready, operate, owner="o", limit=2000, **options)
 
     def sweep(self) -> list[Ready]:
         """What the sweep finds."""
@@ -132,26 +166,6 @@ class Simulation:
         step = self.engine.check(ready, owner)
         assert step.operation is not None, step.sentence
         return step.operation
-
-    def seen(self, ready: Ready, step: Step) -> None:
-        """Tell the world of a node's check."""
-        if step.operation is not None:
-            self.world.admit(step.operation, self.lost())
-            return
-        state = self.node(ready)
-        record = self.record(ready.node.resource_id)
-        if state is None or state.status != "DONE" or record is None:
-            return
-        if ready.node.kind == "cleanup":
-            self.world.settle(record, None)
-        elif step.sentence == f"{record.name} is as the goal wants it":
-            inputs = self.database.reading(lambda tx: tx.inputs(ready.traversal_id, ready.node))
-            self.world.settle(record, inputs)
-
-    def lost(self) -> list[str]:
-        """The members that the current goal declares lost."""
-        goal = self.current_goal()
-        return list(goal.document["lost"]) if goal else []
 
     def current_goal(self) -> Goal | None:
         """The goal of the current traversal."""

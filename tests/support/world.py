@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.convergence.records import Operation, Outcome, Record
@@ -44,6 +45,25 @@ TYPES = [
 ]
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What a check says about the world: an ``operation`` in a goal with ``lost`` members was
+    handed out, or else the ``record`` is settled upon ``inputs`` (None: it was cleaned up)."""
+
+    record: Record
+    operation: Operation | None = None
+    lost: tuple[str, ...] = ()
+    inputs: Mapping[str, Mapping[str, Any]] | None = None
+
+
+def outcome_of(operation: Operation) -> Outcome:
+    """What comes of an operation that takes effect."""
+    if operation.ticket.verb == "delete":
+        return Outcome()
+    echo = {"echo": operation.properties.get("value")}
+    return Outcome(physical_id=f"physical-{operation.record.id}", attributes=echo)
+
+
 class World:
     """What exists.
 
@@ -55,7 +75,15 @@ class World:
     def __init__(self) -> None:
         self.things: dict[str, dict[str, Any]] = {}
         self.effects: list[tuple[str, str]] = []
+        self.keys: set[str] = set()
         self.log: list[str] = []
+
+    def see(self, seen: Seen) -> None:
+        """Hold what a check answered against what there is."""
+        if seen.operation is not None:
+            self.admit(seen.operation, seen.lost)
+        else:
+            self.settle(seen.record, seen.inputs)
 
     def admit(self, operation: Operation, lost: Iterable[str]) -> None:
         """Refuse what must not even be handed out, in a goal with ``lost`` members."""
@@ -72,18 +100,25 @@ class World:
         assert not missing, f"{record.name} is made upon {missing}, not there"
 
     def operate(self, operation: Operation) -> Outcome:
-        """Carry an operation out; a repeat of a creation or deletion finds it done."""
+        """Carry an operation out; a repeat of a creation or deletion finds it done.
+
+        A key that was heard of before does nothing, as with the journals of the members' agents.
+        """
+        if operation.ticket.key in self.keys:
+            return outcome_of(operation)
         record, verb = operation.record, operation.ticket.verb
         self.log.append(f"{verb} {record.name}")
+        self.keys.add(operation.ticket.key)
         if verb == "delete":
             self._refuse_if_stood_upon(record)
             if self.things.pop(record.id, None) is not None:
                 self.effects.append((verb, record.id))
-            return Outcome()
+            return outcome_of(operation)
         if record.type in ("exclusive", "held"):
             names = [t["name"] for i, t in self.things.items() if i != record.id]
             assert record.name not in names, f"{record.name} exists already"
         if record.id not in self.things:
+            assert verb == "create", f"{record.name} is updated, and not there"
             self.effects.append(("create", record.id))
         self.things[record.id] = {
             "name": record.name,
@@ -91,10 +126,7 @@ class World:
             "properties": dict(operation.properties),
             "stands_on": stands_on(operation.inputs),
         }
-        return Outcome(
-            physical_id=f"physical-{record.id}",
-            attributes={"echo": operation.properties.get("value")},
-        )
+        return outcome_of(operation)
 
     def settle(self, record: Record, inputs: Mapping[str, Mapping[str, Any]] | None) -> None:
         """What a node without an operation comes to; ``inputs`` is None for a cleanup."""

@@ -189,14 +189,15 @@ def _hand_out(
     if wanted is not None:
         required = {*record.requires, *wanted.requires}
         changes |= {"properties": properties, "requires": tuple(sorted(required))}
+    applied = properties if wanted is not None else record.properties or {}
+    changes["generation"] = generation = _generation_for(record, verb, applied)
     lease = _lease_for(visit.resource_type, verb, terms.lease)
     lock = tx.acquire(record, terms.owner, lease, **changes)
     if lock is None:
         return None
     reach("check.locked")
-    key = derived_id(record.id, traversal.goal_version, verb, str(record.generation))
+    key = derived_id(record.id, traversal.goal_version, verb, str(generation))
     ticket = Ticket(key, verb, traversal.id, node, lock, traversal.goal_version)
-    applied = properties if wanted is not None else record.properties or {}
     intent = {"properties": applied, "previous": record.properties}
     unknown = tx.open_operation(ticket, record, intent)
     what = doing(verb, record, visit.resource_type)
@@ -205,6 +206,16 @@ def _hand_out(
     return Step(
         what, operation=Operation(ticket, record, applied, record.properties, inputs, unknown)
     )
+
+
+def _generation_for(record: Record, verb: Verb, properties: Mapping[str, Any]) -> int:
+    """An operation whose outcome is not known is repeated under its key. Another one in its place
+    gets a new key for good: when the first is wanted once more, nobody may answer that it was done
+    already, since it may have been undone meanwhile."""
+    if record.status == "COMPLETE":
+        return record.generation
+    same = record.action == ACTION_OF[verb] and record.properties == properties
+    return record.generation if same else record.generation + 1
 
 
 def _lease_for(resource_type: ResourceType, verb: Verb, lease: float) -> float:

@@ -51,7 +51,8 @@ class Record:
     ``properties`` are those last applied or, while an operation runs or after it failed, those that
     it was to apply; None as long as nothing was tried. ``lease_until`` is in seconds of the
     database's clock. ``atomic_key`` grows with every change of the row, ``token`` with every
-    change of the lock's owner, ``generation`` with every concluded operation.
+    change of the lock's owner, ``generation`` with every operation whose outcome is known and with
+    every one that takes the place of one whose outcome is not.
     """
 
     id: str

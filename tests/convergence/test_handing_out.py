@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operation carries when it is handed out, and what is written down before."""
+
+from __future__ import annotations
+
+from mistral_failover.convergence.records import Operation, Outcome
+from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.store import views
+from mistral_failover.store.tables import journal, operations
+from support.rows import rows
+from support.samples import thing
+from support.simulation import Simulation
+from support.world import TYPES, type_file
+
+ACTIVE = {"get_param": "active"}
+
+
+def handed_out(simulation: Simulation, active: str) -> Operation:
+    """The one operation of the goal with this active member."""
+    (ready,) = simulation.start(simulation.goal(active)).ready
+    return simulation.operation(ready)
+
+
+def intent(simulation: Simulation, operation: Operation) -> object:
+    """What the ledger says that the operation is to do."""
+    return rows(simulation.database, operations, "key")[operation.ticket.key]["intent"]
+
+
+def test_a_creation_carries_what_is_wanted(simulation: Simulation) -> None:
+    simulation.define({"a": thing(value=ACTIVE)})
+
+    creation = handed_out(simulation, "a")
+
+    assert (creation.ticket.verb, creation.previous) == ("create", None)
+    assert creation.properties == {"value": "a"}
+    assert intent(simulation, creation) == {"properties": {"value": "a"}, "previous": None}
+
+
+def test_an_update_carries_what_was_before_as_well(simulation: Simulation) -> None:
+    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+
+    update = handed_out(simulation, "b")
+
+    assert update.ticket.verb == "update"
+    expected = {"properties": {"value": "b"}, "previous": {"value": "a"}}
+    assert {"properties": update.properties, "previous": update.previous} == expected
+    assert intent(simulation, update) == expected
+
+
+def test_a_deletion_carries_what_was_applied_last(simulation: Simulation) -> None:
+    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+
+    (ready,) = simulation.start(simulation.nothing()).ready
+    deletion = simulation.operation(ready)
+
+    assert (deletion.ticket.verb, deletion.properties) == ("delete", {"value": "a"})
+    assert intent(simulation, deletion) == {
+        "properties": {"value": "a"},
+        "previous": {"value": "a"},
+    }
+
+
+def test_the_key_of_an_operation_is_derived_from_what_it_is(simulation: Simulation) -> None:
+    simulation.define({"a": thing()})
+
+    ticket = handed_out(simulation, "a").ticket
+
+    version = simulation.goal("a").version
+    assert ticket.goal_version == version
+    assert ticket.key == derived_id(ticket.node.resource_id, version, "create", "0")
+
+
+def test_a_record_says_what_is_being_done_to_it(simulation: Simulation) -> None:
+    simulation.define({"a": thing()})
+    creation = handed_out(simulation, "a")
+    (record,) = simulation.records()
+
+    assert (record.action, record.status, record.reason) == ("CREATE", "IN_PROGRESS", "")
+    assert record.token == creation.ticket.lock.token
+
+
+def test_the_journal_says_of_what_and_in_which_traversal(simulation: Simulation) -> None:
+    simulation.define({"a": thing()})
+    creation = handed_out(simulation, "a")
+    simulation.engine.conclude(creation.ticket, Outcome())
+
+    told = views.history
+    here = simulation.database.reading(
+        lambda tx: told(tx, simulation.group_id, traversal_id=simulation.current)
+    )
+    assert [e["kind"] for e in here] == ["traversal", "started", "done", "complete"]
+    written = rows(simulation.database, journal, "id").values()
+    about = {row["kind"]: row["resource_id"] for row in written}
+    identity = creation.record.id
+    assert about == {"traversal": None, "started": identity, "done": identity, "complete": None}
+
+
+def test_a_value_that_does_not_fit_is_refused_with_the_place_where_it_was_asked_for(
+    simulation: Simulation,
+) -> None:
+    strict = type_file("strict")
+    strict["properties"]["value"] = {"type": "string"}
+    strange = {"type": "strict", "properties": {"value": {"get_attr": ["a", "echo"]}}}
+    simulation.define({"a": thing(value=7), "b": strange}, types=[*TYPES, strict])
+
+    simulation.converge(simulation.goal())
+
+    assert simulation.status() == "FAILED"
+    assert "resources.b.properties" in simulation.reason()
