@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test lint bench clean
+.PHONY: drill test faults lint bench mutants clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,9 @@ drill: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadfile
 
+faults: $(STAMP)
+	$(BIN)/pytest -m faults tests/faults -n 2
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -26,6 +29,10 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
+
+mutants: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[mutants]'
+	$(BIN)/python -m bench.mutants
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state

@@ -1,82 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The convergence core on SQLite: nodes per second, and whether a node costs the same in a large
-graph as in a small one."""
+"""The convergence core alone: does a node cost the same in a large graph as in a small one, and
+where does the time of starting a traversal go?
+
+*our CPU* is what this process computes for a node; the rest is the database's. It is the number to
+look at on a machine that has other work.
+"""
 
 from __future__ import annotations
 
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from mistral_failover.convergence.engine import Engine
+from bench import groups
+from bench.databases import at_hand
+from bench.groups import Bench
+from bench.split import Meter
+from mistral_failover.convergence import traversals
 from mistral_failover.convergence.loop import run
 from mistral_failover.convergence.records import Outcome
-from mistral_failover.model.goal import render_goal
-from mistral_failover.model.group import parse_group
-from mistral_failover.store import groups, schema
-from mistral_failover.store.database import Database
+from mistral_failover.store.transaction import SqlTransaction
 
 SIZES = (10, 100, 1000)
 
 
 def main() -> None:
-    """Print the table."""
-    print("   resources   start ms   node (check + conclude) ms   nodes per s   cost against 10")
-    first = None
-    for size in SIZES:
-        start, nodes = _measure(size)
-        first = nodes if first is None else first
-        print(
-            f"   {size:9} {start * 1000:10.1f} {nodes * 1000:28.2f} {1 / nodes:13.0f}"
-            f" {nodes / first:17.2f}",
-            flush=True,
-        )
+    """Print both tables."""
+    starts = []
+    print("   database   resources   node ms   our CPU ms   nodes per s   cost, CPU against 10")
+    with at_hand() as kinds:
+        for kind, fresh in kinds.items():
+            first = None
+            for size in SIZES:
+                (node, cpu), activate, move = _measure(fresh(), size)
+                starts += [(kind, size, "activate", activate), (kind, size, "move", move)]
+                first = (node, cpu) if first is None else first
+                print(
+                    f"   {kind:8} {size:11} {node * 1000:9.2f} {cpu * 1000:12.2f} {1 / node:13.0f}"
+                    f" {node / first[0]:14.2f} {cpu / first[1]:6.2f}",
+                    flush=True,
+                )
+    print("\n   start of a traversal: activate makes all resources; move replaces all of them")
+    print("   database   resources   goal       total ms   render   plan   read   write   rest")
+    for kind, size, goal, (total, meter) in starts:
+        parts = [meter.seconds[name] for name in ("render", "plan", "read", "write")]
+        columns = "  ".join(f"{part * 1000:5.0f}" for part in (*parts, total - sum(parts)))
+        print(f"   {kind:8} {size:11}   {goal:9} {total * 1000:9.0f}    {columns}", flush=True)
 
 
-def _measure(size: int) -> tuple[float, float]:
-    """Seconds to start the traversal, and seconds per node."""
-    document = _document(size)
-    group = parse_group(document, name="bench")
-    with tempfile.TemporaryDirectory(prefix="failover-bench-") as folder:
-        database = Database(f"sqlite:///{Path(folder) / 'core.sqlite'}")
-        schema.upgrade(database)
+Start = tuple[float, Meter]
 
-        def define(tx: Any) -> str:
-            identity = groups.define(tx, "p", "bench", {"document": document, "types": []})
-            groups.see_members(tx, identity, [("a", "server-a", None), ("b", "server-b", None)])
-            return identity
 
-        identity = database.atomically(define)
-        engine = Engine(database, lease=30.0)
-        goal = render_goal(group, {"active": "a"}, ())
+def _measure(url: str, size: int) -> tuple[tuple[float, float], Start, Start]:
+    """Seconds, and seconds of our CPU, per node (check and conclude); the start of the first
+    activation and of a move to the other member."""
+    with Bench(url) as bench:
+        group = bench.group("bench", size)
+        activate, ready = _start(bench, group, "a", "first", None)
+        begun, computed = time.perf_counter(), time.process_time()
+        run(bench.engine, ready, lambda operation: Outcome(physical_id="x"), owner="bench")
+        node = (time.perf_counter() - begun) / size, (time.process_time() - computed) / size
+        move, _ = _start(bench, group, "b", "second", "first")
+    return node, activate, move
+
+
+def _start(
+    bench: Bench, group: str, active: str, identity: str, expected: str | None
+) -> tuple[Start, Any]:
+    meter = Meter()
+
+    def measured(owner: Any, name: str, part: str) -> Any:
+        return mock.patch.object(owner, name, meter.around(part, getattr(owner, name)))
+
+    with (
+        measured(groups, "render_goal", "render"),
+        measured(traversals, "plan", "plan"),
+        measured(SqlTransaction, "definition", "read"),
+        measured(SqlTransaction, "records", "read"),
+        measured(SqlTransaction, "open_traversal", "write"),
+        measured(SqlTransaction, "drop_sync_points", "write"),
+    ):
         begun = time.perf_counter()
-        started = engine.start(
-            identity, goal, traversal_id="first", expected=None, cause="a benchmark"
-        )
-        ready_at = time.perf_counter()
-        run(engine, started.ready, lambda operation: Outcome(physical_id="x"), owner="bench")
-        done = time.perf_counter()
-        database.close()
-    return ready_at - begun, (done - ready_at) / size
-
-
-def _document(size: int) -> dict[str, Any]:
-    """Volumes, each with an application of its own on it: many short branches."""
-    resources: dict[str, Any] = {}
-    for number in range(size // 2):
-        resources[f"data_{number}"] = {
-            "type": "volume_attachment",
-            "properties": {"volume": f"volume_{number}", "server": {"get_param": "active"}},
-        }
-        resources[f"application_{number}"] = {
-            "type": "activation",
-            "depends_on": f"data_{number}",
-            "properties": {"member": {"get_param": "active"}, "start": "on", "stop": "off"},
-        }
-    return {
-        "failover_template_version": "2026-11-21",
-        "stack": "bench",
-        "members": {"servers": ["a", "b"]},
-        "resources": resources,
-    }
+        started = bench.start(group, active, identity, expected)
+        return (time.perf_counter() - begun, meter), started.ready

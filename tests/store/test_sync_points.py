@@ -11,6 +11,8 @@ from typing import Any
 import networkx as nx
 import pytest
 
+from mistral_failover.convergence.conclude import conclude
+from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import Node, Operation, Outcome, Ready, Traversal, Wanted
@@ -209,13 +211,13 @@ def test_a_deferral_that_races_with_the_release_does_not_lose_the_wake_up(
     looked, commit = threading.Event(), threading.Event()
 
     def conclude_slowly() -> tuple[Ready, ...]:
-        def conclude(tx: Any) -> tuple[Ready, ...]:
-            step = engine._conclude(tx, slow.ticket, Outcome(physical_id="b"))
+        def conclude_and_wait(tx: Any) -> tuple[Ready, ...]:
+            step = conclude(tx, Definitions(), slow.ticket, Outcome(physical_id="b"))
             looked.set()
             assert commit.wait(30)
             return step.ready
 
-        return database.atomically(conclude)
+        return database.atomically(conclude_and_wait)
 
     with ThreadPoolExecutor(2) as pool:
         concluding = pool.submit(conclude_slowly)

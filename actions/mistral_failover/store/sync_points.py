@@ -7,7 +7,7 @@ two that report at once count one after the other, so one of them sees zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +16,43 @@ from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import END, Node, NodeState, Ready, Wanted
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import edges, groups, nodes, resources
+
+# Building a statement takes longer than running it, so those of every check are built once.
+_HERE = (
+    nodes.c.traversal_id == sa.bindparam("this_traversal"),
+    nodes.c.node == sa.bindparam("this_node"),
+)
+_STATE = sa.select(nodes.c.status, nodes.c.remaining, nodes.c.wanted).where(*_HERE)
+_REMAINING = sa.select(nodes.c.remaining).where(*_HERE)
+_READY = sa.select(nodes.c.node).where(
+    nodes.c.traversal_id == sa.bindparam("this_traversal"),
+    nodes.c.status == "WAITING",
+    nodes.c.remaining == 0,
+    nodes.c.node != END,
+)
+_WAITING_FOR = sa.select(edges.c.node).where(
+    edges.c.traversal_id == sa.bindparam("this_traversal"),
+    edges.c.predecessor == sa.bindparam("this_node"),
+)
+_READY_AFTER = _READY.where(nodes.c.node.in_(_WAITING_FOR))
+_COUNT_DOWN = (
+    nodes.update()
+    .where(nodes.c.traversal_id == sa.bindparam("this_traversal"), nodes.c.node.in_(_WAITING_FOR))
+    .values(remaining=nodes.c.remaining - 1)
+)
+# What was cleaned up has nothing to tell, and must not hide its successor's data.
+_INPUTS = (
+    sa.select(nodes.c.output)
+    .join(
+        edges,
+        sa.and_(edges.c.traversal_id == nodes.c.traversal_id, edges.c.predecessor == nodes.c.node),
+    )
+    .where(
+        edges.c.traversal_id == sa.bindparam("this_traversal"),
+        edges.c.node == sa.bindparam("this_node"),
+        nodes.c.node.like("update:%"),
+    )
+)
 
 
 class SyncPoints(Session):
@@ -64,30 +101,15 @@ class SyncPoints(Session):
         self.execute(nodes.delete().where(nodes.c.traversal_id == traversal_id))
 
     def node(self, traversal_id: str, node: Node) -> NodeState | None:
-        query = sa.select(nodes.c.status, nodes.c.remaining, nodes.c.wanted).where(
-            *_node_is(traversal_id, node.key)
-        )
-        row = self.connection.execute(query).one_or_none()
+        row = self.connection.execute(_STATE, _at(traversal_id, node.key)).one_or_none()
         if row is None:
             return None
         wanted = row.wanted and Wanted(**{**row.wanted, "requires": tuple(row.wanted["requires"])})
         return NodeState(node, row.status, row.remaining, wanted)
 
     def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
-        query = (
-            sa.select(nodes.c.output)
-            .join(
-                edges,
-                sa.and_(
-                    edges.c.traversal_id == nodes.c.traversal_id,
-                    edges.c.predecessor == nodes.c.node,
-                ),
-            )
-            .where(edges.c.traversal_id == traversal_id, edges.c.node == node.key)
-        )
-        # What was cleaned up has nothing to tell, and must not hide its successor's data.
-        query = query.where(nodes.c.node.like("update:%"))
-        outputs = [row.output for row in self.connection.execute(query) if row.output]
+        rows = self.connection.execute(_INPUTS, _at(traversal_id, node.key))
+        outputs = [row.output for row in rows if row.output]
         return {
             output["name"]: {"id": output["id"], "attributes": output["attributes"]}
             for output in outputs
@@ -99,22 +121,16 @@ class SyncPoints(Session):
             .where(*_node_is(traversal_id, node.key), nodes.c.status != "DONE")
             .values(status="DONE", output=data, reason=None)
         )
-        waiting = sa.select(edges.c.node).where(
-            edges.c.traversal_id == traversal_id, edges.c.predecessor == node.key
-        )
+        here = _at(traversal_id, node.key)
         if first:
-            self.execute(
-                nodes.update()
-                .where(nodes.c.traversal_id == traversal_id, nodes.c.node.in_(waiting))
-                .values(remaining=nodes.c.remaining - 1)
-            )
+            self.connection.execute(_COUNT_DOWN, here)
         elif self.node(traversal_id, node) is None:
             return None
-        return self._parsed(self._ready(traversal_id).where(nodes.c.node.in_(waiting)))
+        return _parsed(self.connection.execute(_READY_AFTER, here))
 
     def finished(self, traversal_id: str) -> bool:
-        query = sa.select(nodes.c.remaining).where(*_node_is(traversal_id, END))
-        return self.connection.execute(query).scalar_one_or_none() == 0
+        left = self.connection.execute(_REMAINING, _at(traversal_id, END))
+        return left.scalar_one_or_none() == 0
 
     def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
         self.execute(
@@ -138,14 +154,13 @@ class SyncPoints(Session):
         )
 
     def ready_nodes(self, traversal_id: str) -> list[Node]:
-        return self._parsed(self._ready(traversal_id))
+        return _parsed(self.connection.execute(_READY, {"this_traversal": traversal_id}))
 
     def stopped_nodes(self, traversal_id: str) -> list[Node]:
-        return self._parsed(
-            sa.select(nodes.c.node).where(
-                nodes.c.traversal_id == traversal_id, nodes.c.status == "BLOCKED"
-            )
+        query = sa.select(nodes.c.node).where(
+            nodes.c.traversal_id == traversal_id, nodes.c.status == "BLOCKED"
         )
+        return _parsed(self.connection.execute(query))
 
     def loose_nodes(self, project_id: str, group_id: str | None) -> list[Ready]:
         held = sa.and_(resources.c.owner.is_not(None), resources.c.lease_until > self.clock())
@@ -164,17 +179,14 @@ class SyncPoints(Session):
             query = query.where(groups.c.id == group_id)
         return [Ready(t, Node.parse(key)) for t, key in self.connection.execute(query)]
 
-    @staticmethod
-    def _ready(traversal_id: str) -> sa.Select[Any]:
-        return sa.select(nodes.c.node).where(
-            nodes.c.traversal_id == traversal_id,
-            nodes.c.status == "WAITING",
-            nodes.c.remaining == 0,
-            nodes.c.node != END,
-        )
 
-    def _parsed(self, query: sa.Select[Any]) -> list[Node]:
-        return [Node.parse(row[0]) for row in self.connection.execute(query)]
+def _parsed(rows: Iterable[sa.Row[Any]]) -> list[Node]:
+    return [Node.parse(row[0]) for row in rows]
+
+
+def _at(traversal_id: str, key: str) -> dict[str, str]:
+    """The parameters of the statements above."""
+    return {"this_traversal": traversal_id, "this_node": key}
 
 
 def _node_is(traversal_id: str, key: str) -> tuple[sa.ColumnElement[bool], ...]:

@@ -19,20 +19,32 @@ from mistral_failover.store.records import Records
 from mistral_failover.store.sync_points import SyncPoints
 from mistral_failover.store.tables import goals, groups, journal, members, resources, traversals
 
+# Building a statement takes longer than running it, so those of every check are built once.
+_GROUP = sa.select(
+    groups.c.id,
+    groups.c.project_id,
+    groups.c.name,
+    groups.c.definition_version,
+    groups.c.current_traversal,
+    groups.c.last_complete_goal,
+).where(groups.c.id == sa.bindparam("group_id"))
+_LOCKED = {shared: _GROUP.with_for_update(read=shared) for shared in (True, False)}
+_TRAVERSAL = sa.select(
+    traversals.c.id,
+    traversals.c.group_id,
+    traversals.c.goal_version,
+    traversals.c.status,
+    traversals.c.reason,
+    traversals.c.cause,
+    traversals.c.incident_id,
+).where(traversals.c.id == sa.bindparam("traversal_id"))
+
 
 class SqlTransaction(Records, SyncPoints):
     """Implements ``convergence.ports.Transaction``."""
 
     def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
-        query = sa.select(
-            groups.c.id,
-            groups.c.project_id,
-            groups.c.name,
-            groups.c.definition_version,
-            groups.c.current_traversal,
-            groups.c.last_complete_goal,
-        ).where(groups.c.id == group_id)
-        row = self.connection.execute(query.with_for_update(read=shared)).one_or_none()
+        row = self.connection.execute(_LOCKED[shared], {"group_id": group_id}).one_or_none()
         return GroupState(*row) if row else None
 
     def definition(self, group_id: str) -> Mapping[str, Any]:
@@ -57,16 +69,7 @@ class SqlTransaction(Records, SyncPoints):
             )
 
     def traversal(self, traversal_id: str) -> Traversal | None:
-        query = sa.select(
-            traversals.c.id,
-            traversals.c.group_id,
-            traversals.c.goal_version,
-            traversals.c.status,
-            traversals.c.reason,
-            traversals.c.cause,
-            traversals.c.incident_id,
-        ).where(traversals.c.id == traversal_id)
-        row = self.connection.execute(query).one_or_none()
+        row = self.connection.execute(_TRAVERSAL, {"traversal_id": traversal_id}).one_or_none()
         return Traversal(*row) if row else None
 
     def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
@@ -93,14 +96,16 @@ class SqlTransaction(Records, SyncPoints):
             graph=nx.node_link_data(plan.graph, edges="edges"),
             started_at=now,
         )
-        for record in plan.new:
-            self.insert_record(record, now)
+        self.insert_records(plan.new, now)
         for record_ids in _chunks(plan.kept):
             self.execute(
                 resources.update().where(resources.c.id.in_(record_ids)).values(replaced_by=None)
             )
-        for old, new in plan.replaced.items():
-            self.execute(resources.update().where(resources.c.id == old).values(replaced_by=new))
+        for old_ids in _chunks(list(plan.replaced)):
+            heirs = sa.case({old: plan.replaced[old] for old in old_ids}, value=resources.c.id)
+            self.execute(
+                resources.update().where(resources.c.id.in_(old_ids)).values(replaced_by=heirs)
+            )
         self.insert_sync_points(traversal.id, plan)
 
     def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
