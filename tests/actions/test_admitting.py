@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, people
+from mistral_failover.actions import converge, people, starting
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.runtime import Runtime
+from mistral_failover.actions.starting import Facts
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import render_goal
 from mistral_failover.store import groups, incidents, tables
@@ -201,6 +202,40 @@ def test_to_admit_by_hand_what_names_nobody_takes_a_name(
     assert answer.error["code"] == "BAD_INPUT"
     assert "does not say which member is lost" in answer.error["message"]
     assert [i["decision"] for i in kept()] == ["HELD"]
+
+
+@pytest.mark.parametrize(
+    ("said", "facts"),
+    [
+        ({"lost": ["db_a"], "to": "db_b"}, Facts(to="db_b", lost=("db_a",))),
+        ({"recovered": ["db_b"]}, Facts(lost=("db_a",), recovered=("db_b",))),
+        ({"to": {"active": "db_b"}}, Facts(to={"active": "db_b"}, lost=("db_a",))),
+    ],
+)
+def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
+    hear: Callable[..., Any],
+    context: ActionContext,
+    monkeypatch: pytest.MonkeyPatch,
+    said: Any,
+    facts: Facts,
+) -> None:
+    """Their process died before the traversal began."""
+    hear(alarm("m1", server="s-a"))
+    held = hear(alarm("m2", server="s-a"))
+    assert held["decision"] == "HELD"
+    started = []
+
+    def die(request: Any, facts: Facts) -> Any:
+        started.append(facts)
+        raise ConnectionError("the process died")
+
+    monkeypatch.setattr(starting, "moving", die)
+    converge.Begin("payments", incident=held["incident"], **said).run(context)
+    swept = converge.Sweep("payments").run(context)
+
+    assert held["incident"] in [row["incident"] for row in swept["refused"]]
+    assert started[0] == facts
+    assert facts in started[1:]
 
 
 def test_the_cooldown_counts_from_the_admission_of_what_was_held_before(

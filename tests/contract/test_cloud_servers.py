@@ -4,7 +4,8 @@
 import pytest
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.servers import delete_server, server_state, stop
+from mistral_failover.cloud.servers import delete_server, deletion, server_state, stop
+from mistral_failover.fault_points import arm, disarm
 
 
 def host_of(emulator, server_id):
@@ -48,6 +49,29 @@ def test_a_stop_whose_process_died_after_the_request_is_waited_for(cloud, pair, 
     assert len([row for row in emulator.critical() if row["kind"] == "stop"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("verb", "point"), [(stop, "stop.before"), (delete_server, "delete.before")]
+)
+def test_a_repeat_that_was_overtaken_by_the_first_is_proof_as_well(
+    connect, pair, emulator, verb, point
+):
+    """Between the look and the request the server is stopped: Nova refuses the second request."""
+    first, second, reached = connect(), connect(), []
+
+    def overtake(name):
+        if name == point and not reached:
+            reached.append(name)
+            assert verb(first, pair.a, 10).proven
+
+    arm(overtake)
+    try:
+        evidence = verb(second, pair.a, 10)
+    finally:
+        disarm()
+    assert evidence.proven, evidence.observed
+    assert reached
+
+
 @pytest.mark.parametrize("fault", ["compute_down", "power_off"])
 def test_with_a_dead_host_a_stop_proves_nothing(cloud, pair, emulator, fault):
     emulator.fault("host", host_of(emulator, pair.a), fault)
@@ -68,6 +92,14 @@ def test_a_delete_through_a_live_compute_service_is_proof(cloud, pair, emulator)
     evidence = delete_server(cloud, pair.a, 10)
     assert (evidence.proven, evidence.rung) == (True, "delete"), evidence
     assert not server_state(cloud, pair.a).exists
+
+
+def test_a_delete_whose_process_died_is_proven_by_its_record(cloud, connect, pair, emulator):
+    cloud.compute.delete_server(pair.a)
+    evidence = delete_server(connect(), pair.a, 10)
+    assert evidence.proven
+    assert "compute_terminate_instance" in evidence.observed
+    assert not deletion(connect("other"), pair.a).proven, "nobody else may read it"
 
 
 @pytest.mark.parametrize("fault", ["compute_down", "power_off"])

@@ -203,6 +203,8 @@ def test_nothing_is_attached_once_the_lease_is_lost(connect, pair, emulator):
     class Ending:
         """Lets the reads through that come before the request."""
 
+        request_id = None
+
         def permit(self, method):
             if method == "POST":
                 raise LeaseLost("The lease has ended.")

@@ -111,6 +111,8 @@ def test_no_command_starts_once_the_lease_is_lost(connect, channel_of, channel, 
     lost = threading.Event()
 
     class Ending:
+        request_id = None
+
         def permit(self, method):
             if lost.is_set():
                 raise LeaseLost("The lease has ended.")

@@ -52,7 +52,7 @@ def on_alarm(
 
 def start(request: Request, incident: Incident) -> dict[str, Any]:
     """Start the traversal of an admitted incident, unless it has been."""
-    derive = starting.moving(request, Facts(lost=(_lost_in(incident),)))
+    derive = starting.moving(request, _facts_in(incident))
     return starting.begin(
         request, incident.fact["group"], derive, incident_id=incident.id, cause=incident.sentence
     )
@@ -80,15 +80,18 @@ def by_hand(
                 "failover.status lists the group's incidents.",
             )
         if known.decision != "ADMITTED":
-            if facts.lost is None:
-                _lost_in(known)  # what can not be started is not admitted
-            incidents.decide(tx, known.id, "ADMITTED", f"{known.sentence}; admitted: {cause}")
+            said = _completed(known, facts)  # what can not be started is not admitted
+            # With all that was said, since a sweep may have to start it.
+            asked_for = {"to": said.to, "lost": said.lost, "recovered": said.recovered}
+            fact = {**known.fact, "asked_for": asked_for}
+            sentence = f"{known.sentence}; admitted: {cause}"
+            incidents.decide(tx, known.id, "ADMITTED", sentence, fact)
         return known
 
     incident = request.runtime.database.atomically(admitted)
     reach("held.after")
-    if incident.source != OPERATOR and facts.lost is None:
-        facts = replace(facts, lost=(_lost_in(incident),))
+    if incident.source != OPERATOR:
+        facts = _completed(incident, facts)
     derive = starting.moving(request, facts)
     answer = starting.begin(request, group, derive, incident_id=incident.id, cause=cause)
     return answer | {"incident": incident.id}
@@ -130,6 +133,20 @@ def _locked(request: Request, tx: Any, group: str) -> GroupState:
         raise UnknownGroup(group)
     tx.lock_group(state.id, shared=False)
     return state
+
+
+def _facts_in(incident: Incident) -> Facts:
+    """What an admitted alarm says, or the person who admitted it. Raises ActionError BAD_INPUT."""
+    said = incident.fact.get("asked_for")
+    if said is None:
+        return Facts(lost=(_lost_in(incident),))
+    return Facts(said["to"], tuple(said["lost"]), tuple(said["recovered"]))
+
+
+def _completed(incident: Incident, facts: Facts) -> Facts:
+    """What a person says of an alarm; who is lost says the alarm, unless they do. Raises
+    ActionError BAD_INPUT."""
+    return facts if facts.lost is not None else replace(facts, lost=(_lost_in(incident),))
 
 
 def _lost_in(incident: Incident) -> str:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit: did the failover keep the invariants, by what the cloud and the nodes saw?
 
-Numbered as in docs/architecture.md. Number 3 (no result under an old token) is held by the store's
-compare-and-swaps and shown by the core's own tests; here its trace in the state is checked.
+Numbered as in docs/architecture.md. Of number 3, that no result is recorded under an old token is
+held by the store's compare-and-swaps and shown by the core's own tests; here its trace in the
+state is checked, and that no call to the cloud starts under an old token.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.actions.runtime import request_id
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import (
     groups,
+    journal,
     members,
     nodes,
     operations,
@@ -52,13 +55,25 @@ class State:
     resources: Sequence[Mapping[str, Any]]
     nodes: Sequence[Mapping[str, Any]]
     operations: Sequence[Mapping[str, Any]]
+    journal: Sequence[Mapping[str, Any]]
 
 
-def read_state(database: Database) -> State:
-    """Everything in the state database; an instrument of tests, not of the product."""
+def read_state(database: Database, group_id: str | None = None) -> State:
+    """Everything in the state database, or what belongs to one group; an instrument of tests, not
+    of the product."""
 
     def rows(tx: Any, table: sa.Table) -> list[Mapping[str, Any]]:
-        return [dict(row._mapping) for row in tx.connection.execute(sa.select(table))]
+        query = sa.select(table)
+        if group_id is None:
+            pass
+        elif table is groups:
+            query = query.where(table.c.id == group_id)
+        elif "group_id" in table.c:
+            query = query.where(table.c.group_id == group_id)
+        else:
+            walked = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
+            query = query.where(table.c.traversal_id.in_(walked))
+        return [dict(row._mapping) for row in tx.connection.execute(query)]
 
     return database.reading(
         lambda tx: State(
@@ -68,6 +83,7 @@ def read_state(database: Database) -> State:
             resources=rows(tx, resources),
             nodes=rows(tx, nodes),
             operations=rows(tx, operations),
+            journal=rows(tx, journal),
         )
     )
 
@@ -85,6 +101,7 @@ def audit(
         *single_attachment(events),
         *safe_attachment(events),
         *tokens_grow(state),
+        *calls_under_lease(events, state),
         *effects_once(events, state),
         *at_rest(events, state),
         *one_traversal_per_incident(state),
@@ -138,6 +155,37 @@ def tokens_grow(state: State) -> Iterator[Violation]:
             yield Violation(3, f"operation {row['key']} has token {row['token']}")
 
 
+def calls_under_lease(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
+    """3. No call to the cloud starts after its owner's lease ended: none arrives under a token
+    once the lock was broken, or once a call under a newer token of the resource was seen."""
+    tokens = {
+        request_id(row["id"], token): (row["id"], token)
+        for row in state.resources
+        for token in range(1, row["token"] + 1)
+    }
+    # (when, 1 for a call and 0 for a stolen lock, resource, token, what)
+    happened = [(row["at"], 0, row["resource_id"], 0, "") for row in state.journal if _stolen(row)]
+    for event in events:
+        if event["kind"] == "request" and event["request_id"] in tokens:
+            what = f"{event['method']} {event['path']}"
+            happened.append((event["arrived"], 1, *tokens[event["request_id"]], what))
+    newest: Counter[str] = Counter()
+    over: Counter[str] = Counter()
+    for at, is_call, resource, token, what in sorted(happened):
+        if not is_call:
+            # What was seen is the broken lock's token or older; the next owner's is newer.
+            over[resource] = newest[resource]
+        elif token <= over[resource] or token < newest[resource]:
+            said = f"{what} came at {at:.3f} under token {token} of {resource}, which was over"
+            yield Violation(3, said)
+        else:
+            newest[resource] = token
+
+
+def _stolen(row: Mapping[str, Any]) -> bool:
+    return bool(row["kind"] == "steal")
+
+
 def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
     """4. No operation takes effect twice."""
     by_id = {row["id"]: row for row in state.resources}
@@ -146,14 +194,14 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
         resource = by_id[row["resource_id"]]
         if resource["type"] == "volume_attachment":
             kind = "detach_begin" if row["verb"] == "delete" else "attach_begin"
-            wanted[kind, resource["physical_id"]] += 1
+            wanted[kind, resource["physical_id"]] += 1  # None: it has not ended yet
     seen = Counter(
         (event["kind"], event["volume"])
         for event in events
         if event["kind"] in ("attach_begin", "detach_begin")
     )
     for effect, count in seen.items():
-        if count > wanted[effect]:
+        if count > wanted[effect] + wanted[effect[0], None]:
             yield Violation(4, f"{effect} happened {count} times for {wanted[effect]} operations")
     commands = Counter(event["id"] for event in events if event["kind"] == "command_started")
     for command, count in commands.items():

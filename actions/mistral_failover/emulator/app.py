@@ -14,6 +14,7 @@ from mistral_failover.emulator import (
     compute_volumes,
     control,
     identity,
+    instance_actions,
     orchestration,
     volume,
 )
@@ -41,7 +42,9 @@ def application(emulation: Emulation) -> Starlette:
             emulation.stop()
 
     return Starlette(
-        routes=[r for s in (*SERVICES.values(), compute_volumes) for r in s.routes()],
+        routes=[
+            r for s in (*SERVICES.values(), compute_volumes, instance_actions) for r in s.routes()
+        ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _unrouted},
     )

@@ -169,7 +169,18 @@ def delete(emulation: Emulation, server: Server) -> None:
         return
     operation = emulation.begin("delete", server=server.id)
     server.task_state, server.updated = "deleting", time.time()
-    if emulation.state.host_up(server.host):
+    by_service = emulation.state.host_up(server.host)
+    emulation.state.deletions.setdefault(server.id, []).append(
+        {
+            "request_id": f"req-{new_id()}",
+            "project_id": server.project_id,
+            "user_id": server.user_id,
+            "started_at": server.updated,
+            "finished_at": None,
+            "by_service": by_service,
+        }
+    )
+    if by_service:
         emulation.after(
             emulation.latency.of("delete_server"),
             "server.deleted",
@@ -201,6 +212,7 @@ def _remove(emulation: Emulation, server: Server, operation: str, *, local: bool
             emulation.state.volumes.pop(attachment.volume_id, None)
     if not local:
         nodes.destroy(emulation, server.id, "deleted by Nova")
+        emulation.state.deletions[server.id][-1]["finished_at"] = time.time()
     del emulation.state.servers[server.id]
     emulation.audit.record("server_deleted", server=server.id, local=local)
     emulation.finish(operation)

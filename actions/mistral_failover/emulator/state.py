@@ -249,6 +249,7 @@ class CloudState:
     servers: dict[str, Server] = field(default_factory=dict)
     volumes: dict[str, Volume] = field(default_factory=dict)
     attachments: dict[str, Attachment] = field(default_factory=dict)
+    deletions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     guests: dict[str, Guest] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)

@@ -112,6 +112,7 @@ def endpoint(
     async def serve(request: Request) -> Response:
         emulation: Emulation = request.app.state.emulation
         emulation.last_request = time.monotonic()
+        arrived = time.time()
         call = Call(emulation, request, {})
         if service.delayed:
             await asyncio.sleep(emulation.latency.of("api"))
@@ -144,6 +145,8 @@ def endpoint(
                 path=request.url.path,
                 project_id=call.token.project_id if call.token else None,
                 status=response.status_code,
+                arrived=arrived,
+                request_id=request.headers.get("x-openstack-request-id"),
             )
         emulation.flush()
         return response

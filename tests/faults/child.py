@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Mistral that can be told where to go wrong: ``python -m faults.child STATE_DIR ...``.
+
+It takes the arguments of ``mistral_failover.embedded`` and obeys STATE_DIR/plan.json, written by
+``faults.slot``: ``{"id", "faults": [{"point", "nth", "mode"}]}``. Each fault happens once, also
+when the process is started again in between: STATE_DIR/fired/ID.NUMBER says that it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import signal
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from mistral_failover import fault_points
+from mistral_failover.actions.base import FailoverAction
+from mistral_failover.embedded import __main__ as embedded
+from mistral_failover.embedded.server import EmbeddedMistral
+
+DUPLICATE_HEAD_START = 1.0  # seconds that the duplicate gets before the first goes on
+
+
+class Injected(Exception):
+    """What a bug or a database that went away could raise."""
+
+
+class Running(threading.local):
+    """What this thread runs: actions with their contexts, the outermost first."""
+
+    def __init__(self) -> None:
+        self.actions: list[tuple[FailoverAction, Any]] = []
+
+
+class Faults:
+    """The hook: does at a point what the plan says."""
+
+    def __init__(self, folder: Path) -> None:
+        self._plan = folder / "plan.json"
+        self._fired = folder / "fired"
+        self._fired.mkdir(exist_ok=True)
+        self._mutex = threading.Lock()
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self.running = Running()
+        self.latest: list[tuple[FailoverAction, Any]] = []
+
+    def __call__(self, point: str) -> None:
+        due = self._due(point)
+        if due is not None:
+            mode, mark = due
+            getattr(self, mode)(point, mark)
+
+    def _due(self, point: str) -> tuple[str, Path] | None:
+        """The fault that happens here and now, marked as having happened."""
+        try:
+            plan = json.loads(self._plan.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        with self._mutex:
+            self._seen[plan["id"], point] += 1
+            for number, fault in enumerate(plan["faults"]):
+                if fault["point"] != point or self._seen[plan["id"], point] < fault["nth"]:
+                    continue
+                mark = self._fired / f"{plan['id']}.{number}"
+                with contextlib.suppress(FileExistsError):
+                    mark.touch(exist_ok=False)
+                    return fault["mode"], mark
+        return None
+
+    def kill(self, point: str, mark: Path) -> None:
+        """Die at once."""
+        signal.pthread_kill(threading.get_ident(), signal.SIGKILL)
+
+    def freeze(self, point: str, mark: Path) -> None:
+        """Stop at once, until somebody sends SIGCONT."""
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+    def exception(self, point: str, mark: Path) -> None:
+        """Raise."""
+        raise Injected(f"injected at {point}")
+
+    def duplicate(self, point: str, mark: Path) -> None:
+        """Have another thread do what this one is doing: the action that Mistral delivered, and
+        the one that it carries out in place."""
+        doing = self.running.actions or self.latest
+        twin = threading.Thread(target=self._repeat, args=(doing[:1] + doing[1:][-1:], mark))
+        twin.start()
+        twin.join(DUPLICATE_HEAD_START)
+
+    @staticmethod
+    def _repeat(doing: list[tuple[FailoverAction, Any]], mark: Path) -> None:
+        try:
+            for action, context in reversed(doing):
+                twin = type(action).__new__(type(action))
+                vars(twin).update(vars(action))
+                twin.run(context)
+        finally:
+            mark.with_suffix(f"{mark.suffix}.ended").touch()
+
+    def remember(self, run: Any) -> Any:
+        """Wrap ``FailoverAction.run`` so that it is known what runs."""
+
+        def wrapper(action: FailoverAction, context: Any) -> Any:
+            self.running.actions.append((action, context))
+            self.latest = list(self.running.actions)
+            try:
+                return run(action, context)
+            finally:
+                self.running.actions.pop()
+
+        return wrapper
+
+
+class Restarted(EmbeddedMistral):
+    """Ends what a killed process left RUNNING, as the drill does."""
+
+    def start(self) -> Restarted:
+        super().start()
+        self.cancel_stale()
+        return self
+
+
+def main() -> None:
+    """Serve as ``mistral_failover.embedded`` does, with the hook armed."""
+    # SIGUSR1 has every thread's stack written down: for those who wonder why nothing moves.
+    stacks = (Path(sys.argv[1]) / "stacks").open("a")
+    faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
+    faults = Faults(Path(sys.argv[1]))
+    fault_points.arm(faults)
+    FailoverAction.run = faults.remember(FailoverAction.run)  # type: ignore[method-assign]
+    embedded.EmbeddedMistral = Restarted  # type: ignore[misc]
+    embedded.main()
+
+
+if __name__ == "__main__":
+    main()

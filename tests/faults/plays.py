@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plays, and which of them reaches which fault point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from faults.drill import Drill, Play
+from faults.slot import Fault
+
+
+def alarm(member: str, fault: str) -> Any:
+    """Something happens to a member, and Aodh tells of it; again in the same words."""
+
+    def act(drill: Drill) -> None:
+        body = drill.facts.get("alarm")
+        if body is None:
+            server = drill.server(member)
+            drill.slot.cloud.client.fault("server", server, fault)
+            drill.facts["struck"] = server
+            body = drill.facts["alarm"] = drill.slot.cloud.client.alarm_body(server)
+        drill.start("failover.on_alarm", **body)
+
+    return act
+
+
+def move(drill: Drill) -> None:
+    """A person moves the group."""
+    drill.start("failover.failover", group=drill.group, to="db_b", lost=[])
+
+
+def wait_for_a_word(drill: Drill) -> None:
+    """The active member's guest dies, and the ladder has no other rung than a person's word."""
+    server = drill.server("db_a")
+    drill.slot.cloud.client.fault("server", server, "crash")
+    drill.run("failover.on_alarm", **drill.slot.cloud.client.alarm_body(server))
+    assert drill.where()[0] == "BLOCKED"
+
+
+def confirm(drill: Drill) -> None:
+    """A person vouches for it."""
+    drill.start(
+        "failover.confirm_fenced", group=drill.group, member="db_a", because="its plug is pulled"
+    )
+
+
+def have_an_alarm_held_back(drill: Drill) -> None:
+    """A second alarm within the cooldown."""
+    cloud = drill.slot.cloud.client
+    for member in ("db_a", "db_b"):
+        server = drill.server(member)
+        cloud.fault("server", server, "app")
+        drill.run("failover.on_alarm", **cloud.alarm_body(server))
+    held = [i for i in drill.status()["incidents"] if i["decision"] == "HELD"]
+    drill.facts["incident"] = held[0]["id"]
+
+
+def admit_it(drill: Drill) -> None:
+    """A person admits what was held back."""
+    incident = drill.facts["incident"]
+    drill.start("failover.failover", group=drill.group, incident=incident, recovered=["db_a"])
+
+
+def slow_down(drill: Drill) -> None:
+    """Attaching takes longer than a third of a lease."""
+    drill.slot.cloud.client.set_latency(attach=1.6)
+
+
+def speed_up(drill: Drill) -> None:
+    """As before."""
+    drill.slot.cloud.client.set_latency(attach=0)
+
+
+CRASH = Play("crash", alarm("db_a", "crash"))
+WIDE = Play("wide", alarm("db_a", "crash"), volumes=3)
+APPLICATION = Play(
+    "application", alarm("db_a", "app"), ladder=({"kind": "quiesce", "limit": 5}, "stop")
+)
+DELETED = Play("deleted", alarm("db_a", "crash"), ladder=("delete",))
+MOVED = Play("moved", move)
+CONFIRMED = Play("confirmed", confirm, prepare=wait_for_a_word, ladder=("confirm",))
+HELD = Play(
+    "held",
+    admit_it,
+    prepare=have_an_alarm_held_back,
+    ladder=({"kind": "quiesce", "limit": 5},),
+    active="db_a",
+)
+SLOW = Play("slow", alarm("db_a", "crash"), prepare=slow_down, tidy=speed_up)
+TAKEN_OVER = Play(
+    "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "exception"),)
+)
+
+_CRASH = (
+    "admit.before admit.recorded admit.after members.after link.before link.after "
+    "start.before start.swapped start.after check.before check.locked check.after "
+    "conclude.before conclude.released conclude.reported conclude.after "
+    "attach.before attach.after detach.before detach.after stop.before stop.after "
+    "patch.before patch.after report.before report.after"
+)
+# The calls of a failover: stop the server, detach, attach, start the application, PATCH.
+CALLS = 5
+# The commands of one whose application died: stop it for the fence, stop it, start it.
+COMMANDS = 3
+
+DRILLS: list[tuple[str, int, Play]] = [
+    *((point, 1, CRASH) for point in _CRASH.split()),
+    *((f"call.{when}", nth, CRASH) for when in ("before", "after") for nth in range(1, CALLS + 1)),
+    *(
+        (f"command.{when}", nth, APPLICATION)
+        for when in ("before", "after")
+        for nth in range(1, COMMANDS + 1)
+    ),
+    *((point, 1, DELETED) for point in ("delete.before", "delete.after")),
+    *((point, 1, CONFIRMED) for point in ("confirm.before", "confirm.recorded", "confirm.after")),
+    *((point, 1, SLOW) for point in ("renew.before", "renew.after")),
+    *((point, 1, TAKEN_OVER) for point in ("sweep.after", "check.stolen")),
+    ("spread.before", 1, WIDE),
+    ("order.after", 1, MOVED),
+    ("held.after", 1, HELD),
+]
+"""(point, at which time it is reached, play)."""
+
+MODES = ("kill", "freeze", "exception", "duplicate")

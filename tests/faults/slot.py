@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A slot: one emulated cloud, one state store, and two Mistral processes on it.
+
+The *victim* is the one to which the faults happen; the *survivor* sweeps. A slot serves many
+drills, each with a group of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mistral_failover.workflows
+import yaml
+
+from mistral_failover.actions.runtime import DEFAULT_PROJECT
+from mistral_failover.drill.audit import State, Violation, audit, no_secrets, read_state
+from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.store import groups, incidents, schema
+from mistral_failover.store.database import Database
+from mistral_failover.store.groups import group_id
+
+LEASE = 3.0
+TESTS = Path(__file__).parents[1]
+
+
+class Child(MistralProcess):
+    """``faults.child`` in place of ``mistral_failover.embedded``."""
+
+    def __init__(self, state_dir: Path, **options: Any) -> None:
+        env = {**os.environ, "PYTHONPATH": str(TESTS)}
+        super().__init__(state_dir, program="faults.child", env=env, **options)
+
+    def resume(self) -> None:
+        """Let a frozen process go on."""
+        assert self.pid is not None
+        os.kill(self.pid, signal.SIGCONT)
+
+    def write_stacks_down(self) -> None:
+        """Have STATE_DIR/stacks tell what every thread is doing."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGUSR1)
+
+    def frozen(self) -> bool:
+        """Whether the process is stopped."""
+        if self.pid is None:
+            return False
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except FileNotFoundError:  # it has just ended
+            return False
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def dead(self) -> bool:
+        """Whether the process has ended."""
+        return self._process is not None and self._process.poll() is not None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to the victim: at the nth time that it reaches the point."""
+
+    point: str
+    mode: str
+    nth: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.mode} at {self.point} ({self.nth})"
+
+
+class Slot:
+    """A context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._stack = contextlib.ExitStack()
+        self._numbers = itertools.count(1)
+        self._plan = ""
+
+    def __enter__(self) -> Slot:
+        with contextlib.ExitStack() as stack:
+            self.folder.mkdir(parents=True)
+            self.cloud = stack.enter_context(EmulatedCloud(latency="zero"))
+            clouds = self.folder / "clouds.yaml"
+            clouds.write_text(yaml.safe_dump({"clouds": {"drill": self._entry()}}))
+            os.environ["OS_CLIENT_CONFIG_FILE"] = str(clouds)
+            self.database = Database(f"sqlite:///{self.folder}/failover.sqlite")
+            stack.callback(self.database.close)
+            schema.upgrade(self.database)
+            self.victim, self.survivor = self._child("victim"), self._child("survivor")
+            for child in (self.victim, self.survivor):
+                stack.callback(child.stop)
+            with ThreadPoolExecutor() as both:
+                list(both.map(Child.start, (self.victim, self.survivor)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with contextlib.suppress(AssertionError, ProcessLookupError):
+            self.victim.resume()  # a frozen process can not end
+        self._stack.close()
+
+    def _entry(self) -> dict[str, Any]:
+        auth = {
+            "auth_url": f"{self.cloud.url}/identity/v3",
+            "username": "demo",
+            "password": "demo",
+            "project_name": "demo",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+        return {"auth": auth, "region_name": "RegionOne"}
+
+    def _child(self, name: str) -> Child:
+        options = {
+            "database": f"sqlite:///{self.folder}/failover.sqlite",
+            "cloud": "drill",
+            "command_channel": f"emulator+{self.cloud.url}",
+            "lease": LEASE,
+            "lease_margin": 1.0,
+            "poll_ceiling": 0.2,
+            "sweep_after": 0.5,
+        }
+        overrides = {f"failover.{key}": value for key, value in options.items()}
+        workflows = mistral_failover.workflows.paths()
+        return Child(self.folder / name, overrides=overrides, workflows=workflows)
+
+    # -- a drill
+
+    def new_name(self) -> str:
+        """A name for a group."""
+        return f"g{next(self._numbers)}"
+
+    def arm(self, *faults: Fault) -> None:
+        """Have these faults happen to the victim from now on."""
+        self._plan = uuid.uuid4().hex
+        plan = {"id": self._plan, "faults": [vars(fault) for fault in faults]}
+        path = self.folder / "victim" / "plan.json"
+        path.with_suffix(".new").write_text(json.dumps(plan))
+        path.with_suffix(".new").replace(path)
+
+    def fired(self, number: int) -> bool:
+        """Whether the armed fault of that number has happened."""
+        return (self.folder / "victim" / "fired" / f"{self._plan}.{number}").exists()
+
+    def duplicates_under_way(self) -> bool:
+        """Whether a second delivery is still being worked on."""
+        fired = {p.name for p in (self.folder / "victim" / "fired").glob(f"{self._plan}.*")}
+        plan = json.loads((self.folder / "victim" / "plan.json").read_text())
+        return any(
+            fault["mode"] == "duplicate"
+            and f"{self._plan}.{number}" in fired
+            and f"{self._plan}.{number}.ended" not in fired
+            for number, fault in enumerate(plan["faults"])
+        )
+
+    def state(self, group: str) -> State:
+        """What the state store holds of a group."""
+        return read_state(self.database, group_id(DEFAULT_PROJECT, group))
+
+    def standing(self, group: str) -> tuple[str, str]:
+        """The status of a group's current traversal, and the active member of its goal. LOCKED
+        where a lock is held, UNSTARTED where an admitted alarm has caused no traversal yet."""
+
+        def read(tx: Any) -> tuple[str, str]:
+            identity = group_id(DEFAULT_PROJECT, group)
+            state = groups.get(tx, identity)
+            traversal = tx.traversal(state.current_traversal) if state else None
+            if traversal is None:
+                return "", ""
+            goal = tx.goal(identity, traversal.goal_version)
+            active = goal.document["roles"].get("active", "")
+            if any(record.owner for record in tx.records(identity)):
+                return "LOCKED", active
+            unstarted = any(
+                incident.group_id == identity and incident.source != incidents.OPERATOR
+                for incident in incidents.unstarted(tx, DEFAULT_PROJECT)
+            )
+            return "UNSTARTED" if unstarted else traversal.status, active
+
+        return self.database.reading(read)
+
+    def events(self, since: int) -> list[dict[str, Any]]:
+        """What the cloud saw since then."""
+        return self.cloud.emulation.audit.since(since)
+
+    def violations(self, group: str, since: int) -> list[Violation]:
+        """What the audit finds of a group at rest."""
+        events = self.events(since)
+        return audit(events, self.state(group))
+
+    @staticmethod
+    def quiet(child: Child) -> bool:
+        """Whether a process is alive and awake, and nothing is under way in its Mistral."""
+        try:
+            return not child.frozen() and not child.client.executions(state="RUNNING", limit=1)
+        except EmbeddedError:
+            return False
+
+    def secrets(self) -> list[Violation]:
+        """Tokens that lie about in what the processes wrote."""
+        files = [p for p in self.folder.rglob("*") if p.is_file() and p.name != "clouds.yaml"]
+        return list(no_secrets(files, set(self.cloud.emulation.state.tokens)))
+
+
+def until(condition: Callable[[], Any], limit: float, what: Callable[[], str]) -> Any:
+    """Wait for a condition, at most ``limit`` seconds; returns its value."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"after {limit:g} s: not {what()}")

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""At every fault point: a process dies, freezes and wakes up, raises, does its work twice.
+
+Each time the group reaches its goal, and no invariant is broken on the way.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from faults.drill import Drill, Play
+from faults.plays import DRILLS, MODES
+from faults.slot import LEASE, Fault, Slot
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+
+# What was not written down can not be gone on with: who asked asks again, as Aodh does.
+ASKED_AGAIN = frozenset({"admit.before", "admit.recorded", "order.after", "confirm.before"})
+# Where nobody can go on without the process that is frozen: only it knows what it was told, or it
+# holds SQLite's lock, which lets one process write at a time (other databases lock rows).
+ALONE = ASKED_AGAIN | {
+    "start.swapped",
+    "check.stolen",
+    "check.locked",
+    "conclude.released",
+    "conclude.reported",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("point", "nth", "play"), [pytest.param(*d, id=f"{d[0]}-{d[1]}") for d in DRILLS]
+)
+def test_the_group_reaches_its_goal(
+    point: str, nth: int, play: Play, mode: str, slot: Slot
+) -> None:
+    drill = Drill(slot, play)
+
+    drill.perform(Fault(point, mode, nth), patience=LEASE + (1 if point in ALONE else 15))
+
+    if mode == "freeze" and point not in ALONE:
+        assert drill.nurse.finished_without_it, "the survivor finished it while the victim slept"
+
+    assert drill.repeats <= (point in ASKED_AGAIN)
+    # An error within an operation is its outcome, and said in words; nothing else makes it fail.
+    assert all("injected at" in reason for reason in drill.failures)
+    assert len(drill.failures) <= (mode == "exception")

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random schedules of faults and events, for ``FAULT_SECONDS`` (60) seconds.
+
+``FAULT_SEED`` is printed at the start and gives the same schedules again; one of them alone is
+played by its own seed, which is printed when it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from faults.conftest import LANES, Slots
+from faults.schedule import Schedule
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(0)]
+
+
+def seeds(lane: int) -> Iterator[str]:
+    """The seeds of a lane's schedules, until the time is over."""
+    given = os.environ["FAULT_SEED"]
+    if "." in given:
+        yield from [given] if given.split(".")[1] == str(lane) else []
+        return
+    deadline = time.monotonic() + float(os.environ.get("FAULT_SECONDS", "60"))
+    number = 0
+    while time.monotonic() < deadline:
+        yield f"{given}.{lane}.{number}"
+        number += 1
+
+
+@pytest.mark.parametrize("lane", range(LANES))
+def test_whatever_happens_the_group_comes_to_rest_and_no_invariant_is_broken(
+    lane: int, slots: Slots, record_property: Callable[[str, object], None]
+) -> None:
+    played = 0
+    for seed in seeds(lane):
+        schedule = Schedule(slots.get(), seed)
+        try:
+            schedule.play_it()
+        except BaseException:
+            slots.discard()
+            print(f"schedule {seed}: {schedule}")
+            print(f"again: FAULT_SEED={seed} .venv/bin/pytest -m faults {__file__}")
+            raise
+        played += 1
+    record_property("schedules", played)

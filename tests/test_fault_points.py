@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fault points: registered, reached, drilled, and without effect unless a test arms them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faults.plays import DRILLS
+from mistral_failover import fault_points
+from mistral_failover.fault_points import POINTS, arm, disarm, reach
+
+SOURCES = Path(fault_points.__file__).parent
+
+
+def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of a function by that name in the package, with the file it is in."""
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+                called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+                if called == name:
+                    yield str(path.relative_to(SOURCES)), node
+
+
+@pytest.fixture
+def armed() -> Iterator[list[str]]:
+    seen: list[str] = []
+    arm(seen.append)
+    yield seen
+    disarm()
+
+
+def test_every_point_stands_somewhere_and_every_place_is_registered() -> None:
+    placed = [ast.literal_eval(call.args[0]) for _, call in calls("reach")]
+    assert set(placed) == set(POINTS)
+
+
+def test_every_point_has_a_drill() -> None:
+    assert {point for point, _, _ in DRILLS} == set(POINTS)
+
+
+def test_every_point_says_what_is_true_there() -> None:
+    for name, sentence in POINTS.items():
+        place, _, when = name.partition(".")
+        assert place.isalpha()
+        assert when.isalpha()
+        assert len(sentence.split()) > 3
+
+
+def test_nothing_in_the_package_arms_a_hook() -> None:
+    assert list(calls("arm")) == []
+
+
+def test_an_armed_hook_hears_of_each_point_until_it_is_disarmed(armed: list[str]) -> None:
+    reach("attach.before")
+    disarm()
+    reach("attach.after")
+    assert armed == ["attach.before"]
+
+
+def test_what_the_hook_raises_goes_through() -> None:
+    def fail(name: str) -> None:
+        raise ConnectionError(name)
+
+    arm(fail)
+    try:
+        with pytest.raises(ConnectionError, match="attach.before"):
+            reach("attach.before")
+    finally:
+        disarm()
