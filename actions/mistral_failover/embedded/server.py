@@ -259,6 +259,7 @@ class EmbeddedMistral:
         from mistral_failover.embedded import reset, speedups, stale
 
         stack.callback(reset.forget_database)
+        speedups.cache_statements()
         engine = reset.database_engine()
         if engine.url.get_backend_name() == "sqlite":
             speedups.tune_sqlite(engine)

@@ -10,6 +10,8 @@
 3. oslo.db gives SQLite no connection pool, so each transaction opens the file, and closing the
    last connection folds the write-ahead log back. A small pool is put in its place; Mistral
    serialises its transactions anyway.
+4. Mistral's JSON columns do not say that SQLAlchemy may cache the statements in which they occur,
+   so each of these is compiled at every use, with a warning. They hold no state, so it may.
 """
 
 import types
@@ -64,3 +66,11 @@ def tune_sqlite(engine: sqlalchemy.Engine) -> None:
     engine.pool = sqlalchemy.pool.QueuePool(
         old._creator, pool_size=4, max_overflow=-1, _dispatch=old.dispatch, dialect=engine.dialect
     )
+
+
+def cache_statements() -> None:
+    """Let SQLAlchemy keep the compiled statements about Mistral's JSON columns; repeatable."""
+    from mistral.db.sqlalchemy import types as columns
+
+    for column in (columns.JsonEncodedMediumText, columns.JsonEncodedLongText):
+        column.cache_ok = True
