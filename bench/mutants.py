@@ -98,11 +98,11 @@ def _print_survivors() -> None:
             print(_mutmut("show", name, capture=True).stdout)
     _mutmut("export-cicd-stats", capture=True)
     counts = json.loads((STAGE / "mutants" / "mutmut-cicd-stats.json").read_text())
-    print("   mutants   killed   timeout   survived   not covered   other")
+    print("   mutants   killed   timeout   survived   not covered   not run")
     known = [counts[name] for name in ("total", "killed", "timeout", "survived", "no_tests")]
-    other = known[0] - sum(known[1:])
+    not_run = known[0] - sum(known[1:])
     total, killed, timeout, survived, no_tests = known
-    print(f"   {total:7} {killed:8} {timeout:9} {survived:10} {no_tests:13} {other:7}")
+    print(f"   {total:7} {killed:8} {timeout:9} {survived:10} {no_tests:13} {not_run:9}")
 
 
 if __name__ == "__main__":

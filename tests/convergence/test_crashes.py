@@ -81,9 +81,9 @@ def test_a_ticket_closes_no_operation_of_another_resource(simulation: Simulation
 
 
 def test_the_sweep_sees_its_own_project_only(simulation: Simulation, crashed: Operation) -> None:
-    assert simulation.engine.loose("another-project") == []
-    assert simulation.engine.loose(PROJECT, "another-group") == []
-    assert len(simulation.engine.loose(PROJECT, simulation.group_id)) == 1
+    assert simulation.sweep("another-project") == []
+    assert simulation.sweep(PROJECT, "another-group") == []
+    assert len(simulation.sweep(PROJECT, simulation.group_id)) == 1
 
 
 @pytest.mark.parametrize("took_effect", [True, False])

@@ -20,7 +20,7 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.model.goal import Goal, empty_goal, render_goal
 from mistral_failover.model.group import Group, parse_group
-from mistral_failover.store import groups
+from mistral_failover.store import groups, lying
 from mistral_failover.store.database import Database
 from support.databases import beside, empty, shared
 from support.world import TYPES, Seen, World
@@ -157,9 +157,10 @@ class Simulation:
         operate = operate or self.world.operate
         return run(self.engine, ready, operate, owner="o", limit=2000, **options)
 
-    def sweep(self) -> list[Ready]:
-        """What the sweep finds."""
-        return self.engine.loose(PROJECT)
+    def sweep(self, project: str = PROJECT, group_id: str | None = None) -> list[Ready]:
+        """What a sweep finds that waits for no silence."""
+        found = self.database.reading(lambda tx: lying.loose(tx, project, group_id, 0.0))
+        return [loose.ready for loose in found]
 
     def operation(self, ready: Ready, owner: str = "o") -> Operation:
         """Check a node that has something to carry out."""

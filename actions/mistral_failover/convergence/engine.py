@@ -2,7 +2,7 @@
 """The life of a traversal: start, check a node, conclude an operation.
 
 Every step is one transaction. Steps may be repeated, doubled, reordered or lost: the lock lets
-one of several triggers through, and what a lost one leaves lying is found by :meth:`Engine.loose`.
+one of several triggers through, and what a lost one leaves lying is found by a look at the store.
 The engine carries nothing out: it hands operations out and takes their outcomes back, so it runs
 under Mistral as well as in a loop (``convergence.loop``).
 """
@@ -89,10 +89,6 @@ class Engine:
             return tuple(Ready(current, node) for node in nodes)
 
         return self._store.atomically(reopen)
-
-    def loose(self, project_id: str, group_id: str | None = None) -> list[Ready]:
-        """The nodes that somebody should check and that nobody alive works on."""
-        return self._store.atomically(lambda tx: tx.loose_nodes(project_id, group_id))
 
     # -- a node's life
 

@@ -26,7 +26,6 @@ from mistral_failover.convergence.records import (
     Node,
     NodeState,
     Outcome,
-    Ready,
     Record,
     Ticket,
     Traversal,
@@ -149,10 +148,6 @@ class Transaction(Protocol):
 
     def stopped_nodes(self, traversal_id: str) -> list[Node]:
         """The nodes of a traversal that are blocked."""
-
-    def loose_nodes(self, project_id: str, group_id: str | None) -> list[Ready]:
-        """The nodes of current traversals that wait for nothing, are not done, and whose record
-        nobody alive holds."""
 
     # -- the record that people read
     def journal(

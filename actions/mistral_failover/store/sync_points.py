@@ -13,9 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import END, Node, NodeState, Ready, Wanted
+from mistral_failover.convergence.records import END, Node, NodeState, Wanted
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import edges, groups, nodes, resources
+from mistral_failover.store.tables import edges, nodes
 
 # Building a statement takes longer than running it, so those of every check are built once.
 _HERE = (
@@ -161,23 +161,6 @@ class SyncPoints(Session):
             nodes.c.traversal_id == traversal_id, nodes.c.status == "BLOCKED"
         )
         return _parsed(self.connection.execute(query))
-
-    def loose_nodes(self, project_id: str, group_id: str | None) -> list[Ready]:
-        held = sa.and_(resources.c.owner.is_not(None), resources.c.lease_until > self.clock())
-        query = (
-            sa.select(nodes.c.traversal_id, nodes.c.node)
-            .join(groups, groups.c.current_traversal == nodes.c.traversal_id)
-            .join(resources, resources.c.id == nodes.c.resource_id)
-            .where(
-                groups.c.project_id == project_id,
-                nodes.c.status == "WAITING",
-                nodes.c.remaining == 0,
-                sa.not_(held),
-            )
-        )
-        if group_id is not None:
-            query = query.where(groups.c.id == group_id)
-        return [Ready(t, Node.parse(key)) for t, key in self.connection.execute(query)]
 
 
 def _parsed(rows: Iterable[sa.Row[Any]]) -> list[Node]:
