@@ -34,6 +34,9 @@ from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
 from mistral_failover.model.references import resolve_attributes
 from mistral_failover.model.types import ResourceType, check_properties
 
+Inputs = Mapping[str, Mapping[str, Any]]
+"""What the predecessors reported: id and attributes, by resource name."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -105,8 +108,9 @@ def _break_lock(tx: Transaction, traversal: Traversal, record: Record) -> None:
 
 
 def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Terms) -> Step | None:
+    inputs = tx.inputs(visit.traversal.id, visit.state.node)
     try:
-        properties = _resolve(tx, visit)
+        properties = _resolve(visit, inputs)
     except (UnresolvedReference, InvalidDocument) as error:
         return _give_up(tx, definitions, visit, error)
     record = visit.record
@@ -116,10 +120,10 @@ def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Term
         return _settle(tx, visit)
     if decision.action == "replace":
         return _replan(tx, definitions, visit, decision)
-    return _hand_out(tx, visit, decision.action, properties, terms)
+    return _hand_out(tx, visit, decision.action, properties, inputs, terms)
 
 
-def _resolve(tx: Transaction, visit: _Visit) -> Mapping[str, Any]:
+def _resolve(visit: _Visit, inputs: Inputs) -> Mapping[str, Any]:
     """What is wanted, with the predecessors' data put in.
 
     Raises UnresolvedReference when they do not have it, InvalidDocument when it does not fit.
@@ -127,8 +131,7 @@ def _resolve(tx: Transaction, visit: _Visit) -> Mapping[str, Any]:
     wanted = visit.state.wanted
     if wanted is None:
         return {}
-    data = tx.inputs(visit.traversal.id, visit.state.node)
-    resolved: Mapping[str, Any] = resolve_attributes(wanted.properties, data)
+    resolved: Mapping[str, Any] = resolve_attributes(wanted.properties, inputs)
     check_properties(visit.resource_type, resolved, f"resources.{wanted.name}.properties")
     return resolved
 
@@ -160,7 +163,7 @@ def _settle(tx: Transaction, visit: _Visit) -> Step | None:
     if not tx.amend(record, **changes):
         return None
     sentence = f"{record.name} is {'gone' if wanted is None else 'as the goal wants it'}"
-    ready = report(tx, visit.group, visit.traversal, visit.state.node, record)
+    ready = report(tx, visit.traversal, visit.state.node, record)
     return Step(sentence, ready=ready)
 
 
@@ -180,7 +183,12 @@ def _replan(
 
 
 def _hand_out(
-    tx: Transaction, visit: _Visit, verb: Verb, properties: Mapping[str, Any], terms: Terms
+    tx: Transaction,
+    visit: _Visit,
+    verb: Verb,
+    properties: Mapping[str, Any],
+    inputs: Inputs,
+    terms: Terms,
 ) -> Step | None:
     """Take the lock and write the intent down; what is handed out may now be carried out."""
     record, traversal, node = visit.record, visit.traversal, visit.state.node
@@ -202,7 +210,6 @@ def _hand_out(
     unknown = tx.open_operation(ticket, record, intent)
     what = doing(verb, record, visit.resource_type)
     tell(tx, traversal, record, "started", f"{what}: {'taken up again' if unknown else 'started'}")
-    inputs = tx.inputs(traversal.id, node)
     return Step(
         what, operation=Operation(ticket, record, applied, record.properties, inputs, unknown)
     )

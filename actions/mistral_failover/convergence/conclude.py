@@ -50,7 +50,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     if group.current_traversal != traversal.id or state is None:
         return Step(f"{what}: {end}", ready=_wake(tx, group, record.id))
     if outcome.ok:
-        ready = report(tx, group, traversal, ticket.node, record)
+        ready = report(tx, traversal, ticket.node, record)
     else:
         why = f"{what}: {end}"
         ready = fail(tx, definitions, group, traversal, ticket.node, why, blocked=outcome.blocked)
@@ -76,15 +76,11 @@ def abandon(tx: Transaction, definitions: Definitions, ticket: Ticket, reason: s
     return Step(sentence, ready=_wake(tx, group, record.id))
 
 
-def report(
-    tx: Transaction, group: GroupState, traversal: Traversal, node: Node, record: Record
-) -> tuple[Ready, ...]:
-    """Tell the dependents. Missing sync points mean that a newer traversal stands."""
+def report(tx: Transaction, traversal: Traversal, node: Node, record: Record) -> tuple[Ready, ...]:
+    """Tell the dependents of a node of the current traversal."""
     now = tx.record(record.id) or record
     data = {"name": now.name, "id": now.physical_id, "attributes": dict(now.attributes)}
     nodes = tx.report(traversal.id, node, data)
-    if nodes is None:
-        return _wake(tx, group, record.id)
     if tx.finished(traversal.id):
         complete(tx, traversal)
     return tuple(Ready(traversal.id, n) for n in nodes)

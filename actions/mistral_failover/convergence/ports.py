@@ -127,9 +127,9 @@ class Transaction(Protocol):
     def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
         """What the predecessors reported, by resource name."""
 
-    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node] | None:
+    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node]:
         """A node is done: tell those that wait for it, once. Returns the nodes that wait for
-        nothing any more (also when repeated); None when the sync points are gone."""
+        nothing any more (also when repeated); none when the sync points are gone."""
 
     def finished(self, traversal_id: str) -> bool:
         """Whether every root of the graph has reported."""

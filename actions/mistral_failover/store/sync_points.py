@@ -115,7 +115,7 @@ class SyncPoints(Session):
             for output in outputs
         }
 
-    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node] | None:
+    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node]:
         first = self.changed(
             nodes.update()
             .where(*_node_is(traversal_id, node.key), nodes.c.status != "DONE")
@@ -124,8 +124,6 @@ class SyncPoints(Session):
         here = _at(traversal_id, node.key)
         if first:
             self.connection.execute(_COUNT_DOWN, here)
-        elif self.node(traversal_id, node) is None:
-            return None
         return _parsed(self.connection.execute(_READY_AFTER, here))
 
     def finished(self, traversal_id: str) -> bool:
