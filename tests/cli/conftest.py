@@ -14,10 +14,10 @@ from typing import Any
 
 import mistral_failover.workflows
 import pytest
-import yaml
 
 from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 
 
@@ -48,17 +48,8 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     """The example's group, failed over by hand once: two goals."""
     folder: Path = tmp_path_factory.mktemp("deployment")
     with EmulatedCloud() as cloud:
-        auth = {
-            "auth_url": cloud.auth_url,
-            "username": "demo",
-            "password": "demo",
-            "project_name": "demo",
-            "user_domain_id": "default",
-            "project_domain_id": "default",
-        }
         clouds = folder / "clouds.yaml"
-        entry = {"auth": auth, "region_name": "RegionOne"}
-        clouds.write_text(yaml.safe_dump({"clouds": {"emulated": entry}}), encoding="utf-8")
+        write_clouds_yaml(clouds, "emulated", cloud.url)
         options = {
             "database": f"sqlite:///{folder}/failover.sqlite",
             "cloud": "emulated",

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from mistral_failover import workflows
 from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 
 ROOT = Path(__file__).parents[2]
@@ -51,17 +51,8 @@ def mistral(tmp_path: Path) -> Iterator[str]:
 
 
 def clouds_yaml(folder: Path, cloud: EmulatedCloud) -> Path:
-    auth = {
-        "auth_url": cloud.auth_url,
-        "username": "demo",
-        "password": "demo",
-        "project_name": "demo",
-        "user_domain_id": "default",
-        "project_domain_id": "default",
-    }
     path = folder / "clouds.yaml"
-    entry = {"auth": auth, "region_name": "RegionOne"}
-    path.write_text(yaml.safe_dump({"clouds": {"emulated": entry}}), encoding="utf-8")
+    write_clouds_yaml(path, "emulated", cloud.url)
     return path
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import mistral_failover.workflows
-import yaml
 
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill.audit import State, Violation, audit, no_secrets, read_state
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.store import groups, incidents, schema
 from mistral_failover.store.database import Database
@@ -94,7 +94,7 @@ class Slot:
             self.folder.mkdir(parents=True)
             self.cloud = stack.enter_context(EmulatedCloud(latency="zero"))
             clouds = self.folder / "clouds.yaml"
-            clouds.write_text(yaml.safe_dump({"clouds": {"drill": self._entry()}}))
+            write_clouds_yaml(clouds, "drill", self.cloud.url)
             os.environ["OS_CLIENT_CONFIG_FILE"] = str(clouds)
             self.database = Database(f"sqlite:///{self.folder}/failover.sqlite")
             stack.callback(self.database.close)
@@ -111,17 +111,6 @@ class Slot:
         with contextlib.suppress(AssertionError, ProcessLookupError):
             self.victim.resume()  # a frozen process can not end
         self._stack.close()
-
-    def _entry(self) -> dict[str, Any]:
-        auth = {
-            "auth_url": f"{self.cloud.url}/identity/v3",
-            "username": "demo",
-            "password": "demo",
-            "project_name": "demo",
-            "user_domain_id": "default",
-            "project_domain_id": "default",
-        }
-        return {"auth": auth, "region_name": "RegionOne"}
 
     def _child(self, name: str) -> Child:
         options = {

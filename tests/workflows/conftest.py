@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
@@ -22,6 +21,7 @@ from mistral_failover import workflows as shipped
 from mistral_failover.actions import people, runtime
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.model.types import shipped_types
 from mistral_failover.testing.engine import TestEngine
@@ -92,17 +92,8 @@ def pack(workflow: Workflows) -> Workflows:
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]:
     """The cloud of this test process, without latency; the environment names its clouds.yaml."""
     with EmulatedCloud() as cloud, pytest.MonkeyPatch.context() as patch:
-        auth = {
-            "auth_url": cloud.auth_url,
-            "username": "demo",
-            "password": "demo",
-            "project_name": "demo",
-            "user_domain_id": "default",
-            "project_domain_id": "default",
-        }
         file = tmp_path_factory.mktemp("cloud") / "clouds.yaml"
-        entry = {"auth": auth, "region_name": "RegionOne"}
-        file.write_text(yaml.safe_dump({"clouds": {"emulated": entry}}), encoding="utf-8")
+        write_clouds_yaml(file, "emulated", cloud.url)
         patch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
         yield cloud
 

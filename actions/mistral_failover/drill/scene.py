@@ -20,7 +20,6 @@ from typing import Any, Self, TypeVar
 
 import requests
 import sqlalchemy as sa
-import yaml
 
 import mistral_failover.workflows
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
@@ -29,6 +28,7 @@ from mistral_failover.drill.audit import Violation, audit, read_state
 from mistral_failover.embedded.selfsweep import SelfSweep
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.store import lying
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import journal
@@ -205,20 +205,8 @@ class Scene:
         )
 
     def _write_clouds_yaml(self) -> None:
-        auth = {
-            "auth_url": f"{self.cloud.url}/identity/v3",
-            "username": "demo",
-            "password": "demo",
-            "project_name": "demo",
-            "user_domain_id": "default",
-            "project_domain_id": "default",
-        }
         path = self.state_dir / "clouds.yaml"
-        path.write_text(
-            yaml.safe_dump({"clouds": {CLOUD: {"auth": auth, "region_name": "RegionOne"}}}),
-            encoding="utf-8",
-        )
-        path.chmod(0o600)
+        write_clouds_yaml(path, CLOUD, self.cloud.url)
         os.environ["OS_CLIENT_CONFIG_FILE"] = str(path)
 
     @contextlib.contextmanager
