@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.routing import Route
 
-from mistral_failover.emulator import alarms, faults, identity, nodes
+from mistral_failover.emulator import alarms, faults, identity, nodes, trusts
 from mistral_failover.emulator.state import Application, ApplicationCredential, User, new_id
 from mistral_failover.emulator.web import Call, Service, endpoint, plain_error
 
@@ -79,13 +79,18 @@ def _latency(call: Call) -> Any:
 
 def _mint(call: Call) -> Any:
     user = _user(call, _text(call, "user", "demo"))
+    trust = None
+    if call.body.get("trust"):
+        trustee = _user(call, "admin")  # stands for the service that the trust is made for
+        parties = {"trustor": user.id, "trustee": trustee.id, "project_id": user.project_id}
+        trust = trusts.make(call.emulation, **parties, expires_at=None)
     token = identity.issue(
         call.emulation,
         user,
         user.project_id,
-        methods=["password"],
+        methods=["token", "password"] if trust else ["password"],
         lifetime=_number(call, "expires_in", identity.LIFETIME),
-        trust_id=new_id().replace("-", "") if call.body.get("trust") else None,
+        trust_id=trust.id if trust else None,
     )
     return 201, {"token": token, "user_id": user.id, "project_id": user.project_id}
 
@@ -203,20 +208,26 @@ def _alarm(call: Call) -> Any:
     return 202, {}
 
 
+GUESTS = (
+    ("/audit", _audit, "GET"),
+    ("/nodes", _nodes, "GET"),
+    ("/volumes/{volume_id}/writers", _writers, "GET"),
+    ("/applications", _add_application, "POST"),
+    ("/faults", _fault, "POST"),
+)
+"""Path, handler and method of what is about guests: whoever has only guests serves these too."""
+
+
 def routes() -> list[Route]:
     """The emulator's own routes."""
     table = (
+        *GUESTS,
         ("", _status, "GET"),
-        ("/audit", _audit, "GET"),
         ("/critical", _critical, "GET"),
         ("/latency", _latency, "POST"),
         ("/tokens", _mint, "POST"),
         ("/users", _add_user, "POST"),
         ("/application-credentials", _add_credential, "POST"),
-        ("/applications", _add_application, "POST"),
-        ("/nodes", _nodes, "GET"),
-        ("/volumes/{volume_id}/writers", _writers, "GET"),
-        ("/faults", _fault, "POST"),
         ("/faults", _clear_faults, "DELETE"),
         ("/alarm", _alarm, "POST"),
         ("/alarm-body", _alarm_body, "GET"),

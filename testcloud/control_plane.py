@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of Keystone, Placement, Glance and Neutron."""
+
+from __future__ import annotations
+
+from testcloud.ini import Sections, merged
+from testcloud.sections import account, database, messages, tokens
+from testcloud.settings import HOST, Settings
+
+
+def keystone(settings: Settings) -> Sections:
+    """keystone.conf"""
+    return merged(
+        database(settings, "keystone"),
+        {
+            "token": {"provider": "fernet"},
+            "fernet_tokens": {"key_repository": str(settings.data / "keystone" / "fernet-keys")},
+            "credential": {"key_repository": str(settings.data / "keystone" / "credential-keys")},
+            "cache": {
+                "enabled": True,
+                "backend": "dogpile.cache.memcached",
+                "memcache_servers": f"{HOST}:{settings.port('memcached')}",
+            },
+            "trust": {"allow_redelegation": True},
+            # The least that bcrypt knows: the default costs a quarter of a second at each login.
+            "identity": {"password_hash_rounds": 4},
+        },
+    )
+
+
+def placement(settings: Settings) -> Sections:
+    """placement.conf"""
+    return merged(
+        {
+            "placement_database": {"connection": settings.database_url("placement")},
+            "api": {"auth_strategy": "keystone"},
+        },
+        tokens(settings, "placement"),
+    )
+
+
+def glance(settings: Settings) -> Sections:
+    """glance-api.conf"""
+    data = settings.data / "glance"
+    return merged(
+        messages(settings, "glance"),
+        database(settings, "glance"),
+        tokens(settings, "glance"),
+        {
+            "DEFAULT": {
+                "enabled_backends": "fs:file",
+                "enabled_import_methods": "[]",
+                "workers": 1,
+                "worker_self_reference_url": settings.url("glance"),
+            },
+            "paste_deploy": {
+                "flavor": "keystone",
+                "config_file": str(settings.etc / "glance" / "glance-api-paste.ini"),
+            },
+            "glance_store": {"default_backend": "fs"},
+            "fs": {"filesystem_store_datadir": str(data / "images")},
+            "os_glance_staging_store": {"filesystem_store_datadir": str(data / "staging")},
+            "os_glance_tasks_store": {"filesystem_store_datadir": str(data / "tasks")},
+        },
+    )
+
+
+def neutron(settings: Settings) -> Sections:
+    """neutron.conf: the API alone; ports are bound by `neutron_driver`."""
+    return merged(
+        messages(settings, "neutron"),
+        database(settings, "neutron"),
+        tokens(settings, "neutron"),
+        {
+            "DEFAULT": {
+                "core_plugin": "ml2",
+                "service_plugins": "",
+                "auth_strategy": "keystone",
+                "state_path": str(settings.data / "neutron"),
+                "api_paste_config": str(settings.etc / "neutron" / "api-paste.ini"),
+                "notify_nova_on_port_status_changes": False,
+                "notify_nova_on_port_data_changes": False,
+                "dhcp_agent_notification": False,
+                "api_workers": 1,
+                "rpc_workers": 0,
+            },
+            "nova": account(settings, "nova"),
+            "placement": account(settings, "placement"),
+            "ml2": {
+                "type_drivers": "local,flat",
+                "tenant_network_types": "local",
+                "mechanism_drivers": "anyhost",
+                "extension_drivers": "port_security",
+            },
+            "securitygroup": {"enable_security_group": True},
+        },
+    )

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pack in the cloud's Mistral: its wheel, installed as an operator would, and its workflows."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from testcloud import hashes, infrastructure
+from testcloud.databases import tool
+from testcloud.packages import CONSTRAINTS, run, uv
+from testcloud.settings import HERE, ROOT, Settings
+
+SOURCES = (
+    "actions",
+    "workflows",
+    "examples",
+    "setup.cfg",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
+# These run in the checkout; the same stamp tells that they changed.
+_BESIDE = HERE / "guests"
+_MIGRATIONS = ROOT / "actions" / "mistral_failover" / "store" / "migrations"
+
+
+def key() -> str:
+    """A hash of the pack's sources."""
+    return hashes.of_files([*(ROOT / name for name in SOURCES), _BESIDE])
+
+
+def installed(settings: Settings) -> bool:
+    """Whether the cloud's environment has the pack as it is now."""
+    return hashes.stamped(settings.venv / ".pack", key())
+
+
+def install(settings: Settings) -> None:
+    """Build the wheel and install it, unless it is there."""
+    now = key()
+    if hashes.stamped(settings.venv / ".pack", now):
+        return
+    with tempfile.TemporaryDirectory(prefix="testcloud-") as folder:
+        # A copy, since setuptools would leave files in the checkout and take old ones from there.
+        stage = Path(folder) / "pack"
+        stage.mkdir()
+        unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        for name in SOURCES:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, stage / name, ignore=unwanted)
+            else:
+                shutil.copy2(source, stage / name)
+        wheels = Path(folder) / "wheels"
+        run([uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(stage)], settings)
+        wheel = next(wheels.glob("*.whl"))
+        run(
+            [
+                *(uv(), "pip", "install", "--quiet", "--compile-bytecode"),
+                *("--python", str(settings.venv / "bin" / "python")),
+                *("--reinstall-package", "mistral-failover", "--constraint", str(CONSTRAINTS)),
+                f"{wheel}[mysql]",
+            ],
+            settings,
+        )
+    hashes.stamp_with(settings.venv / ".pack", now)
+
+
+def prepare_database(settings: Settings) -> None:
+    """Empty the pack's database if its migrations are others than those that it was made with.
+
+    A released migration is never edited, but one that is being worked on is, and a database of its
+    old form would stay as it is.
+    """
+    stamp, now = settings.data / "mistral" / "migrations", hashes.of_files([_MIGRATIONS])
+    if not hashes.stamped(stamp, now):
+        infrastructure.sql(
+            settings,
+            ("DROP DATABASE IF EXISTS failover", ()),
+            ("CREATE DATABASE failover CHARACTER SET utf8mb4", ()),
+        )
+        hashes.stamp_with(stamp, now)
+
+
+def populated(settings: Settings) -> bool:
+    """Whether Mistral's database has the workflows of the installed pack."""
+    stamp = settings.venv / ".pack"
+    if not stamp.is_file():
+        return False
+    return hashes.stamped(_populated(settings), stamp.read_text(encoding="ascii"))
+
+
+def populate(settings: Settings) -> None:
+    """Put the pack's workflows into Mistral's database, for every project, unless they are there.
+
+    They become public workflows of the system: every project sees and runs them, nobody's own
+    names are touched.
+    """
+    if populated(settings):
+        return
+    tool(settings, "python", str(HERE / "populate.py"), "populate")
+    value = (settings.venv / ".pack").read_text(encoding="ascii")
+    hashes.stamp_with(_populated(settings), value)
+
+
+def _populated(settings: Settings) -> Path:
+    return settings.data / "mistral" / "populated"

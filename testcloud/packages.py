@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must be installed: Debian's servers, and the services in an environment of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from testcloud import hashes
+from testcloud.errors import CloudError
+from testcloud.infrastructure import PLACES
+from testcloud.settings import HERE, Settings
+
+# A program of each, by which it is seen to be there.
+DEBIAN = {
+    "mariadb-server": "mariadbd",
+    "rabbitmq-server": "rabbitmq-server",
+    "memcached": "memcached",
+    "qemu-utils": "qemu-img",  # Glance and Cinder look at images with it
+}
+REQUIREMENTS, CONSTRAINTS = HERE / "requirements.txt", HERE / "constraints.txt"
+DRIVER = HERE / "neutron_driver"
+
+
+def key() -> str:
+    """A hash of everything that says what is installed."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return hashes.of_files([REQUIREMENTS, CONSTRAINTS, DRIVER], python)
+
+
+def install(settings: Settings, tell: Callable[[str], None]) -> None:
+    """Install what is missing; nothing happens when all is there.
+
+    :raises CloudError: PACKAGES_MISSING, NO_UV, INSTALL_FAILED.
+    """
+    missing = [p for p, program in DEBIAN.items() if shutil.which(program, path=PLACES) is None]
+    if missing:
+        _debian(missing, settings, tell)
+    stamp = settings.venv / ".installed"
+    if hashes.stamped(stamp, key()):
+        return
+    tell("installing the services")
+    settings.state.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(settings.venv, ignore_errors=True)
+    python = settings.venv / "bin" / "python"
+    run([uv(), "venv", "--quiet", "--python", sys.executable, str(settings.venv)], settings)
+    with tempfile.TemporaryDirectory(prefix="testcloud-") as folder:
+        # A copy, since setuptools would leave files in the checkout.
+        driver = shutil.copytree(DRIVER, Path(folder) / "driver")
+        run(
+            [
+                *(uv(), "pip", "install", "--quiet", "--compile-bytecode"),
+                *("--python", str(python), "--constraint", str(CONSTRAINTS)),
+                *("--requirement", str(REQUIREMENTS), str(driver)),
+            ],
+            settings,
+        )
+    hashes.stamp_with(stamp, key())
+
+
+def uv() -> str:
+    """The path of uv: beside this Python, or in the PATH."""
+    beside = Path(sys.executable).parent / "uv"
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        raise CloudError("NO_UV", "There is no uv.", "make .venv/.installed")
+    return found
+
+
+def run(command: list[str], settings: Settings, environment: dict[str, str] | None = None) -> None:
+    """Run an installer to its end; its output goes to ``log/install.log``.
+
+    :raises CloudError: INSTALL_FAILED.
+    """
+    settings.log.mkdir(parents=True, exist_ok=True)
+    log = settings.log / "install.log"
+    with log.open("ab") as output:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **(environment or {})},
+            check=False,
+        )
+    if done.returncode != 0:
+        name = " ".join([Path(command[0]).name, *command[1:3]])
+        raise CloudError("INSTALL_FAILED", f"{name} failed.", f"See {log}.")
+
+
+def _debian(missing: list[str], settings: Settings, tell: Callable[[str], None]) -> None:
+    apt = shutil.which("apt-get")
+    command = f"apt-get install --no-install-recommends {' '.join(missing)}"
+    if apt is None or os.getuid() != 0:
+        raise CloudError(
+            "PACKAGES_MISSING",
+            f"These packages are missing: {', '.join(missing)}.",
+            f"sudo {command}",
+        )
+    tell(f"installing {', '.join(missing)}")
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    run([apt, "update", "-q"], settings, quiet)
+    run([apt, "install", "-qy", "--no-install-recommends", *missing], settings, quiet)
