@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test faults lint bench mutants clean
+.PHONY: drill test test-cloud faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,11 @@ drill: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadfile
 
+# The contract of the cloud, and whole failovers, on real services: see docs/developing.md.
+test-cloud: $(STAMP)
+	$(BIN)/python -m testcloud up
+	$(BIN)/pytest --cloud=real --timeout=600 --durations=15 tests/contract tests/real_cloud
+
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests/faults -n 2
 
@@ -30,9 +35,22 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m bench
 
+bench-cloud: $(STAMP)
+	$(BIN)/python -m testcloud up
+	$(BIN)/python -m bench.cloud
+
 mutants: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[mutants]'
 	$(BIN)/python -m bench.mutants
+
+cloud-up: $(STAMP)
+	$(BIN)/python -m testcloud up
+
+cloud-down: $(STAMP)
+	$(BIN)/python -m testcloud down
+
+cloud-status: $(STAMP)
+	$(BIN)/python -m testcloud status
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state

@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from support.emulated import cloud, connect, emulated, emulator, group, pair
+
+__all__ = ["cloud", "connect", "emulated", "emulator", "group", "pair"]
+
 Reply = tuple[int, dict[str, str], Any]
 
 

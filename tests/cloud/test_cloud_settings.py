@@ -68,3 +68,23 @@ def test_every_option_is_a_setting_and_has_help():
 def test_settings_do_not_show_the_urls_that_carry_passwords():
     shown = repr(Settings(database="mysql://u:hidden@h/d", command_channel="amqp://u:hidden@h"))
     assert "hidden" not in shown
+
+
+def test_keystone_s_address_is_the_middleware_s_unless_it_is_given(parsed):
+    theirs = "[keystone_authtoken]\nwww_authenticate_uri = http://keystone/v3\n"
+    assert load(parsed(theirs)).auth_url == "http://keystone/v3"
+    assert load(parsed(f"{theirs}[failover]\nauth_url = http://other/v3\n")).auth_url == (
+        "http://other/v3"
+    )
+
+
+def test_reading_keystone_s_address_leaves_the_configuration_as_it_was(parsed):
+    conf = parsed("[keystone_authtoken]\nwww_authenticate_uri = http://keystone/v3\n")
+    load(conf)
+    assert "keystone_authtoken" not in conf
+
+
+def test_files_that_were_taken_away_since_are_no_error(parsed, tmp_path):
+    conf = parsed("[failover]\nlease = 12.5\n")
+    (tmp_path / "mistral.conf").unlink()
+    assert load(conf).auth_url is None

@@ -160,3 +160,17 @@ def keystone_token(url: str, kind: str) -> dict[str, Any]:
         "expires_at": "2099-11-21T10:00:00.000000Z",
         "catalog": [{"id": "s1", "type": kind, "name": "s", "endpoints": [endpoint]}],
     }
+
+
+def test_an_execution_is_started_under_the_id_that_is_given(server: ScriptedServer) -> None:
+    server.reply = lambda request: (201, {}, row(1))
+
+    without_token(server).start("e1", "failover.activate_first", {"group": "g"}, "the stack")
+
+    assert server.calls == ["POST /v2/executions"]
+    assert server.seen[0].body == {
+        "id": "e1",
+        "workflow_name": "failover.activate_first",
+        "input": {"group": "g"},
+        "description": "the stack",
+    }

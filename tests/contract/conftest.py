@@ -1,118 +1,138 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the adapters need of a cloud, asked of a cloud that answers over HTTP."""
+"""The cloud of ``--cloud``, and what the tests find in it: servers, volumes, stacks.
+
+What takes long to make is made once for all tests; who uses it leaves it as it was.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mistral_failover.cloud.clients import Cloud, cloud_for
-from mistral_failover.cloud.guard import Guard, Unguarded
-from mistral_failover.emulator.client import EmulatorClient
+from contract.api import Api
+from contract.emulated import LATENCY, EmulatedRig
+from contract.rig import Made, Rig
+from contract.templates import GROUPS, MEMBER, PAIR
+from mistral_failover.cloud.clients import Cloud
 from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.settings import Settings
-
-SETTINGS = Settings(http_timeout=5, poll_first=0.005, poll_growth=1.3, poll_ceiling=0.05)
-SERVER = {
-    "type": "OS::Nova::Server",
-    "properties": {
-        "image": "tiny",
-        "flavor": "m1.tiny",
-        "networks": [{"allocate_network": "none"}],
-    },
-}
-PAIR = {
-    "heat_template_version": "2021-04-16",
-    "parameters": {
-        "active": {"type": "string", "default": "db_a"},
-        "copies": {"type": "number", "default": 1},
-        "secret": {"type": "string", "default": "s", "hidden": True},
-    },
-    "resources": {
-        "db_a": SERVER,
-        "db_b": SERVER,
-        "data": {"type": "OS::Cinder::Volume", "properties": {"size": 1}},
-    },
-}
-GROUP = {
-    "heat_template_version": "2021-04-16",
-    "resources": {
-        "db_servers": {
-            "type": "OS::Heat::AutoScalingGroup",
-            "properties": {
-                "min_size": 2,
-                "max_size": 2,
-                "desired_capacity": 2,
-                "resource": SERVER,
-            },
-        },
-        "data": {"type": "OS::Cinder::Volume", "properties": {"size": 1}},
-    },
-}
 
 
-@dataclass
-class Pair:
-    """A stack with two servers, on two hosts, and a volume."""
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what only the other cloud can serve."""
+    cloud = item.config.getoption("--cloud")
+    for mark in item.iter_markers("only_on"):
+        if mark.args[0] != cloud:
+            pytest.skip(f"only on the {mark.args[0]} cloud: {mark.kwargs['reason']}")
 
-    name: str
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Within a file, what happens after a host's return comes after what happens without it."""
+    files = list(dict.fromkeys(item.path for item in items))
+    items.sort(
+        key=lambda item: (
+            files.index(item.path),
+            "returned" in getattr(item, "fixturenames", ()),
+        )
+    )
+
+
+@pytest.fixture(scope="session")
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """The cloud."""
+    if request.config.getoption("--cloud") == "real":
+        from contract import real
+
+        yield real.real_rig()
+        return
+    with EmulatedCloud(overrides=LATENCY) as cloud:
+        yield EmulatedRig(cloud)
+
+
+@pytest.fixture
+def connect(rig: Rig) -> Callable[..., Cloud]:
+    """Makes adapters, as `Rig.connect`."""
+    return rig.connect
+
+
+@pytest.fixture(scope="session")
+def cloud(rig: Rig) -> Cloud:
+    """The adapters with a token by which another user acts as demo."""
+    return rig.connect()
+
+
+@pytest.fixture
+def demo(rig: Rig) -> Api:
+    """The services as the user demo reaches them."""
+    return rig.api()
+
+
+@pytest.fixture
+def admin(rig: Rig) -> Api:
+    """The services as an administrator reaches them, in demo's project."""
+    return rig.api("admin")
+
+
+@pytest.fixture
+def other(rig: Rig) -> Api:
+    """The services as a user of another project reaches them."""
+    return rig.api("other")
+
+
+@dataclass(frozen=True)
+class Two:
+    """Two servers that run, and stay."""
+
     a: str
     b: str
-    volume: str
+
+
+@pytest.fixture(scope="session")
+def two(rig: Rig) -> Iterator[Two]:
+    """Two servers for volumes to be moved between."""
+    servers = Two(rig.boot(rig.steady), rig.boot(rig.steady))
+    rig.active(servers.a, servers.b)
+    yield servers
+    rig.remove_servers((servers.a, servers.b))
 
 
 @pytest.fixture
-def emulated() -> Iterator[EmulatedCloud]:
-    """A cloud of its own for each test, for hosts die in some."""
-    with EmulatedCloud() as cloud:
-        yield cloud
+def server(rig: Rig) -> Iterator[str]:
+    """A server of the test's own."""
+    server_id = rig.boot()
+    rig.active(server_id)
+    yield server_id
+    rig.remove_servers([server_id])
 
 
 @pytest.fixture
-def emulator(emulated: EmulatedCloud) -> EmulatorClient:
-    """The emulator's own interface: seeds, faults, what happened."""
-    return emulated.client
+def volume(rig: Rig) -> Iterator[str]:
+    """A volume of the test's own."""
+    volume_id = rig.make_volume()
+    yield volume_id
+    rig.remove_volume(volume_id)
 
 
-@pytest.fixture
-def connect(emulated: EmulatedCloud, emulator: EmulatorClient) -> Callable[..., Cloud]:
-    """Make a cloud with a trust-scoped token of a user, as an alarm brings it."""
-
-    def make(
-        user: str = "demo", guard: Guard | None = None, expires_in: float = 3600, **more: Any
-    ) -> Cloud:
-        security = SimpleNamespace(
-            auth_uri=emulated.auth_url,
-            auth_token=emulator.mint_token(user=user, trust=True, expires_in=expires_in),
-            region_name="RegionOne",
-            **more,
-        )
-        return cloud_for(security, guard=guard or Unguarded(), settings=SETTINGS)
-
-    return make
+@pytest.fixture(scope="session")
+def pair(rig: Rig) -> Iterator[Made]:
+    """A stack with two servers, a volume, parameters, and a resource that takes as long, or fails,
+    as its parameters say. Its parameters may be anything: a test PATCHes to values of its own."""
+    made = rig.make_stack(_of(PAIR, rig))
+    yield made
+    rig.remove_stack(made)
 
 
-@pytest.fixture
-def cloud(connect: Callable[..., Cloud]) -> Cloud:
-    """The cloud of the project `demo`."""
-    return connect()
+@pytest.fixture(scope="session")
+def groups(rig: Rig) -> Iterator[Made]:
+    """A stack with two autoscaling groups: ``plain``, of servers, and ``deep``, of stacks with a
+    server each."""
+    made = rig.make_stack(_of(GROUPS, rig), {"member.yaml": _of(MEMBER, rig)})
+    yield made
+    rig.remove_stack(made)
 
 
-@pytest.fixture
-def pair(emulator: EmulatorClient) -> Pair:
-    """The stack `payments`."""
-    emulator.create_stack("payments", PAIR)
-    resources = emulator.resources("payments")
-    ids = {name: row["physical_resource_id"] for name, row in resources.items()}
-    return Pair("payments", ids["db_a"], ids["db_b"], ids["data"])
-
-
-@pytest.fixture
-def group(emulator: EmulatorClient) -> str:
-    """The stack `shop`, with an autoscaling group `db_servers` of two servers."""
-    emulator.create_stack("shop", GROUP)
-    return "shop"
+def _of(template: str, rig: Rig) -> Any:
+    return template.replace("FLAVOR", rig.flavor)

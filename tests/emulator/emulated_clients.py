@@ -22,8 +22,8 @@ PAIR = {
         "password": {"type": "string", "default": "hush", "hidden": True},
     },
     "resources": {
-        "a": {**SERVER, "properties": {**SERVER["properties"], "availability_zone": "nova:cmp1"}},
-        "b": {**SERVER, "properties": {**SERVER["properties"], "availability_zone": "nova:cmp2"}},
+        "a": {**SERVER, "properties": {**SERVER["properties"], "availability_zone": "cmp1"}},
+        "b": {**SERVER, "properties": {**SERVER["properties"], "availability_zone": "cmp2"}},
         "data": {"type": "OS::Cinder::Volume", "properties": {"size": 1}},
     },
     "outputs": {"active": {"value": {"get_param": "active"}}},

@@ -18,14 +18,27 @@ def attach(demo: Clients, server: str, volume: str) -> None:
     until(lambda: demo.volumes.volumes.get(volume).status == "in-use")
 
 
-def test_a_booted_server_becomes_active_on_a_host(demo: Clients) -> None:
-    server = demo.compute.create_server(
-        name="s", image_id="tiny", flavor_id="1", networks="none", availability_zone="nova:cmp2"
+@pytest.mark.parametrize(("user", "zone"), [("demo", "cmp2"), ("admin", "nova:cmp2")])
+def test_a_booted_server_becomes_active_on_a_host(
+    cloud: EmulatedCloud, user: str, zone: str
+) -> None:
+    compute = clients_of(cloud.url, user).compute
+    server = compute.create_server(
+        name=f"on-{zone}", image_id="tiny", flavor_id="1", networks="none", availability_zone=zone
     )
-    server = demo.compute.wait_for_server(server, interval=0.01)
+    server = compute.wait_for_server(server, interval=0.01)
     assert (server.status, server.vm_state, server.task_state) == ("ACTIVE", "active", None)
-    assert (server.compute_host, server.power_state) == ("cmp2", 1)
-    assert demo.compute.find_server("s").id == server.id
+    assert server.power_state == 1
+    assert compute.find_server(f"on-{zone}").id == server.id
+    shown = clients_of(cloud.url, "admin").compute.get_server(server.id)
+    assert shown.compute_host == "cmp2"
+
+
+def test_only_an_admin_names_a_host(demo: Clients) -> None:
+    with pytest.raises(exceptions.ForbiddenException, match="forced_host"):
+        demo.compute.create_server(
+            name="s", image_id="tiny", flavor_id="1", networks="none", availability_zone="nova:cmp2"
+        )
 
 
 def test_the_microversion_decides_the_shape(
@@ -39,8 +52,8 @@ def test_the_microversion_decides_the_shape(
             headers["OpenStack-API-Version"] = f"compute {version}"
         return requests.get(url, headers=headers, timeout=5)
 
-    assert "host_status" not in show(None).json()["server"]
-    assert show("2.16").json()["server"]["host_status"] == "UP"
+    assert "tags" not in show(None).json()["server"]
+    assert show("2.26").json()["server"]["tags"] == []
     assert "original_name" in show("latest").json()["server"]["flavor"]
     assert show("2.16").headers["OpenStack-API-Version"] == "compute 2.16"
     assert show("2.97").status_code == 406
@@ -50,7 +63,7 @@ def test_the_microversion_decides_the_shape(
 def test_a_volume_is_attached_seen_and_detached(demo: Clients, pair: Pair) -> None:
     attach(demo, pair.a, pair.data)
     (held,) = demo.volumes.volumes.get(pair.data).attachments
-    assert (held["server_id"], held["device"], held["host_name"]) == (pair.a, "/dev/vdb", "cmp1")
+    assert (held["server_id"], held["device"], held["host_name"]) == (pair.a, "/dev/vdb", None)
     (seen,) = demo.compute.volume_attachments(pair.a)
     assert (seen.volume_id, seen.device) == (pair.data, "/dev/vdb")
     demo.compute.delete_volume_attachment(pair.a, pair.data)
@@ -61,10 +74,9 @@ def test_a_volume_is_attached_seen_and_detached(demo: Clients, pair: Pair) -> No
 
 def test_a_single_attach_volume_refuses_a_second_server(demo: Clients, pair: Pair) -> None:
     attach(demo, pair.a, pair.data)
-    with pytest.raises(exceptions.BadRequestException, match="status must be available"):
-        demo.compute.create_volume_attachment(pair.b, volume_id=pair.data)
-    with pytest.raises(exceptions.BadRequestException, match="already attached"):
-        demo.compute.create_volume_attachment(pair.a, volume_id=pair.data)
+    for server in (pair.a, pair.b):
+        with pytest.raises(exceptions.BadRequestException, match=f"instances: {pair.a}"):
+            demo.compute.create_volume_attachment(server, volume_id=pair.data)
 
 
 def test_a_multiattach_volume_takes_two_servers(demo: Clients, pair: Pair) -> None:
@@ -146,7 +158,7 @@ def test_a_root_volume_cannot_be_detached(demo: Clients) -> None:
     )
     demo.compute.wait_for_server(server, interval=0.01)
     assert demo.volumes.volumes.get(volume.id).attachments[0]["device"] == "/dev/vda"
-    with pytest.raises(exceptions.ForbiddenException, match="root device"):
+    with pytest.raises(exceptions.BadRequestException, match="root device"):
         demo.compute.delete_volume_attachment(server, volume.id)
     demo.compute.delete_server(server)
     with pytest.raises(cinderclient.exceptions.NotFound):
@@ -173,12 +185,14 @@ def test_a_volume_in_use_cannot_be_deleted_nor_forced_off(
 
 
 def test_with_the_host_down_detach_is_refused_and_stop_never_ends(
-    demo: Clients, emulator: EmulatorClient, pair: Pair
+    cloud: EmulatedCloud, demo: Clients, emulator: EmulatorClient, pair: Pair
 ) -> None:
     attach(demo, pair.a, pair.data)
     emulator.fault("host", "cmp1", "compute_down")
-    assert demo.compute.get_server(pair.a).host_status == "DOWN"
-    with pytest.raises(exceptions.ConflictException, match="Compute service of cmp1"):
+    admin = clients_of(cloud.url, "admin")
+    assert admin.compute.get_server(pair.a).host_status == "UNKNOWN"
+    assert demo.compute.get_server(pair.a).host_status is None
+    with pytest.raises(exceptions.ConflictException, match="Service is unavailable"):
         demo.compute.delete_volume_attachment(pair.a, pair.data)
     demo.compute.stop_server(pair.a)
     server = demo.compute.get_server(pair.a)
@@ -193,7 +207,7 @@ def test_with_the_host_down_attach_is_a_500_without_effect(
     demo: Clients, emulator: EmulatorClient, pair: Pair
 ) -> None:
     emulator.fault("host", "cmp1", "power_off")
-    with pytest.raises(exceptions.HttpException, match="MessagingTimeout") as refused:
+    with pytest.raises(exceptions.HttpException, match="RemoteError") as refused:
         demo.compute.create_volume_attachment(pair.a, volume_id=pair.data)
     assert refused.value.status_code == 500
     assert demo.volumes.volumes.get(pair.data).status == "available"

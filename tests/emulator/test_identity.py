@@ -7,7 +7,6 @@ import keystoneauth1.exceptions
 import pytest
 import requests
 from keystoneauth1 import access, session
-from keystoneauth1.identity import access as access_plugin
 from keystoneauth1.identity import v3
 
 from emulator.emulated_clients import Clients
@@ -73,17 +72,42 @@ def test_a_trust_scoped_token_cannot_be_rescoped(
         session.Session(auth).get_token()
 
 
-def test_a_trust_scoped_token_validates_itself_and_works_as_it_is(
+def test_a_trust_scoped_token_may_not_validate_itself_and_works_as_it_is(
     cloud: EmulatedCloud, emulator: EmulatorClient
 ) -> None:
     token = emulator.mint_token(trust=True)
     headers = {"X-Auth-Token": token, "X-Subject-Token": token}
+
+    def ask(path: str) -> requests.Response:
+        return requests.get(f"{cloud.url}/{path}", headers=headers, timeout=5)
+
+    validation = ask("identity/v3/auth/tokens")
+    assert validation.status_code == 403
+    assert "identity:validate_token" in validation.text
+    assert ask("compute/v2.1/servers").ok
+    assert ask("identity/v3/auth/catalog").json()["catalog"]
+
+
+def test_the_token_of_an_administrator_s_trust_may_validate_itself(
+    cloud: EmulatedCloud, emulator: EmulatorClient
+) -> None:
+    token = emulator.mint_token(user="admin", trust=True)
+    headers = {"X-Auth-Token": token, "X-Subject-Token": token}
     answer = requests.get(f"{cloud.auth_url}/auth/tokens", headers=headers, timeout=5)
-    known = access.create(resp=answer, auth_token=token)
-    assert known.trust_scoped
-    sess = session.Session(access_plugin.AccessInfoPlugin(known, cloud.auth_url))
-    servers = sess.get("/servers", endpoint_filter={"service_type": "compute"})
-    assert "servers" in servers.json()
+    assert access.create(resp=answer, auth_token=token).trust_scoped
+
+
+def test_a_token_sees_its_own_project_only(cloud: EmulatedCloud, emulator: EmulatorClient) -> None:
+    theirs = emulator.add_user("somebody")
+    own = emulator.add_user("else")
+
+    def ask(user: str, project: str) -> int:
+        headers = {"X-Auth-Token": emulator.mint_token(user=user)}
+        url = f"{cloud.auth_url}/projects/{project}"
+        return requests.get(url, headers=headers, timeout=5).status_code
+
+    assert [ask("else", own), ask("else", theirs)] == [200, 403]
+    assert [ask("admin", theirs), ask("admin", "nowhere")] == [200, 404]
 
 
 @pytest.mark.parametrize("token", ["", "never issued"])

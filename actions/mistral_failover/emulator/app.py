@@ -16,7 +16,10 @@ from mistral_failover.emulator import (
     identity,
     instance_actions,
     orchestration,
+    stack_resources,
+    trusts,
     volume,
+    volume_actions,
 )
 from mistral_failover.emulator.core import Emulation
 
@@ -43,7 +46,16 @@ def application(emulation: Emulation) -> Starlette:
 
     return Starlette(
         routes=[
-            r for s in (*SERVICES.values(), compute_volumes, instance_actions) for r in s.routes()
+            route
+            for module in (
+                *SERVICES.values(),
+                compute_volumes,
+                instance_actions,
+                stack_resources,
+                trusts,
+                volume_actions,
+            )
+            for route in module.routes()
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _unrouted},

@@ -42,7 +42,8 @@ def attach(
         delete_on_termination=delete_on_termination,
     )
     emulation.state.attachments[attachment.id] = attachment
-    set_volume_status(emulation, volume, "reserved")
+    if volume.status != "in-use":
+        set_volume_status(emulation, volume, "reserved")
     operation = emulation.begin("attach", server=server.id, volume=volume.id)
     emulation.audit.record("attach_begin", volume=volume.id, server=server.id)
     _queue(emulation, server, "attach", attachment, operation)

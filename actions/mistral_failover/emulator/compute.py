@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's API, microversions 2.1 to 2.96: servers, their actions, the compute services."""
+"""Nova's API, microversions 2.1 to 2.96: servers, their actions, the compute services.
+
+Where a server runs, and how its compute service is (`host_status`), is shown to administrators
+only, as Nova's default policy has it.
+"""
 
 from typing import Any
 
 from starlette.routing import Route
 
 from mistral_failover.emulator import servers
-from mistral_failover.emulator.state import Server, stable_hex
+from mistral_failover.emulator.state import Host, Server, Volume, new_id, stable_hex
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint, utc
 from mistral_failover.emulator.wire import microversion, paged
 
@@ -100,9 +104,6 @@ def view(call: Call, server: Server) -> dict[str, Any]:
         "key_name": None,
         "OS-SRV-USG:launched_at": utc(server.created, "%Y-%m-%dT%H:%M:%S.%f"),
         "OS-SRV-USG:terminated_at": None,
-        "OS-EXT-SRV-ATTR:host": server.host or None,
-        "OS-EXT-SRV-ATTR:instance_name": f"instance-{server.id[:8]}",
-        "OS-EXT-SRV-ATTR:hypervisor_hostname": server.host or None,
         "OS-EXT-STS:task_state": server.task_state,
         "OS-EXT-STS:vm_state": server.vm_state,
         "OS-EXT-STS:power_state": server.power_state,
@@ -121,12 +122,24 @@ def view(call: Call, server: Server) -> dict[str, Any]:
         }
     if version >= (2, 9):
         body["locked"] = False
-    if version >= (2, 16):
-        body["host_status"] = "" if host is None else ("UP" if host.up else "DOWN")
     if version >= (2, 19):
-        body["description"] = server.name
+        body["description"] = None
     if version >= (2, 26):
         body["tags"] = []
+    return {**body, **_for_administrators(server, host, version)} if call.admin else body
+
+
+def _for_administrators(
+    server: Server, host: Host | None, version: tuple[int, int]
+) -> dict[str, Any]:
+    """UNKNOWN: its compute service does not report; DOWN is said of one that was forced down."""
+    body: dict[str, Any] = {
+        "OS-EXT-SRV-ATTR:host": server.host or None,
+        "OS-EXT-SRV-ATTR:instance_name": f"instance-{server.id[:8]}",
+        "OS-EXT-SRV-ATTR:hypervisor_hostname": server.host or None,
+    }
+    if version >= (2, 16):
+        body["host_status"] = "" if host is None else ("UP" if host.up else "UNKNOWN")
     return body
 
 
@@ -174,14 +187,13 @@ def _create(call: Call) -> Any:
             "Invalid input for field/attribute server. 'networks' is a required property",
         )
     zone = str(asked.get("availability_zone") or "")
-    host = zone.partition(":")[2] or None
-    if host is not None and host not in call.emulation.state.hosts:
-        raise refused(400, f"Compute host {host} could not be found.")
+    if ":" in zone and not call.admin:
+        raise refused(403, denied("os_compute_api:servers:create:forced_host"))
     server = servers.create(
         call.emulation,
         project_id=call.project_id,
         name=str(asked["name"]),
-        host=host,
+        host=servers.host_of_zone(call.emulation, zone),
         root_volume=_root_volume(call, asked),
         image=str(asked.get("imageRef") or ""),
         flavor=str(asked["flavorRef"]),
@@ -209,8 +221,10 @@ def _root_volume(call: Call, asked: dict[str, Any]) -> dict[str, Any] | None:
                     400,
                     f"Block Device Mapping is Invalid: failed to get volume {mapping.get('uuid')}.",
                 )
+            if not volume.bootable:
+                raise refused(400, f"Block Device {volume.id} is not bootable.")
             if volume.status != "available":
-                raise refused(400, unreservable(volume.id, volume.status))
+                raise unreservable(volume)
             delete = bool(mapping.get("delete_on_termination"))
             return {"id": volume.id, "delete_on_termination": delete}
     return None
@@ -226,6 +240,8 @@ def _action_name(call: Call) -> str:
 
 
 def _action(call: Call) -> Any:
+    if call.path("server_id") not in call.emulation.state.servers:
+        raise refused(404, f"Instance {call.path('server_id')} has no mapping to a cell.")
     server = find_server(call)
     if "os-stop" in call.body:
         require_state(server, "stop", ("active", "error"))
@@ -233,6 +249,10 @@ def _action(call: Call) -> Any:
     elif "os-start" in call.body:
         require_state(server, "start", ("stopped",))
         servers.start(call.emulation, server)
+    elif "os-resetState" in call.body:
+        if not call.admin:
+            raise refused(403, denied("os_compute_api:os-admin-actions:reset_state"))
+        servers.reset(call.emulation, server, str((call.body["os-resetState"] or {}).get("state")))
     else:
         name = next(iter(call.body), "")
         raise refused(400, f"There is no such action: {name}")
@@ -253,17 +273,34 @@ def require_state(server: Server, verb: str, allowed: tuple[str, ...]) -> None:
             )
 
 
-def unreservable(volume_id: str, status: str) -> str:
-    """What Nova hands on when Cinder refuses to reserve a volume."""
-    return (
-        f"Invalid input received: Invalid volume: Volume {volume_id} status must be available or "
-        f"downloading to reserve, but the current status is {status}. (HTTP 400)"
-    )
+def denied(rule: str) -> str:
+    """What Nova says to who lacks the rights of a policy rule."""
+    return f"Policy doesn't allow {rule} to be performed."
+
+
+def of_cinder(words: str) -> str:
+    """What Nova hands on of a refusal of Cinder's."""
+    return f"Invalid input received: {words} (HTTP 400) (Request-ID: req-{new_id()})"
+
+
+def unreservable(volume: Volume) -> ApiError:
+    """Cinder's refusal to reserve a volume, handed on by Nova."""
+    if volume.status.startswith("error"):
+        words = (
+            "Invalid volume: Volume attachments can not be created if the volume is in an error "
+            f"state. The Volume {volume.id} currently has a status of: {volume.status} "
+        )
+    else:
+        words = (
+            f"Invalid volume: Volume {volume.id} status must be available or downloading to "
+            f"reserve, but the current status is {volume.status}."
+        )
+    return refused(400, of_cinder(words))
 
 
 def _services(call: Call) -> Any:
     if not call.admin:
-        raise refused(403, "Policy doesn't allow os_compute_api:os-services:list to be performed.")
+        raise refused(403, denied("os_compute_api:os-services:list"))
     return {
         "services": [
             {

@@ -10,11 +10,12 @@ from mistral_failover.emulator.compute import (
     SERVICE,
     asked_version,
     find_server,
+    of_cinder,
     refused,
     require_state,
     unreservable,
 )
-from mistral_failover.emulator.state import Attachment, Server
+from mistral_failover.emulator.state import Attachment, Server, Volume
 from mistral_failover.emulator.web import Call, endpoint
 from mistral_failover.emulator.wire import UUID_SHAPE, paged
 
@@ -60,10 +61,11 @@ async def _attach(call: Call) -> Any:
     if volume is None or not call.sees(volume.project_id):
         raise refused(404, f"Volume {volume_id} could not be found.")
     require_state(server, "attach_volume", _ATTACHABLE)
-    if state.attachments_of(server_id=server.id, volume_id=volume_id):
-        raise refused(400, f"Invalid volume: volume {volume_id} already attached")
-    if volume.status != "available" and not (volume.multiattach and volume.status == "in-use"):
-        raise refused(400, unreservable(volume_id, volume.status))
+    _refuse_attached(call, server, volume)
+    if volume.status not in ("available", "downloading") and not (
+        volume.multiattach and volume.status == "in-use"
+    ):
+        raise unreservable(volume)
     if not state.host_up(server.host):
         # Nova asks the compute service for a device name and waits for the answer.
         await call.emulation.wait_for(
@@ -71,9 +73,8 @@ async def _attach(call: Call) -> Any:
         )
         raise refused(
             500,
-            "Unexpected API Error. Please report this at http://bugs.launchpad.net/nova/ and "
-            "attach the Nova API log if possible.\n"
-            "<class 'oslo_messaging.exceptions.MessagingTimeout'>",
+            "Unexpected API Error. Please contact the administrator\n"
+            "<class 'oslo_messaging.rpc.client.RemoteError'>",
         )
     attachment = attachments.attach(
         call.emulation,
@@ -82,16 +83,35 @@ async def _attach(call: Call) -> Any:
         asked.get("device"),
         delete_on_termination=bool(asked.get("delete_on_termination")),
     )
-    return {"volumeAttachment": _attachment_view(call, attachment)}
+    body = _attachment_view(call, attachment)
+    # The answer to an attach keeps its old shape: the attachment's own id is not in it.
+    return {
+        "volumeAttachment": {"id": volume_id}
+        | {k: v for k, v in body.items() if k not in ("attachment_id", "bdm_uuid")}
+    }
+
+
+def _refuse_attached(call: Call, server: Server, volume: Volume) -> None:
+    """Nova's own look, before Cinder is asked."""
+    holders = [
+        a.server_id
+        for a in call.emulation.state.attachments.values()
+        if a.volume_id == volume.id and (a.in_nova or a.status == "attached")
+    ]
+    if holders and not volume.multiattach:
+        raise refused(
+            400,
+            f"Invalid volume: volume {volume.id} is already attached to instances: "
+            f"{' '.join(holders)}",
+        )
+    if server.id in holders:
+        raise refused(400, f"Invalid volume: volume {volume.id} already attached")
 
 
 def _attachment(call: Call, server: Server) -> Attachment:
     volume_id = call.path("volume_id")
     found = call.emulation.state.attachments_of(server_id=server.id, volume_id=volume_id)
     if not found:
-        volume = call.emulation.state.volumes.get(volume_id)
-        if volume is None or not call.sees(volume.project_id):
-            raise refused(404, f"Volume {volume_id} could not be found.")
         raise refused(404, f"Instance {server.id} is not attached to volume {volume_id}")
     return found[0]
 
@@ -102,19 +122,26 @@ def _show_attachment(call: Call) -> Any:
 
 def _detach(call: Call) -> Any:
     server = find_server(call)
+    volume = call.emulation.state.volumes.get(call.path("volume_id"))
+    if volume is None or not call.sees(volume.project_id):
+        raise refused(404, f"Volume {call.path('volume_id')} could not be found.")
     attachment = _attachment(call, server)
-    require_state(server, "detach_volume", _ATTACHABLE)
     if attachment.device == attachments.ROOT_DEVICE:
-        raise refused(403, "Cannot detach a root device volume")
-    if attachment.status != "attached":
+        raise refused(400, "Cannot detach a root device volume")
+    require_state(server, "detach_volume", _ATTACHABLE)
+    if not call.emulation.state.host_up(server.host):
+        raise refused(409, "Service is unavailable at this time.")
+    # Cinder asks what the volume is called, not what became of this attachment.
+    free = not attachment.in_cinder or attachment.status == "detaching"
+    if volume.status != "in-use" or free:
         raise refused(
             400,
-            "Invalid volume: Invalid input received: Invalid volume: Unable to detach volume. "
-            "Volume status must be 'in-use' and attach_status must be 'attached' to detach. "
-            "(HTTP 400)",
+            "Invalid volume: "
+            + of_cinder(
+                "Invalid volume: Unable to detach volume. Volume status must be 'in-use' and "
+                "attach_status must be 'attached' to detach."
+            ),
         )
-    if not call.emulation.state.host_up(server.host):
-        raise refused(409, f"Compute service of {server.host} is unavailable at this time.")
     attachments.detach(call.emulation, server, attachment)
     return 202, None
 

@@ -27,11 +27,13 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 SERVICE = Service("identity", error_body)
 
 
-def _refused(status: int, message: str) -> ApiError:
+def refused(status: int, message: str) -> ApiError:
+    """An error of Keystone's."""
     return ApiError(status, error_body(status, message))
 
 
 _UNAUTHENTICATED = "The request you have made requires authentication."
+_UNAUTHORIZED = "You are not authorized to perform the requested action"
 
 
 def issue(
@@ -133,12 +135,12 @@ def create_token(call: Call) -> Response:
         methods = list(asked["identity"]["methods"])
         grant = _METHODS[methods[0]]
     except (KeyError, IndexError, TypeError):
-        raise _refused(400, "Expecting to find auth with a known method in request.") from None
+        raise refused(400, "Expecting to find auth with a known method in request.") from None
     try:
         user, project_id, more = grant(call, asked)
     except (KeyError, TypeError):
-        raise _refused(400, "Expecting to find the method's data in request.") from None
-    text = issue(call.emulation, user, project_id, methods=methods, **more)
+        raise refused(400, "Expecting to find the method's data in request.") from None
+    text = issue(call.emulation, user, project_id, **{"methods": methods, **more})
     token = call.emulation.state.tokens[token_key(text)]
     return JSONResponse(describe(call.emulation, token), 201, headers={"X-Subject-Token": text})
 
@@ -150,23 +152,44 @@ def _by_password(call: Call, asked: dict[str, Any]) -> tuple[User, str, dict[str
             if secrets.compare_digest(str(given["password"]), user.password):
                 return user, _scope(call, asked, user, user.project_id), {}
             break
-    raise _refused(401, _UNAUTHENTICATED)
+    raise refused(401, _UNAUTHENTICATED)
 
 
 def _by_token(call: Call, asked: dict[str, Any]) -> tuple[User, str, dict[str, Any]]:
     token = _live(call.emulation, str(asked["identity"]["token"]["id"]))
     if token is None:
-        raise _refused(401, _UNAUTHENTICATED)
+        raise refused(401, _UNAUTHENTICATED)
     if token.trust_id:
-        raise _refused(
+        raise refused(
             403,
             "You are not authorized to perform the requested action: Using trust-scoped token "
             "to create another token. Create a new trust-scoped token instead.",
         )
     user = call.emulation.state.users[token.user_id]
-    # A token got from a token never outlives it.
-    more = {"lifetime": token.expires_at - time.time()}
+    # A token got from a token never outlives it, and remembers how that one was got.
+    more = {
+        "lifetime": token.expires_at - time.time(),
+        "methods": ["token", *(m for m in token.methods if m != "token")],
+    }
+    wanted = asked.get("scope")
+    if isinstance(wanted, dict) and "OS-TRUST:trust" in wanted:
+        return _by_trust(call, str(wanted["OS-TRUST:trust"]["id"]), user, more)
     return user, _scope(call, asked, user, token.project_id), more
+
+
+def _by_trust(
+    call: Call, trust_id: str, user: User, more: dict[str, Any]
+) -> tuple[User, str, dict[str, Any]]:
+    """The trustor, whom the trustee now acts for."""
+    trust = call.emulation.state.trusts.get(trust_id)
+    if trust is None or trust.trustee != user.id:
+        raise refused(401, _UNAUTHENTICATED)
+    if trust.expires_at is not None:
+        more["lifetime"] = min(more["lifetime"], trust.expires_at - time.time())
+    if more["lifetime"] <= 0:
+        raise refused(401, _UNAUTHENTICATED)
+    trustor = call.emulation.state.users[trust.trustor]
+    return trustor, trust.project_id, {**more, "trust_id": trust.id}
 
 
 def _by_application_credential(
@@ -179,7 +202,7 @@ def _by_application_credential(
                 user = call.emulation.state.users[known.user_id]
                 return user, known.project_id, {"application_credential_id": known.id}
             break
-    raise _refused(401, _UNAUTHENTICATED)
+    raise refused(401, _UNAUTHENTICATED)
 
 
 def _scope(call: Call, asked: dict[str, Any], user: User, default: str) -> str:
@@ -192,7 +215,7 @@ def _scope(call: Call, asked: dict[str, Any], user: User, default: str) -> str:
             if user.admin or user.project_id == project.id:
                 return project.id
             break
-    raise _refused(401, _UNAUTHENTICATED)
+    raise refused(401, _UNAUTHENTICATED)
 
 
 _METHODS = {
@@ -203,11 +226,19 @@ _METHODS = {
 
 
 def validate_token(call: Call) -> Response:
-    """GET /auth/tokens: what a token is worth; it may validate itself."""
+    """GET /auth/tokens: what a token is worth; it may validate itself.
+
+    Not so the token of a trust, unless its roles are an administrator's: Keystone takes the trustee
+    for its owner and the trustor for the caller.
+    """
     text = call.request.headers.get("x-subject-token", "")
     token = _live(call.emulation, text)
     if token is None:
-        raise _refused(404, f"Could not find token: {text[:6]}...")
+        raise refused(404, "Failed to validate token")
+    trust = call.emulation.state.trusts.get(token.trust_id or "")
+    owner = trust.trustee if trust is not None else token.user_id
+    if not call.admin and owner != call.user_id:
+        raise refused(403, f"{_UNAUTHORIZED}: identity:validate_token.")
     return JSONResponse(describe(call.emulation, token), headers={"X-Subject-Token": text})
 
 
@@ -238,9 +269,28 @@ def _versions(call: Call) -> tuple[int, Any]:
     return 300, {"versions": {"values": [_version(call)]}}
 
 
+def _project_view(call: Call, project_id: str) -> dict[str, Any]:
+    project = call.emulation.state.projects[project_id]
+    return {"id": project.id, "name": project.name, "domain_id": "default"}
+
+
 def _projects(call: Call) -> Any:
-    project = call.emulation.state.projects[call.project_id]
-    return {"projects": [{"id": project.id, "name": project.name, "domain_id": "default"}]}
+    return {"projects": [_project_view(call, call.project_id)]}
+
+
+def _project(call: Call) -> Any:
+    """GET /projects/{id}: the caller's own; others are an administrator's to see."""
+    wanted = call.path("project_id")
+    if not call.sees(wanted):
+        raise refused(403, f"{_UNAUTHORIZED}: identity:get_project.")
+    if wanted not in call.emulation.state.projects:
+        raise refused(404, f"Could not find project: {wanted}.")
+    return {"project": _project_view(call, wanted)}
+
+
+def _catalog(call: Call) -> Any:
+    """GET /auth/catalog: any token may ask."""
+    return {"catalog": catalog(call.emulation.url, call.project_id)}
 
 
 def routes() -> list[Route]:
@@ -259,4 +309,6 @@ def routes() -> list[Route]:
         endpoint(SERVICE, token, validate_token, "token_validate"),
         endpoint(SERVICE, token, revoke_token, "token_revoke", ["DELETE"]),
         endpoint(SERVICE, "/identity/v3/auth/projects", _projects, "projects"),
+        endpoint(SERVICE, "/identity/v3/auth/catalog", _catalog, "catalog"),
+        endpoint(SERVICE, "/identity/v3/projects/{project_id}", _project, "project"),
     ]

@@ -12,7 +12,7 @@ from mistral_failover.emulator.compute import SERVICE, asked_version, refused
 from mistral_failover.emulator.state import CloudState
 from mistral_failover.emulator.web import Call, endpoint, utc
 
-_MICROSECONDS = "%Y-%m-%dT%H:%M:%S.%f"
+_SECONDS = "%Y-%m-%dT%H:%M:%S.000000"  # its database keeps whole ones
 
 
 def _rows(call: Call) -> list[dict[str, Any]]:
@@ -35,7 +35,8 @@ def _view(call: Call, row: dict[str, Any]) -> dict[str, Any]:
         "project_id": row["project_id"],
         "user_id": row["user_id"],
         "request_id": row["request_id"],
-        "start_time": utc(row["started_at"], _MICROSECONDS),
+        "start_time": utc(row["started_at"], _SECONDS),
+        "updated_at": utc(row["finished_at"] or row["started_at"], _SECONDS),
     }
 
 
@@ -49,16 +50,23 @@ def _show(call: Call) -> Any:
         if row["request_id"] == wanted:
             body = _view(call, row)
             if call.admin or asked_version(call) >= (2, 51):
-                body["events"] = [_event(row)] if row["by_service"] else []
+                body["events"] = [_event(row)] if _begun(call, row) else []
             return {"instanceAction": body}
-    raise refused(404, f"Action for request_id {wanted} on instance could not be found")
+    raise refused(404, f"Action {wanted} not found")
+
+
+def _begun(call: Call, row: dict[str, Any]) -> bool:
+    """Whether the compute service took the deletion up; one that died has not seen the request."""
+    state: CloudState = call.emulation.state
+    ended = row["finished_at"] is not None
+    return bool(row["by_service"] and (ended or state.host_up(row["host"])))
 
 
 def _event(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "event": "compute_terminate_instance",
-        "start_time": utc(row["started_at"], _MICROSECONDS),
-        "finish_time": utc(row["finished_at"], _MICROSECONDS),
+        "start_time": utc(row["started_at"], _SECONDS),
+        "finish_time": utc(row["finished_at"], _SECONDS),
         "result": "Success" if row["finished_at"] is not None else None,
     }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat's API v1: stacks, resources, events.
+"""Heat's API v1: stacks.
 
 A PATCH (or PUT) of a stack whose action is in progress is accepted and the newest wins, as in
 convergence Heat; only a stack that is being deleted refuses it.
@@ -12,12 +12,10 @@ from starlette.routing import Route
 
 from mistral_failover.emulator import stacks
 from mistral_failover.emulator.core import Emulation
-from mistral_failover.emulator.state import Stack, StackResource
+from mistral_failover.emulator.state import Stack
 from mistral_failover.emulator.templates import (
-    GROUP,
     TemplateError,
     check_parameters,
-    dependencies,
     parse,
     resolve,
     shown_parameters,
@@ -57,46 +55,52 @@ def error_body(status: int, message: str, kind: str = "") -> dict[str, Any]:
     }
 
 
-def _refused(status: int, message: str, kind: str) -> ApiError:
+def refused(status: int, message: str, kind: str) -> ApiError:
+    """An error of Heat's."""
     return ApiError(status, error_body(status, message, kind))
 
 
 def _prepare(call: Call) -> dict[str, str]:
     wanted = call.request.path_params.get("project_id")
     if wanted is not None and wanted != call.project_id and not call.admin:
-        raise _refused(403, "You are not authorized to complete this action.", "Forbidden")
+        raise refused(403, "Access was denied to this resource.", "HTTPForbidden")
     return {}
 
 
 SERVICE = Service("orchestration", error_body, prepare=_prepare)
 
 
-def _lookup(call: Call, name: str) -> Stack:
-    """The stack of that name or id; one that was deleted is found by id only."""
+def lookup(call: Call, name: str, called: str = "") -> Stack:
+    """The stack of that name or id; one that was deleted is found by id only.
+
+    :param called: its name in the error, where it was looked for by its id.
+    """
     project_id = call.path("project_id")
     for stack in call.emulation.state.stacks.values():
         by_name = stack.name == name and stack.deleted is None
         if stack.project_id == project_id and (by_name or stack.id == name):
             return stack
-    raise _refused(404, f"The Stack ({name}) could not be found.", "EntityNotFound")
+    raise refused(404, f"The Stack ({called or name}) could not be found.", "EntityNotFound")
 
 
-def _find(call: Call) -> Stack:
-    stack = _lookup(call, call.path("stack_id"))
+def find(call: Call) -> Stack:
+    """The stack that the path names, by its name and its id."""
+    stack = lookup(call, call.path("stack_id"), call.path("stack_name"))
     if stack.name != call.path("stack_name"):
         name = call.path("stack_name")
-        raise _refused(404, f"The Stack ({name}) could not be found.", "EntityNotFound")
+        raise refused(404, f"The Stack ({name}) could not be found.", "EntityNotFound")
     return stack
 
 
-def _href(emulation: Emulation, stack: Stack) -> str:
+def address(emulation: Emulation, stack: Stack) -> str:
+    """Where a stack is."""
     base = f"{emulation.url}/orchestration/v1/{stack.project_id}"
     return f"{base}/stacks/{stack.name}/{stack.id}"
 
 
 def _redirect_to(rest: str) -> Handler:
     def redirect(call: Call) -> Response:
-        location = _href(call.emulation, _lookup(call, call.path("stack_name"))) + rest
+        location = address(call.emulation, lookup(call, call.path("stack_name"))) + rest
         query = call.request.url.query
         return Response(
             status_code=302, headers={"Location": f"{location}?{query}" if query else location}
@@ -115,12 +119,12 @@ def _brief(emulation: Emulation, stack: Stack) -> dict[str, Any]:
         "deletion_time": utc(stack.deleted),
         "stack_status": f"{stack.action}_{stack.status}",
         "stack_status_reason": stack.reason,
-        "stack_owner": None,
+        "stack_owner": emulation.state.users[stack.user_id].name,
         "parent": stack.parent[0] if stack.parent else None,
         "project": stack.project_id,
         "stack_user_project_id": stack.project_id,
-        "tags": None,
-        "links": [{"href": _href(emulation, stack), "rel": "self"}],
+        "tags": [],
+        "links": [{"href": address(emulation, stack), "rel": "self"}],
     }
 
 
@@ -139,7 +143,7 @@ def _list(call: Call) -> Any:
 
 
 def _show(call: Call) -> Any:
-    stack = _find(call)
+    stack = find(call)
     emulation = call.emulation
     scope = stacks.scope(emulation, stack)
     outputs = [
@@ -171,52 +175,78 @@ def _given(body: dict[str, Any]) -> dict[str, Any]:
     return {**(from_environment or {}), **(body.get("parameters") or {})}
 
 
-def _checked(template: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _files(call: Call, stack: Stack | None = None) -> dict[str, str]:
+    """The templates that resource types name, those of before included."""
+    return {**(stack.files if stack else {}), **(call.body.get("files") or {})}
+
+
+def _parsed(template: Any, files: dict[str, str]) -> dict[str, Any]:
     try:
-        parsed = parse(template)
-        check_parameters(parsed, given)
+        return parse(template, files)
     except TemplateError as error:
-        raise _refused(400, str(error), error.kind) from None
-    return parsed
+        raise refused(400, str(error), error.kind) from None
+
+
+def _check(template: dict[str, Any], given: dict[str, Any]) -> None:
+    try:
+        check_parameters(template, given)
+    except TemplateError as error:
+        raise refused(400, str(error), error.kind) from None
 
 
 def _create(call: Call) -> Any:
     name = call.body.get("stack_name")
     if not isinstance(name, str) or not name:
-        raise _refused(400, "No stack_name specified", "HTTPBadRequest")
+        raise refused(400, "No stack_name specified", "HTTPBadRequest")
     for stack in call.emulation.state.stacks.values():
         taken = stack.name == name and stack.project_id == call.path("project_id")
         if taken and stack.deleted is None:
-            raise _refused(409, f"The Stack ({name}) already exists.", "StackExists")
+            raise refused(409, f"The Stack ({name}) already exists.", "StackExists")
     given = _given(call.body)
+    template = _parsed(call.body.get("template"), _files(call))
+    _check(template, given)
     stack = stacks.create(
         call.emulation,
         project_id=call.path("project_id"),
         name=name,
-        template=_checked(call.body.get("template"), given),
+        template=template,
         given=given,
         user_id=call.user_id,
+        files=_files(call),
     )
-    href = _href(call.emulation, stack)
+    href = address(call.emulation, stack)
     return 201, {"stack": {"id": stack.id, "links": [{"href": href, "rel": "self"}]}}
 
 
+def _living(call: Call) -> Stack:
+    """A stack that was deleted can be looked at, and nothing else."""
+    stack = find(call)
+    if stack.deleted is not None:
+        raise refused(404, f"The Stack ({stack.name}) could not be found.", "EntityNotFound")
+    return stack
+
+
 def _updatable(call: Call) -> Stack:
-    stack = _find(call)
+    stack = _living(call)
     if stack.action == "DELETE":
         message = "Updating a stack when it is deleting is not supported."
-        raise _refused(400, message, "NotSupported")
+        raise refused(400, message, "NotSupported")
     return stack
 
 
 def _patch(call: Call) -> Any:
-    """PATCH: what the request leaves out stays as it is."""
+    """PATCH: what the request leaves out stays as it is, and a parameter that the template does
+    not have is passed over without a word."""
     stack = _updatable(call)
     dropped = call.body.get("clear_parameters") or []
     kept = {k: v for k, v in stack.parameters.items() if k not in dropped}
-    given = {**kept, **_given(call.body)}
-    template = _checked(call.body.get("template") or stack.template, given)
-    stacks.update(call.emulation, stack, template, given)
+    template = call.body.get("template")
+    wanted = stack.template if template is None else _parsed(template, _files(call, stack))
+    declared = wanted.get("parameters") or {}
+    given = {k: v for k, v in {**kept, **_given(call.body)}.items() if k in declared}
+    _check(wanted, given)
+    stack.files = _files(call, stack)
+    stacks.update(call.emulation, stack, wanted, given)
     return 202, None
 
 
@@ -224,129 +254,22 @@ def _put(call: Call) -> Any:
     """PUT: the request says everything."""
     stack = _updatable(call)
     given = _given(call.body)
-    stacks.update(call.emulation, stack, _checked(call.body.get("template"), given), given)
+    template = _parsed(call.body.get("template"), _files(call, stack))
+    _check(template, given)
+    stack.files = _files(call, stack)
+    stacks.update(call.emulation, stack, template, given)
     return 202, None
 
 
 def _delete(call: Call) -> Any:
-    stack = _find(call)
-    if stack.deleted is None and stack.action != "DELETE" or stack.status == "FAILED":
+    stack = _living(call)
+    if stack.action != "DELETE" or stack.status == "FAILED":
         stacks.begin(call.emulation, stack, "DELETE")
     return 204, None
 
 
-def _resource_view(emulation: Emulation, stack: Stack, resource: StackResource) -> dict[str, Any]:
-    href = _href(emulation, stack)
-    links = [
-        {"href": f"{href}/resources/{resource.name}", "rel": "self"},
-        {"href": href, "rel": "stack"},
-    ]
-    nested = emulation.state.stacks.get(resource.physical_id) if resource.type == GROUP else None
-    if nested is not None:
-        links.append({"href": _href(emulation, nested), "rel": "nested"})
-    definitions = stack.template.get("resources") or {}
-    view: dict[str, Any] = {
-        "resource_name": resource.name,
-        "logical_resource_id": resource.name,
-        "physical_resource_id": resource.physical_id,
-        "resource_type": resource.type,
-        "resource_status": f"{resource.action}_{resource.status}",
-        "resource_status_reason": resource.reason,
-        "creation_time": utc(resource.created),
-        "updated_time": utc(resource.updated),
-        "required_by": [
-            name for name, other in definitions.items() if resource.name in dependencies(other)
-        ],
-        "links": links,
-    }
-    if stack.parent is not None:
-        view["parent_resource"] = stack.parent[1]
-    return view
-
-
-def _resources_of(call: Call, stack: Stack, depth: int) -> list[dict[str, Any]]:
-    rows = []
-    for resource in stack.resources.values():
-        rows.append(_resource_view(call.emulation, stack, resource))
-        nested = call.emulation.state.stacks.get(resource.physical_id)
-        if depth > 0 and nested is not None:
-            rows += _resources_of(call, nested, depth - 1)
-    return rows
-
-
-def _list_resources(call: Call) -> Any:
-    depth = call.query("nested_depth") or "0"
-    if not depth.isdigit():
-        raise _refused(400, f"Only integer is allowed by 'nested_depth': {depth}", "HTTPBadRequest")
-    return {"resources": _resources_of(call, _find(call), int(depth))}
-
-
-def _find_resource(call: Call) -> tuple[Stack, StackResource]:
-    stack = _find(call)
-    name = call.path("resource_name")
-    for resource in stack.resources.values():
-        if name in (resource.name, resource.physical_id):
-            return stack, resource
-    raise _refused(
-        404,
-        f"The Resource ({name}) could not be found in Stack {stack.name}.",
-        "ResourceNotFound",
-    )
-
-
-def _show_resource(call: Call) -> Any:
-    stack, resource = _find_resource(call)
-    view = _resource_view(call.emulation, stack, resource)
-    return {
-        "resource": {
-            **view,
-            "description": "",
-            "attributes": stacks.attributes(call.emulation, resource),
-        }
-    }
-
-
-async def _mark_resource(call: Call) -> Any:
-    stack, resource = _find_resource(call)
-    unhealthy = call.body.get("mark_unhealthy")
-    if not isinstance(unhealthy, bool):
-        raise _refused(
-            400,
-            "Missing mandatory (mark_unhealthy) key from mark unhealthy request",
-            "HTTPBadRequest",
-        )
-    reason = str(call.body.get("resource_status_reason") or "state changed by user request")
-    await call.emulation.pause("mark_unhealthy")
-    stacks.mark(call.emulation, stack, resource, unhealthy, reason)
-    return 200, None
-
-
-def _events(call: Call) -> Any:
-    stack = _find(call)
-    name = call.request.path_params.get("resource_name")
-    href = _href(call.emulation, stack)
-    rows = [
-        {
-            "id": event["id"],
-            "event_time": utc(event["t"]),
-            "resource_name": event["name"],
-            "logical_resource_id": event["name"],
-            "physical_resource_id": event["physical_id"],
-            "resource_type": event["type"],
-            "resource_status": event["status"],
-            "resource_status_reason": event["reason"],
-            "links": [{"href": href, "rel": "stack"}],
-        }
-        for event in stack.events
-        if name in (None, event["name"])
-    ]
-    if call.query("sort_dir") == "desc":
-        rows.reverse()
-    return {"events": paged(call, rows, key=lambda row: row["id"])}
-
-
 def _template(call: Call) -> Any:
-    return _find(call).template
+    return find(call).template
 
 
 def _versions(call: Call) -> Any:
@@ -360,7 +283,6 @@ def routes() -> list[Route]:
     base = "/orchestration/v1/{project_id}/stacks"
     by_name = f"{base}/{{stack_name}}"
     stack = f"{by_name}/{{stack_id}}"
-    resource = f"{stack}/resources/{{resource_name}}"
     every = ["GET", "PATCH", "PUT", "DELETE"]
     return [
         endpoint(SERVICE, "/orchestration", _versions, "versions", public=True),
@@ -371,11 +293,6 @@ def routes() -> list[Route]:
             endpoint(SERVICE, by_name + rest, _redirect_to(rest), "stack_lookup")
             for rest in ("/resources", "/events", "/template")
         ),
-        endpoint(SERVICE, f"{stack}/resources", _list_resources, "resource_list"),
-        endpoint(SERVICE, resource, _show_resource, "resource_show"),
-        endpoint(SERVICE, resource, _mark_resource, "mark_unhealthy", ["PATCH"]),
-        endpoint(SERVICE, f"{resource}/events", _events, "event_list"),
-        endpoint(SERVICE, f"{stack}/events", _events, "event_list"),
         endpoint(SERVICE, f"{stack}/template", _template, "stack_template"),
         endpoint(SERVICE, stack, _show, "stack_show"),
         endpoint(SERVICE, stack, _patch, "stack_patch", ["PATCH"]),

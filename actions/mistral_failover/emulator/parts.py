@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands behind a stack's resources: servers, volumes, and ids without substance."""
+"""What stands behind a stack's resources: servers, volumes, and ids without substance.
 
+Among the latter is OS::Heat::TestResource, which takes `action_wait_secs` (else `wait_secs`) to be
+made, to get a new `value` and to be deleted, and whose `fail` lets the first two go wrong.
+"""
+
+import time
 from typing import Any
 
 from mistral_failover.emulator import servers, volume
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import Stack, StackResource, new_id
-from mistral_failover.emulator.templates import SERVER, VOLUME
+from mistral_failover.emulator.templates import SERVER, TEST, VOLUME
 
 # Properties that Heat changes in place; another one's change replaces the resource.
 _IN_PLACE = {SERVER: {"name", "metadata"}, VOLUME: {"name", "size", "description", "metadata"}}
@@ -25,10 +30,9 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
     }
     if resource.type == SERVER:
         zone = str(asked.get("availability_zone") or "")
-        host = zone.partition(":")[2]
         resource.physical_id = servers.create(
             emulation,
-            host=host if host in emulation.state.hosts else None,
+            host=servers.host_of_zone(emulation, zone),
             image=str(asked.get("image") or ""),
             flavor=str(asked["flavor"]),
             **common,
@@ -44,8 +48,24 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
             **common,
         ).id
         return True
+    if resource.type == TEST:
+        resource.physical_id = "" if _fails(asked) else name
+        return _take_time(emulation, stack, resource, "create")
     resource.physical_id = new_id()
     return False
+
+
+def _fails(asked: dict[str, Any]) -> bool:
+    return str(asked.get("fail")).lower() == "true"
+
+
+def _take_time(emulation: Emulation, stack: Stack, resource: StackResource, action: str) -> bool:
+    asked = resource.properties
+    seconds = (asked.get("action_wait_secs") or {}).get(action)
+    seconds = float((asked.get("wait_secs") or 0) if seconds is None else seconds)
+    resource.busy_until = time.time() + seconds
+    emulation.after(seconds, "stack.part_settled", stack_id=stack.id, name=resource.name)
+    return True
 
 
 def needs_replacement(kind: str, resource: StackResource, wanted: dict[str, Any]) -> bool:
@@ -58,8 +78,14 @@ def needs_replacement(kind: str, resource: StackResource, wanted: dict[str, Any]
     return bool(kind in _IN_PLACE and changed - _IN_PLACE[kind])
 
 
-def change(emulation: Emulation, resource: StackResource) -> None:
-    """Gives what exists the resource's new properties."""
+def change(
+    emulation: Emulation, stack: Stack, resource: StackResource, wanted: dict[str, Any]
+) -> bool:
+    """Gives what exists the resource's new properties; False for what is complete at once."""
+    valued = resource.properties.get("value") != wanted.get("value")
+    resource.properties = wanted
+    if resource.type == TEST and (valued or _fails(wanted)):
+        return _take_time(emulation, stack, resource, "update")
     asked, state = resource.properties, emulation.state
     real: Any = state.servers.get(resource.physical_id) or state.volumes.get(resource.physical_id)
     if real is not None:
@@ -67,6 +93,7 @@ def change(emulation: Emulation, resource: StackResource) -> None:
         real.metadata = dict(asked.get("metadata") or {})
         if resource.type == VOLUME:
             real.size = int(asked["size"])
+    return False
 
 
 def unmake(emulation: Emulation, physical_id: str) -> str:
@@ -82,6 +109,11 @@ def unmake(emulation: Emulation, physical_id: str) -> str:
     return ""
 
 
+def lingers(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
+    """Whether the deletion takes time although nothing stands behind the resource."""
+    return resource.type == TEST and _take_time(emulation, stack, resource, "delete")
+
+
 def exists(emulation: Emulation, physical_id: str) -> bool:
     """Whether a server or volume is still there."""
     return physical_id in emulation.state.servers or physical_id in emulation.state.volumes
@@ -93,6 +125,15 @@ def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
     if resource.type == SERVER:
         real = emulation.state.servers.get(resource.physical_id)
         good, bad = "ACTIVE", "ERROR"
+    elif resource.type == TEST:
+        if time.time() < resource.busy_until - 0.01:
+            return "busy", ""
+        if resource.action == "DELETE":
+            return "gone", ""
+        if _fails(resource.properties):
+            name = resource.name
+            return "failed", f"ValueError: resources.{name}: Test Resource failed {name}"
+        return "ready", ""
     else:
         real = emulation.state.volumes.get(resource.physical_id)
         good, bad = "available", "error"
@@ -100,7 +141,8 @@ def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
         return "gone", f"{resource.physical_id} could not be found."
     if real.status == bad:
         detail = getattr(real, "fault", None) or "Unknown"
-        return "failed", f'Went to status {bad} due to "Message: {detail}, Code: 500"'
+        words = f'Went to status {bad} due to "Message: {detail}, Code: 500"'
+        return "failed", f"ResourceInError: resources.{resource.name}: {words}"
     return ("ready" if real.status == good else "busy"), ""
 
 

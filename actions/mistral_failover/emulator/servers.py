@@ -49,6 +49,13 @@ def create(
     return server
 
 
+def host_of_zone(emulation: Emulation, zone: str) -> str | None:
+    """The host that an availability zone means: `zone:host` names it, which Nova allows to
+    administrators only, and each host is a zone of its own name. None: any host will do."""
+    name = zone.rpartition(":")[2]
+    return name if name in emulation.state.hosts else None
+
+
 def _pick_host(emulation: Emulation) -> str | None:
     load = {host.name: 0 for host in emulation.state.hosts.values() if host.up}
     for server in emulation.state.servers.values():
@@ -162,14 +169,21 @@ def _started(emulation: Emulation, server_id: str, operation: str) -> None:
         emulation.finish(operation, "failed")
 
 
+def reset(emulation: Emulation, server: Server, state: str) -> None:
+    """Calls the server active or in error, without a task, whatever it is."""
+    active = state == "active"
+    _set(server, "ACTIVE" if active else "ERROR", state, server.power_state)
+    emulation.changed()
+
+
 def delete(emulation: Emulation, server: Server) -> None:
     """Deletes a server. With its host down this is Nova's local delete: server and attachments
     are gone at once, and a guest that still runs there goes on running."""
-    if server.task_state == "deleting":
+    by_service = emulation.state.host_up(server.host)
+    if server.task_state == "deleting" and by_service:
         return
     operation = emulation.begin("delete", server=server.id)
     server.task_state, server.updated = "deleting", time.time()
-    by_service = emulation.state.host_up(server.host)
     emulation.state.deletions.setdefault(server.id, []).append(
         {
             "request_id": f"req-{new_id()}",
@@ -178,6 +192,7 @@ def delete(emulation: Emulation, server: Server) -> None:
             "started_at": server.updated,
             "finished_at": None,
             "by_service": by_service,
+            "host": server.host,
         }
     )
     if by_service:
@@ -196,6 +211,9 @@ def delete(emulation: Emulation, server: Server) -> None:
 def _deleted(emulation: Emulation, server_id: str, operation: str) -> None:
     server = emulation.state.servers.get(server_id)
     if server is None:
+        # Deleted in the database meanwhile: the message that waited still ends the guest.
+        nodes.destroy(emulation, server_id, "deleted by Nova")
+        _record(emulation, server_id)
         emulation.finish(operation, "gone")
     elif not emulation.state.host_up(server.host):
         emulation.defer(server.host, "server.deleted", server_id=server_id, operation=operation)
@@ -212,11 +230,19 @@ def _remove(emulation: Emulation, server: Server, operation: str, *, local: bool
             emulation.state.volumes.pop(attachment.volume_id, None)
     if not local:
         nodes.destroy(emulation, server.id, "deleted by Nova")
-        emulation.state.deletions[server.id][-1]["finished_at"] = time.time()
+        _record(emulation, server.id)
     del emulation.state.servers[server.id]
     emulation.audit.record("server_deleted", server=server.id, local=local)
     emulation.finish(operation)
     _tell_owner(emulation, server)
+
+
+def _record(emulation: Emulation, server_id: str) -> None:
+    """The compute service's own record that it deleted a server."""
+    for row in emulation.state.deletions.get(server_id, []):
+        if row["by_service"] and row["finished_at"] is None:
+            row["finished_at"] = time.time()
+            return
 
 
 def _set(server: Server, status: str, vm_state: str, power_state: int) -> None:

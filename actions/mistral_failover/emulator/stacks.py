@@ -19,7 +19,9 @@ from mistral_failover.emulator.templates import (
     VOLUME,
     Scope,
     dependencies,
+    is_template,
     parameters,
+    parse,
     resolve,
 )
 from mistral_failover.emulator.web import take_fault
@@ -36,9 +38,14 @@ def create(
     template: dict[str, Any],
     given: dict[str, Any],
     user_id: str,
+    files: dict[str, str],
     parent: list[str] | None = None,
 ) -> Stack:
-    """Starts the creation of a stack; `parent` is [stack id, resource name] of a nested one."""
+    """Starts the creation of a stack.
+
+    :param files: the templates that its resource types may name.
+    :param parent: [stack id, resource name] of a nested one.
+    """
     stack = Stack(
         new_id(),
         project_id,
@@ -49,6 +56,7 @@ def create(
         parent=parent,
         generation=0,
         user_id=user_id,
+        files=files,
     )
     emulation.state.stacks[stack.id] = stack
     begin(emulation, stack, "CREATE")
@@ -67,6 +75,12 @@ def update(
 def begin(emulation: Emulation, stack: Stack, action: str) -> None:
     """Starts CREATE, UPDATE or DELETE, in place of whatever is under way."""
     stack.generation += 1
+    for name, definition in (stack.template.get("resources") or {}).items():
+        if name not in stack.resources and action != "DELETE":
+            now = time.time()
+            stack.resources[name] = StackResource(
+                name, definition["type"], now, now, action="INIT", status="COMPLETE", reason=""
+            )
     _set_stack(stack, action, "IN_PROGRESS", f"Stack {action} started")
     if stack.parent is None:
         emulation.finish(stack.operation, "superseded")
@@ -90,10 +104,13 @@ def _walk(emulation: Emulation, stack_id: str, generation: int) -> None:
     moved = True
     while moved:
         moved = sum(_advance(emulation, stack, name, wanted[name]) for name in wanted) > 0
-    busy = any(r.status == "IN_PROGRESS" or r.retired_id for r in stack.resources.values())
+    busy = any(
+        r.status == "IN_PROGRESS" or (r.retired_id and r.status == "COMPLETE")
+        for r in stack.resources.values()
+    )
     failed = [r for r in stack.resources.values() if _failed_now(stack, r)]
     if failed and not busy:
-        reason = f"Resource {stack.action} failed: {failed[0].name}: {failed[0].reason}"
+        reason = f"Resource {failed[0].action} failed: {failed[0].reason}"
         _finish(emulation, stack, "FAILED", reason)
         return
     if failed or busy or any(not _ready(stack, name) for name in wanted):
@@ -127,36 +144,50 @@ def _ready(stack: Stack, name: str) -> bool:
 
 def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str, Any]) -> bool:
     """Looks at one resource if its turn has come; False when there was nothing to do."""
-    resource = stack.resources.get(name)
-    if resource and (resource.status == "IN_PROGRESS" or resource.generation == stack.generation):
+    resource = stack.resources[name]
+    if resource.status == "IN_PROGRESS" or resource.generation == stack.generation:
         return False
     if not all(_ready(stack, other) for other in dependencies(definition)):
         return False
     wanted = resolve(definition.get("properties") or {}, scope(emulation, stack))
     kind = definition["type"]
-    if resource is None:
-        now = time.time()
-        resource = StackResource(name, kind, now, now, properties=wanted)
-        stack.resources[name] = resource
-        resource.generation = stack.generation
+    resource.generation = stack.generation
+    if resource.action == "INIT":
+        resource.type, resource.properties = kind, wanted
         _make(emulation, stack, resource)
         return True
     unhealthy = resource.status == "FAILED"
-    resource.generation = stack.generation
     if unhealthy or resource.type != kind or parts.needs_replacement(kind, resource, wanted):
-        resource.retired_id = resource.physical_id
-        resource.type, resource.properties = kind, wanted
+        if resource.retired_id:
+            # Its last replacement failed: that goes at once, the first one when there is another.
+            _unmake(emulation, resource.physical_id)
+        else:
+            resource.retired_id = resource.physical_id
+        resource.type, resource.properties, resource.created = kind, wanted, time.time()
         _make(emulation, stack, resource)
-    elif kind == GROUP:
+    elif _nests(kind):
         resource.properties = wanted
         _set_resource(stack, resource, "UPDATE", "IN_PROGRESS")
         nested = emulation.state.stacks[resource.physical_id]
-        update(emulation, nested, _members(resource, nested), {})
+        nested.files = stack.files
+        update(emulation, nested, *_nested(stack, resource, nested))
     elif resource.properties != wanted:
-        resource.properties = wanted
-        parts.change(emulation, resource)
-        _set_resource(stack, resource, "UPDATE", "COMPLETE")
+        under_way = parts.change(emulation, stack, resource, wanted)
+        _set_resource(stack, resource, "UPDATE", "IN_PROGRESS" if under_way else "COMPLETE")
     return True
+
+
+def _nests(kind: str) -> bool:
+    return kind == GROUP or is_template(kind)
+
+
+def _nested(
+    stack: Stack, resource: StackResource, nested: Stack | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Template and parameters of the stack behind a resource."""
+    if resource.type == GROUP:
+        return _members(resource, nested), {}
+    return parse(stack.files[resource.type], stack.files), dict(resource.properties)
 
 
 def scope(emulation: Emulation, stack: Stack) -> Scope:
@@ -179,7 +210,7 @@ def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
     if resource.type == GROUP:
         nested = emulation.state.stacks.get(resource.physical_id)
         members = nested.resources.values() if nested else ()
-        ids = {member.name: member.physical_id for member in members}
+        ids = {member.name: member.physical_id for member in members if member.physical_id}
         return {"refs": list(ids.values()), "refs_map": ids, "current_size": len(ids)}
     return {"name": parts.name_of(emulation, resource), "show": {}}
 
@@ -187,14 +218,16 @@ def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
 def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
     """Creates what stands behind a resource."""
     _set_resource(stack, resource, "CREATE", "IN_PROGRESS")
-    if resource.type == GROUP:
+    if _nests(resource.type):
+        template, given = _nested(stack, resource, None)
         nested = create(
             emulation,
             project_id=stack.project_id,
             name=f"{stack.name}-{resource.name}-{_short_id()}",
-            template=_members(resource, None),
-            given={},
+            template=template,
+            given=given,
             user_id=stack.user_id,
+            files=stack.files,
             parent=[stack.id, resource.name],
         )
         resource.physical_id = nested.id
@@ -230,6 +263,8 @@ def _remove(emulation: Emulation, stack: Stack, resource: StackResource) -> None
         return
     resource.generation = stack.generation
     _set_resource(stack, resource, "DELETE", "IN_PROGRESS")
+    if parts.lingers(emulation, stack, resource):
+        return
     trouble = _unmake(emulation, resource.physical_id)
     if trouble:
         _set_resource(stack, resource, "DELETE", "FAILED", trouble)
@@ -283,7 +318,7 @@ def _part_settled(emulation: Emulation, stack_id: str, name: str) -> None:
 
 
 def _state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
-    if resource.type != GROUP:
+    if not _nests(resource.type):
         return parts.state_of(emulation, resource)
     nested = emulation.state.stacks.get(resource.physical_id)
     if nested is None or nested.deleted is not None:

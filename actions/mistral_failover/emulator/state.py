@@ -60,6 +60,17 @@ class ApplicationCredential:
 
 
 @dataclass
+class Trust:
+    """A user's word that another may act in a project in the user's name."""
+
+    id: str
+    trustor: str
+    trustee: str
+    project_id: str
+    expires_at: float | None = None
+
+
+@dataclass
 class Token:
     """A project-scoped token; `trust_id` marks one that must not be re-scoped."""
 
@@ -130,7 +141,11 @@ class Volume:
 
 @dataclass
 class Attachment:
-    """A volume on a server; status is reserved, attaching, attached or detaching."""
+    """A volume on a server; status is reserved, attaching, attached or detaching.
+
+    Nova and Cinder keep a record each: `in_nova`, `in_cinder` are False where one has lost, or has
+    never had, its own.
+    """
 
     id: str
     volume_id: str
@@ -141,6 +156,8 @@ class Attachment:
     attached_at: float | None = None
     delete_on_termination: bool = False
     bdm_id: str = field(default_factory=new_id)
+    in_nova: bool = True
+    in_cinder: bool = True
 
 
 @dataclass
@@ -177,7 +194,10 @@ class Application:
 
 @dataclass
 class StackResource:
-    """A resource of a stack; `generation` tells which update has looked at it last."""
+    """A resource of a stack; `generation` tells which update has looked at it last.
+
+    INIT COMPLETE: its turn to be made has not come.
+    """
 
     name: str
     type: str
@@ -190,6 +210,7 @@ class StackResource:
     status: str = "IN_PROGRESS"
     reason: str = "state changed"
     generation: int = 0
+    busy_until: float = 0.0
 
 
 @dataclass
@@ -214,6 +235,7 @@ class Stack:
     parent: list[str] | None = None
     operation: str | None = None
     user_id: str = ""
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -244,6 +266,7 @@ class CloudState:
     projects: dict[str, Project] = field(default_factory=dict)
     users: dict[str, User] = field(default_factory=dict)
     application_credentials: dict[str, ApplicationCredential] = field(default_factory=dict)
+    trusts: dict[str, Trust] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     hosts: dict[str, Host] = field(default_factory=dict)
     servers: dict[str, Server] = field(default_factory=dict)
@@ -300,11 +323,14 @@ class CloudState:
     def attachments_of(
         self, *, server_id: str | None = None, volume_id: str | None = None
     ) -> list[Attachment]:
-        """The attachments of a server, of a volume, or of that volume on that server."""
+        """The attachments of a server as Nova knows them, of that volume if one is named; else
+        those of a volume, as Cinder knows them."""
         return [
             a
             for a in self.attachments.values()
-            if server_id in (None, a.server_id) and volume_id in (None, a.volume_id)
+            if server_id in (None, a.server_id)
+            and volume_id in (None, a.volume_id)
+            and (a.in_cinder if server_id is None else a.in_nova)
         ]
 
 
@@ -313,6 +339,7 @@ _KINDS: dict[str, type] = {
     "users": User,
     "application_credentials": ApplicationCredential,
     "tokens": Token,
+    "trusts": Trust,
     "hosts": Host,
     "servers": Server,
     "volumes": Volume,

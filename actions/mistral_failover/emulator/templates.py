@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of HOT that the emulated Heat understands.
 
-Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup, and some that
-only get an id (`INERT`). Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of
-a group, `name` of anything). Parameters with type, default, hidden. Outputs.
+Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup, a template of the
+request's files by its name, OS::Heat::TestResource, and some that only get an id (`INERT`).
+Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of a group, `name` of
+anything). Parameters with type, default, hidden. Outputs.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from mistral_failover.emulator.state import Project, Stack
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
 GROUP = "OS::Heat::AutoScalingGroup"
+TEST = "OS::Heat::TestResource"
 INERT = (
     "OS::Heat::None",
     "OS::Heat::Value",
@@ -41,8 +43,15 @@ class TemplateError(Exception):
         self.kind = kind
 
 
-def parse(given: Any) -> dict[str, Any]:
+def is_template(kind: str) -> bool:
+    """Whether a resource type is the name of a template."""
+    return kind.endswith((".yaml", ".template"))
+
+
+def parse(given: Any, files: Mapping[str, str] | None = None) -> dict[str, Any]:
     """A template from text (YAML or JSON) or an object.
+
+    :param files: the templates that its resource types may name.
 
     :raises TemplateError: it is no template, or uses an unknown type or reference.
     """
@@ -58,7 +67,7 @@ def parse(given: Any) -> dict[str, Any]:
     # YAML reads the version as a date; JSON text knows none.
     template: dict[str, Any] = json.loads(json.dumps(given, default=str))
     for name, definition in (template.get("resources") or {}).items():
-        _check_resource(name, definition)
+        _check_resource(name, definition, files or {})
         for other in dependencies(definition):
             if other not in template["resources"]:
                 raise TemplateError(
@@ -68,13 +77,15 @@ def parse(given: Any) -> dict[str, Any]:
     return template
 
 
-def _check_resource(name: str, definition: Any) -> None:
+def _check_resource(name: str, definition: Any, files: Mapping[str, str]) -> None:
     if not isinstance(definition, dict) or not isinstance(definition.get("type"), str):
         raise TemplateError(
             "StackValidationFailed", f"Each Resource must contain a type key: resources.{name}"
         )
     kind = definition["type"]
-    if kind not in (SERVER, VOLUME, GROUP, *INERT):
+    if is_template(kind) and kind in files:
+        parse(files[kind], files)
+    elif kind not in (SERVER, VOLUME, GROUP, TEST, *INERT):
         raise TemplateError(
             "StackValidationFailed", f"The Resource Type ({kind}) could not be found."
         )
@@ -87,12 +98,7 @@ def _check_resource(name: str, definition: Any) -> None:
                 f"Property error: : resources.{name}.properties: : Property {needed} not assigned",
             )
     if kind == GROUP:
-        member = properties["resource"]
-        if not isinstance(member, dict) or member.get("type") != SERVER:
-            raise TemplateError(
-                "StackValidationFailed",
-                f"The group {name} is of {member}; a group of {SERVER} is understood.",
-            )
+        _check_resource(f"{name}.resource", properties["resource"], files)
 
 
 def dependencies(definition: dict[str, Any]) -> set[str]:
@@ -131,6 +137,13 @@ def check_parameters(template: dict[str, Any], given: dict[str, Any]) -> None:
     for name, schema in declared.items():
         if name not in given and "default" not in (schema or {}):
             raise TemplateError("UserParameterMissing", f"The Parameter ({name}) was not provided.")
+        if name in given and (schema or {}).get("type") == "number":
+            try:
+                float(given[name])
+            except (TypeError, ValueError) as error:
+                raise TemplateError(
+                    "StackValidationFailed", f"Parameter '{name}' is invalid: {error}"
+                ) from None
 
 
 def parameters(stack: Stack, project: Project) -> dict[str, Any]:
@@ -151,8 +164,16 @@ def shown_parameters(stack: Stack, project: Project) -> dict[str, str]:
         if (declared.get(name) or {}).get("hidden"):
             shown[name] = HIDDEN
         else:
-            shown[name] = value if isinstance(value, str) else json.dumps(value)
+            shown[name] = _shown(value, str((declared.get(name) or {}).get("type")))
     return shown
+
+
+def _shown(value: Any, kind: str) -> str:
+    if kind == "comma_delimited_list" and isinstance(value, list):
+        return ",".join(map(str, value))
+    if kind == "boolean":
+        return str(str(value).lower() in ("true", "t", "1", "on", "y", "yes"))
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 
 @dataclass(frozen=True)

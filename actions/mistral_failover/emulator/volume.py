@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's API v3, microversions 3.0 to 3.70: volumes and what may be forced on them."""
+"""Cinder's API v3, microversions 3.0 to 3.70: volumes."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ _FAULTS = {
     503: "serviceUnavailable",
 }
 LOWEST, HIGHEST = (3, 0), (3, 70)
-_TIME = "%Y-%m-%dT%H:%M:%S.%f"
+TIME = "%Y-%m-%dT%H:%M:%S.000000"  # its database keeps whole seconds
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
@@ -29,14 +29,15 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {_FAULTS.get(status, "computeFault"): {"code": status, "message": message}}
 
 
-def _refused(status: int, message: str) -> ApiError:
+def refused(status: int, message: str) -> ApiError:
+    """An error of Cinder's."""
     return ApiError(status, error_body(status, message))
 
 
 def _prepare(call: Call) -> dict[str, str]:
     wanted = call.request.path_params.get("project_id")
     if wanted is not None and wanted != call.project_id and not call.admin:
-        raise _refused(400, "Malformed request url")
+        raise refused(400, "Malformed request url")
     header = call.request.headers.get("openstack-api-version")
     version = microversion(header, "volume", LOWEST, HIGHEST)
     return {
@@ -48,21 +49,22 @@ def _prepare(call: Call) -> dict[str, str]:
 SERVICE = Service("volume", error_body, prepare=_prepare)
 
 
-def _find(call: Call) -> Volume:
+def find(call: Call) -> Volume:
+    """The volume that the path names; 404 for one that the caller may not see."""
     volume = call.emulation.state.volumes.get(call.path("volume_id"))
     if volume is None or not call.sees(volume.project_id):
-        raise _refused(404, f"Volume {call.path('volume_id')} could not be found.")
+        raise refused(404, f"Volume {call.path('volume_id')} could not be found.")
     return volume
 
 
-def view(emulation: Emulation, volume: Volume) -> dict[str, Any]:
+def view(call: Call, volume: Volume) -> dict[str, Any]:
     """A volume with its attachments; those only reserved or under way do not show yet."""
     held = [
         a
-        for a in emulation.state.attachments_of(volume_id=volume.id)
+        for a in call.emulation.state.attachments_of(volume_id=volume.id)
         if a.status in ("attached", "detaching")
     ]
-    href = f"{emulation.url}/volume/v3/{volume.project_id}/volumes/{volume.id}"
+    href = f"{call.emulation.url}/volume/v3/{volume.project_id}/volumes/{volume.id}"
     return {
         "id": volume.id,
         "name": volume.name,
@@ -73,7 +75,7 @@ def view(emulation: Emulation, volume: Volume) -> dict[str, Any]:
         "bootable": "true" if volume.bootable else "false",
         "encrypted": False,
         "metadata": volume.metadata,
-        "attachments": [_attachment_of_volume(a) for a in held],
+        "attachments": [_attachment_of_volume(call, a) for a in held],
         "availability_zone": "nova",
         "volume_type": "multiattach" if volume.multiattach else "emulated",
         "user_id": volume.user_id,
@@ -81,22 +83,22 @@ def view(emulation: Emulation, volume: Volume) -> dict[str, Any]:
         "source_volid": None,
         "consistencygroup_id": None,
         "replication_status": None,
-        "created_at": utc(volume.created, _TIME),
-        "updated_at": utc(volume.updated, _TIME),
+        "created_at": utc(volume.created, TIME),
+        "updated_at": utc(volume.updated, TIME),
         "os-vol-tenant-attr:tenant_id": volume.project_id,
         "links": [{"rel": "self", "href": href}],
     }
 
 
-def _attachment_of_volume(attachment: Attachment) -> dict[str, Any]:
+def _attachment_of_volume(call: Call, attachment: Attachment) -> dict[str, Any]:
     return {
         "id": attachment.volume_id,
         "volume_id": attachment.volume_id,
         "attachment_id": attachment.id,
         "server_id": attachment.server_id,
-        "host_name": attachment.host,
+        "host_name": attachment.host if call.admin else None,
         "device": attachment.device,
-        "attached_at": utc(attachment.attached_at, _TIME),
+        "attached_at": utc(attachment.attached_at, TIME),
     }
 
 
@@ -116,23 +118,23 @@ def _listed(call: Call) -> list[Volume]:
 
 def _list(call: Call) -> Any:
     brief = ("id", "name", "links")
-    rows = [view(call.emulation, volume) for volume in _listed(call)]
+    rows = [view(call, volume) for volume in _listed(call)]
     return {"volumes": [{k: v for k, v in row.items() if k in brief} for row in rows]}
 
 
 def _list_detail(call: Call) -> Any:
-    return {"volumes": [view(call.emulation, volume) for volume in _listed(call)]}
+    return {"volumes": [view(call, volume) for volume in _listed(call)]}
 
 
 def _show(call: Call) -> Any:
-    return {"volume": view(call.emulation, _find(call))}
+    return {"volume": view(call, find(call))}
 
 
 def _create(call: Call) -> Any:
     asked = call.body.get("volume")
     size = asked.get("size") if isinstance(asked, dict) else None
     if not isinstance(size, int | str) or not str(size).isdigit() or int(size) < 1:
-        raise _refused(
+        raise refused(
             400,
             f"Invalid input for field/attribute size. Value: {size}. "
             f"{size!r} is not a positive integer",
@@ -148,7 +150,7 @@ def _create(call: Call) -> Any:
         bootable=bool(asked.get("imageRef")),
         user_id=call.user_id,
     )
-    return 202, {"volume": view(call.emulation, volume)}
+    return 202, {"volume": view(call, volume)}
 
 
 def shared(asked: dict[str, Any]) -> bool:
@@ -190,10 +192,10 @@ def _created(emulation: Emulation, volume_id: str, operation: str) -> None:
 
 
 def _delete(call: Call) -> Any:
-    volume = _find(call)
+    volume = find(call)
     deletable = volume.status in ("available", "error")
     if not deletable or call.emulation.state.attachments_of(volume_id=volume.id):
-        raise _refused(
+        raise refused(
             400,
             "Invalid volume: Volume status must be available or error or error_restoring or "
             "error_extending or error_managing and must not be migrating, attached, belong to a "
@@ -230,77 +232,6 @@ def _tell_owner(emulation: Emulation, volume: Volume) -> None:
         emulation.fire("stack.part_settled", stack_id=stack_id, name=name)
 
 
-def _action(call: Call) -> Any:
-    volume = _find(call)
-    if "os-force_detach" not in call.body:
-        raise _refused(400, f"There is no such action: {next(iter(call.body), '')}")
-    if not call.admin:
-        raise _refused(
-            403,
-            "Policy doesn't allow volume_extension:volume_admin_actions:force_detach to be "
-            "performed.",
-        )
-    wanted = (call.body["os-force_detach"] or {}).get("attachment_id")
-    for attachment in call.emulation.state.attachments_of(volume_id=volume.id):
-        if wanted in (None, attachment.id):
-            raise _used_by_nova(attachment)
-    volume_free = "Invalid volume: Unable to detach volume: it is not attached."
-    raise _refused(400, volume_free)
-
-
-def _used_by_nova(attachment: Attachment) -> ApiError:
-    """Cinder lets Nova alone end an attachment of a server (a service token shows who asks)."""
-    return _refused(
-        409,
-        f"Detach volume from instance {attachment.server_id} using the Compute API",
-    )
-
-
-def _find_attachment(call: Call) -> Attachment:
-    attachment = call.emulation.state.attachments.get(call.path("attachment_id"))
-    volume = call.emulation.state.volumes.get(attachment.volume_id) if attachment else None
-    if attachment is None or volume is None or not call.sees(volume.project_id):
-        raise _refused(
-            404,
-            f"Volume attachment could not be found with filter: attachment_id = "
-            f"{call.path('attachment_id')}.",
-        )
-    return attachment
-
-
-def _attachment_view(attachment: Attachment) -> dict[str, Any]:
-    return {
-        "id": attachment.id,
-        "volume_id": attachment.volume_id,
-        "instance": attachment.server_id,
-        "status": attachment.status,
-        "attach_mode": "rw",
-        "attached_at": utc(attachment.attached_at, _TIME) or "",
-        "detached_at": "",
-        "connection_info": {},
-    }
-
-
-def _show_attachment(call: Call) -> Any:
-    return {"attachment": _attachment_view(_find_attachment(call))}
-
-
-def _list_attachments(call: Call) -> Any:
-    state = call.emulation.state
-    mine = [
-        _attachment_view(attachment)
-        for attachment in state.attachments.values()
-        if call.sees(state.volumes[attachment.volume_id].project_id)
-        and call.query("volume_id") in (None, attachment.volume_id)
-        and call.query("instance_id") in (None, attachment.server_id)
-    ]
-    return {"attachments": mine}
-
-
-def _delete_attachment(call: Call) -> Any:
-    raise _used_by_nova(_find_attachment(call))
-
-
 def _version(call: Call) -> dict[str, Any]:
     return {
         "id": "v3.0",
@@ -327,7 +258,6 @@ def routes() -> list[Route]:
     """Cinder's routes."""
     base = "/volume/v3/{project_id}"
     volume = f"{base}/volumes/{{volume_id}}"
-    attachment = f"{base}/attachments/{{attachment_id}}"
     table = (
         ("/volume", _versions, "versions", "GET", True),
         ("/volume/", _versions, "versions", "GET", True),
@@ -338,11 +268,6 @@ def routes() -> list[Route]:
         (f"{base}/volumes", _create, "volume_create", "POST", False),
         (volume, _show, "volume_show", "GET", False),
         (volume, _delete, "volume_delete", "DELETE", False),
-        (f"{volume}/action", _action, "force_detach", "POST", False),
-        (f"{base}/attachments", _list_attachments, "volume_attachment_list", "GET", False),
-        (f"{base}/attachments/detail", _list_attachments, "volume_attachment_list", "GET", False),
-        (attachment, _show_attachment, "volume_attachment_show", "GET", False),
-        (attachment, _delete_attachment, "force_detach", "DELETE", False),
     )
     return [
         endpoint(SERVICE, path, handler, operation, [method], public=public)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Heat's refusal of an update may mean."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from heatclient import exc as heat
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.patches import patch_parameters
+
+
+def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() -> None:
+    """Heat makes the trust anew when another user updates; a trust may not make one (HTTP 500)."""
+
+    class Stacks:
+        def get(self, *_: Any, **__: Any) -> Any:
+            return SimpleNamespace(
+                identifier="payments/1",
+                stack_status="CREATE_COMPLETE",
+                updated_time=None,
+                parameters={"active": "db_a"},
+            )
+
+        def update(self, *_: Any, **__: Any) -> Any:
+            raise heat.HTTPInternalServerError({"error": {"type": "RemoteError"}})
+
+    def wait(probe: Any, **_: Any) -> Any:
+        return probe()
+
+    cloud: Any = SimpleNamespace(heat=SimpleNamespace(stacks=Stacks()), wait=wait)
+
+    with pytest.raises(CloudError) as raised:
+        patch_parameters(cloud, "payments", {"active": "db_b"}, 5)
+
+    assert raised.value.code == "SERVER_ERROR"
+    assert "who last updated the stack" in raised.value.remedy

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PATCHes when answers get lost or Heat fails: how often Heat takes one."""
+
+import pytest
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.patches import patch_parameters, same_value
+
+
+def patches(emulator):
+    return [row for row in emulator.critical() if row["kind"] == "patch"]
+
+
+def parameters(cloud, stack):
+    return cloud.heat.stacks.get(stack).parameters
+
+
+def test_a_stack_that_carries_the_parameters_is_left_alone(cloud, pair, emulator):
+    patched = patch_parameters(cloud, pair.name, {"active": "db_a", "copies": 1}, 10)
+    assert patched.adopted
+    assert patches(emulator) == []
+
+
+def test_a_repeat_sends_nothing(cloud, pair, emulator):
+    patch_parameters(cloud, pair.name, {"active": "db_b", "copies": 2}, 10)
+    assert patch_parameters(cloud, pair.name, {"active": "db_b", "copies": 2}, 10).adopted
+    assert len(patches(emulator)) == 1
+
+
+def test_a_patch_whose_process_died_after_the_request_is_followed(cloud, pair, emulator):
+    emulator.set_latency(stack_patch=0.3)
+    stack = cloud.heat.stacks.get(pair.name)
+    cloud.heat.stacks.update(stack.identifier, existing=True, parameters={"active": "db_b"})
+    patched = patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", True)
+    assert len(patches(emulator)) == 1
+
+
+def test_a_patch_whose_answer_got_lost_is_followed(cloud, pair, emulator):
+    emulator.api_fault("patch", "lost")
+    patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    assert len(patches(emulator)) == 1
+    assert parameters(cloud, pair.name)["active"] == "db_b"
+
+
+def test_a_failed_update_is_reported_with_its_reason(cloud, pair, emulator):
+    emulator.api_fault("stack_patch", "fail")
+    with pytest.raises(CloudError) as raised:
+        patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    assert raised.value.code == "STACK_FAILED"
+    assert "Injected failure" in raised.value.message
+
+
+def test_after_a_failed_update_the_same_parameters_are_sent_again(cloud, pair, emulator):
+    emulator.api_fault("stack_patch", "fail")
+    with pytest.raises(CloudError):
+        patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    patched = patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
+
+
+def test_a_hidden_parameter_is_sent_each_time_for_nobody_can_compare_it(cloud, pair, emulator):
+    for _ in range(2):
+        patch_parameters(cloud, pair.name, {"secret": "t"}, 10)
+    assert len(patches(emulator)) == 2
+
+
+def test_an_update_that_takes_too_long_ends_with_its_state(cloud, pair, emulator):
+    emulator.set_latency(stack_patch=30)
+    with pytest.raises(CloudError) as raised:
+        patch_parameters(cloud, pair.name, {"active": "db_b"}, 0.2)
+    assert raised.value.code == "TIMEOUT"
+    assert "UPDATE_IN_PROGRESS" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown", "same"),
+    [
+        ("a", "a", True),
+        ("a", "b", False),
+        (3, "3", True),
+        (3, "3.0", True),
+        (3, "x", False),
+        (True, "True", True),
+        (True, "false", False),
+        (False, "no", True),
+        (["a", "b"], "a,b", True),
+        (["a"], '["a"]', True),
+        ({"k": 1}, '{"k": 1}', True),
+        ({"k": 1}, "{'k': 1}", False),
+    ],
+)
+def test_values_are_compared_as_heat_shows_them(wanted, shown, same):
+    assert same_value(wanted, shown) is same

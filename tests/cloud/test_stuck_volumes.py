@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes whose attach or detach was accepted and never ends, and what ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volumes import attach, detach
+from support.operators import Operator
+
+
+@pytest.fixture
+def operator(emulator: Any) -> Operator:
+    """An administrator of the cloud."""
+    return Operator(emulator)
+
+
+def stuck(action: Any, *given: Any) -> CloudError:
+    with pytest.raises(CloudError) as raised:
+        action(*given)
+    assert raised.value.code == "VOLUME_STUCK"
+    assert raised.value.blocked
+    return raised.value
+
+
+def test_an_attach_that_nova_gave_up_without_a_word_is_undone_when_it_is_called_attached(
+    cloud: Any, pair: Any, emulator: Any, operator: Operator
+) -> None:
+    emulator.api_fault("attach", "stuck")
+
+    error = stuck(attach, cloud, pair.volume, pair.a, 0.4)
+
+    assert f"openstack volume set --state in-use --attached {pair.volume}" in error.remedy
+    assert pair.a in error.message
+    operator.set_volume(pair.volume, "in-use", "attached")
+    detach(cloud, pair.volume, pair.a, 5)
+    assert operator.attachments(pair.volume) == []
+    assert attach(cloud, pair.volume, pair.b, 5)["server_id"] == pair.b
+
+
+def test_a_detach_that_nova_gave_up_without_a_word_is_asked_for_again(
+    cloud: Any, pair: Any, emulator: Any, operator: Operator
+) -> None:
+    attach(cloud, pair.volume, pair.a, 5)
+    emulator.api_fault("detach", "stuck")
+
+    error = stuck(detach, cloud, pair.volume, pair.a, 0.4)
+
+    assert pair.a in error.message
+    assert [row["status"] for row in operator.attachments(pair.volume)] == ["detaching"]
+    operator.delete_server(pair.a)
+    detach(cloud, pair.volume, pair.a, 5)
+    assert attach(cloud, pair.volume, pair.b, 5)["server_id"] == pair.b

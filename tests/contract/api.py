@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services by HTTP, for what a test wants to see of their answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from keystoneauth1.identity import v3
+from keystoneauth1.session import Session
+
+_SERVICES = {"nova": "compute", "cinder": "volumev3", "heat": "orchestration"}
+_HEADERS = {"nova": "compute {}", "cinder": "volume {}"}
+_NEWEST = {"nova": "2.96", "cinder": "3.70"}
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with a password, in a project."""
+
+    user: str
+    password: str
+    project: str
+
+
+class Api:
+    """The services as somebody reaches them by HTTP: no client in between, no exception."""
+
+    def __init__(self, auth_url: str, person: Person) -> None:
+        self.session = Session(
+            v3.Password(
+                auth_url,
+                username=person.user,
+                password=person.password,
+                project_name=person.project,
+                user_domain_id="default",
+                project_domain_id="default",
+            )
+        )
+
+    def call(
+        self, service: str, method: str, path: str, body: Any = None, version: str | None = None
+    ) -> requests.Response:
+        """The answer to a request; ``service``: nova, cinder or heat."""
+        headers = {}
+        if service in _HEADERS:
+            version = version or _NEWEST[service]
+            headers["OpenStack-API-Version"] = _HEADERS[service].format(version)
+        return self.session.request(
+            self.url(service) + path,
+            method,
+            json=body,
+            headers=headers,
+            raise_exc=False,
+            redirect=False,
+        )
+
+    def url(self, service: str) -> str:
+        """Where the service is, for this person's project."""
+        found = self.session.get_endpoint(service_type=_SERVICES[service], interface="public")
+        return str(found).rstrip("/")
+
+    def nova(
+        self, method: str, path: str, body: Any = None, version: str | None = None
+    ) -> requests.Response:
+        """Nova's answer."""
+        return self.call("nova", method, path, body, version)
+
+    def cinder(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """Cinder's answer."""
+        return self.call("cinder", method, path, body)
+
+    def heat(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """Heat's answer."""
+        return self.call("heat", method, path, body)
+
+    def server(self, server_id: str) -> dict[str, Any] | None:
+        """A server, None when there is none."""
+        answer = self.nova("GET", f"/servers/{server_id}")
+        return dict(answer.json()["server"]) if answer.ok else None
+
+    def volume(self, volume_id: str) -> dict[str, Any] | None:
+        """A volume, None when there is none."""
+        answer = self.cinder("GET", f"/volumes/{volume_id}")
+        return dict(answer.json()["volume"]) if answer.ok else None
+
+    def attach(self, server_id: str, volume_id: str) -> requests.Response:
+        """The answer to a request to attach a volume."""
+        body = {"volumeAttachment": {"volumeId": volume_id}}
+        return self.nova("POST", f"/servers/{server_id}/os-volume_attachments", body)
+
+    def detach(self, server_id: str, volume_id: str) -> requests.Response:
+        """The answer to a request to detach a volume."""
+        return self.nova("DELETE", f"/servers/{server_id}/os-volume_attachments/{volume_id}")
+
+    def act(self, server_id: str, **action: Any) -> requests.Response:
+        """The answer to an action on a server, such as ``os_stop=None``."""
+        body = {name.replace("_", "-", 1): value for name, value in action.items()}
+        return self.nova("POST", f"/servers/{server_id}/action", body)
+
+    def reset_volume(self, volume_id: str, status: str, **more: str) -> requests.Response:
+        """The answer to a request to call a volume something."""
+        body = {"os-reset_status": {"status": status, **more}}
+        return self.cinder("POST", f"/volumes/{volume_id}/action", body)

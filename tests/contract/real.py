@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test cloud's real services as a rig."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from contract.api import Api, Person
+from contract.rig import Rig
+from mistral_failover.settings import Settings
+from testcloud import roster, seed, settings
+from testcloud.processes import Processes
+
+PEOPLE = ("demo", "other", "admin")
+
+
+class RealRig(Rig):
+    """A rig on real services.
+
+    ``entries``: the auth of each of `PEOPLE`, as in clouds.yaml. ``kill`` and ``start`` do that to
+    the compute service of a host. ``memcached``: where the services remember tokens.
+    """
+
+    settings = Settings(http_timeout=30, poll_first=0.1)
+
+    def __init__(
+        self,
+        entries: Mapping[str, Mapping[str, str]],
+        *,
+        victim: str,
+        steady: str,
+        flavor: str,
+        kill: Callable[[str], object],
+        start: Callable[[str], object],
+        memcached: tuple[str, int],
+    ) -> None:
+        people = {
+            name: Person(auth["username"], auth["password"], auth["project_name"])
+            for name, auth in entries.items()
+        }
+        super().__init__(entries["demo"]["auth_url"], people)
+        self.victim, self.steady, self.flavor = victim, steady, flavor
+        self._kill, self._start, self._memcached = kill, start, memcached
+        self._let_admin_into_demo(Api(self.auth_url, people["admin"]))
+
+    def _let_admin_into_demo(self, admin: Api) -> None:
+        """An administrator's own project does not hold what is to be put into a state."""
+        session = admin.session
+        token = session.get_token()
+        query = "/roles?name=admin"
+        role = self.keystone("GET", query, token).json()["roles"][0]["id"]
+        path = f"/projects/{self.project_id()}/users/{session.get_user_id()}/roles/{role}"
+        assert self.keystone("PUT", path, token).status_code == 204
+
+    def kill(self, host: str, unnoticed: Callable[[], None] | None = None) -> None:
+        self._kill(host)
+        if unnoticed is not None:
+            unnoticed()
+        self.until(lambda: self.service(host) == "down")
+
+    def revive(self, host: str) -> None:
+        self._start(host)
+        self.until(lambda: self.service(host) == "up")
+
+    def forget_tokens(self) -> None:
+        # memcached forgets what is older than the present second.
+        time.sleep(1.1)
+        with socket.create_connection(self._memcached, timeout=5) as connection:
+            connection.sendall(b"flush_all\r\n")
+            assert connection.recv(16).startswith(b"OK")
+
+    def seconds(self, real: float) -> float:
+        return real
+
+    @cached_property
+    def image_id(self) -> str:
+        return self._find("image", "/v2/images", "images", self.image)
+
+    @cached_property
+    def flavor_id(self) -> str:
+        return self._find("compute", "/flavors", "flavors", self.flavor)
+
+    def _find(self, kind: str, path: str, key: str, name: str) -> str:
+        session = self.api().session
+        rows: list[dict[str, Any]] = session.get(
+            path, endpoint_filter={"service_type": kind, "interface": "public"}
+        ).json()[key]
+        return str(next(row["id"] for row in rows if row["name"] == name))
+
+
+def real_rig() -> RealRig:
+    """The rig of the test cloud, which must be up: ``python -m testcloud up``."""
+    cloud = settings.load()
+    found = yaml.safe_load(cloud.clouds_yaml.read_text(encoding="utf-8"))["clouds"]
+    processes = Processes(cloud)
+    return RealRig(
+        {name: found[f"testcloud-{name}"]["auth"] for name in PEOPLE},
+        victim=settings.HOSTS[-1],
+        steady=settings.HOSTS[0],
+        flavor=seed.FLAVOR,
+        kill=lambda host: processes.stop(f"nova-compute-{host}", kill=True),
+        start=lambda host: roster.start(cloud, f"nova-compute-{host}"),
+        memcached=(settings.HOST, cloud.port("memcached")),
+    )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stacks that the contract is tested with; FLAVOR stands for the cloud's smallest one."""
+
+from __future__ import annotations
+
+_SERVER = """
+type: OS::Nova::Server
+    properties: {image: tiny, flavor: FLAVOR, networks: [{allocate_network: none}]}
+""".strip()
+
+PAIR = f"""
+heat_template_version: 2021-04-16
+parameters:
+  active: {{type: string, default: db_a}}
+  copies: {{type: number, default: 1}}
+  shared: {{type: boolean, default: true}}
+  zones: {{type: comma_delimited_list, default: 'a,b'}}
+  options: {{type: json, default: {{k: 1}}}}
+  secret: {{type: string, default: s, hidden: true}}
+  wait: {{type: number, default: 0}}
+  broken: {{type: boolean, default: false}}
+resources:
+  db_a:
+    {_SERVER}
+  db_b:
+    {_SERVER}
+  data: {{type: OS::Cinder::Volume, properties: {{size: 1}}}}
+  slow:
+    type: OS::Heat::TestResource
+    properties:
+      value: {{get_param: active}}
+      fail: {{get_param: broken}}
+      action_wait_secs: {{update: {{get_param: wait}}}}
+"""
+
+MEMBER = f"""
+heat_template_version: 2021-04-16
+resources:
+  node:
+    {_SERVER}
+"""
+
+GROUPS = """
+heat_template_version: 2021-04-16
+resources:
+  plain:
+    type: OS::Heat::AutoScalingGroup
+    properties:
+      min_size: 1
+      max_size: 3
+      desired_capacity: 2
+      resource:
+        type: OS::Nova::Server
+        properties: {image: tiny, flavor: FLAVOR, networks: [{allocate_network: none}]}
+  deep:
+    type: OS::Heat::AutoScalingGroup
+    properties:
+      min_size: 1
+      max_size: 2
+      desired_capacity: 1
+      resource: {type: member.yaml}
+  data: {type: OS::Cinder::Volume, properties: {size: 1}}
+"""

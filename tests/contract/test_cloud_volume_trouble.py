@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes that neither come free nor arrive: what is mended, what is refused, and that the command
+that is asked of an operator helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contract.api import Api
+from contract.conftest import Two
+from contract.rig import NOBODY, Rig
+from mistral_failover.cloud.claims import claims, sight
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.detaching import Release
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volumes import attach, detach
+
+OFF = Release(off="a person confirmed it", fenced=True)
+CONNECTOR = {
+    "initiator": "iqn.2026-11.org.example:node",
+    "ip": "192.0.2.1",
+    "host": "elsewhere",
+    "multipath": False,
+    "platform": "x86_64",
+    "os_type": "linux",
+    "mountpoint": "/dev/vdx",
+}
+
+
+def refused(action: Any, *given: Any) -> CloudError:
+    with pytest.raises(CloudError) as raised:
+        action(*given)
+    return raised.value
+
+
+def blocked(action: Any, *given: Any) -> CloudError:
+    """The error of what waits for a person; it says what a look has to find changed."""
+    error = refused(action, *given)
+    assert error.blocked, error
+    assert error.about is not None
+    cloud, volume, server = given[:3]
+    assert error.about == {
+        "volume": volume,
+        "server": server,
+        "sight": sight(cloud, volume, server),
+    }
+    return error
+
+
+def claim(api: Api, volume: str, server: str, *, connected: bool) -> str:
+    """An attachment that Nova knows nothing of; its id."""
+    asked: dict[str, Any] = {"volume_uuid": volume, "instance_uuid": server}
+    if connected:
+        asked["connector"] = CONNECTOR
+    answer = api.cinder("POST", "/attachments", {"attachment": asked})
+    assert answer.status_code == 200, answer.text
+    identity = str(answer.json()["attachment"]["id"])
+    if connected:
+        done = api.cinder("POST", f"/attachments/{identity}/action", {"os-complete": {}})
+        assert done.status_code == 204, done.text
+    return identity
+
+
+def limit(rig: Rig) -> float:
+    """Seconds that are enough for everything that ends by itself."""
+    return max(2.0, rig.seconds(60))
+
+
+@pytest.fixture
+def held(rig: Rig, two: Two, volume: str) -> str:
+    """A volume that `two.a` has."""
+    rig.attach(two.a, volume)
+    return volume
+
+
+@pytest.fixture
+def own(rig: Rig) -> Cloud:
+    """The adapters with demo's own token."""
+    return rig.connect(trust=False)
+
+
+# -- what nobody has
+
+
+@pytest.mark.parametrize("whose", ["other", "own", "nobody"])
+def test_a_reservation_that_nova_does_not_know_is_given_back(
+    rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str, whose: str
+) -> None:
+    server = {"other": two.b, "own": two.a, "nobody": NOBODY}[whose]
+    orphan = claim(demo, volume, server, connected=False)
+
+    attach(cloud, volume, two.a, limit(rig))
+
+    assert rig.holders(volume) == [two.a]
+    assert orphan not in [each.id for each in claims(cloud, volume)] or whose == "own"
+    detach(cloud, volume, two.a, limit(rig))
+    assert attach(cloud, volume, two.b, limit(rig))["server_id"] == two.b
+
+
+def test_an_attachment_of_a_server_that_nobody_knows_waits_for_a_person(
+    rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str
+) -> None:
+    orphan = claim(demo, volume, NOBODY, connected=True)
+
+    error = blocked(attach, cloud, volume, two.a, limit(rig))
+
+    assert error.code == "VOLUME_DISPUTED"
+    assert "gone from Nova" in error.message
+    assert f"volume attachment delete {orphan}" in error.remedy
+    assert [each.id for each in claims(cloud, volume)] == [orphan]
+    assert demo.cinder("DELETE", f"/attachments/{orphan}").ok
+    assert sight(cloud, volume, two.a) != (error.about or {})["sight"]
+    assert attach(cloud, volume, two.a, limit(rig))["server_id"] == two.a
+
+
+def test_an_attachment_of_a_server_that_runs_is_given_back_when_it_is_seen_off(
+    rig: Rig, own: Cloud, demo: Api, two: Two, server: str, volume: str
+) -> None:
+    claim(demo, volume, server, connected=True)
+
+    error = blocked(attach, own, volume, two.a, limit(rig))
+
+    assert error.code == "VOLUME_DISPUTED"
+    assert f"openstack server stop {server}" in error.remedy
+    demo.act(server, os_stop=None)
+    rig.until(lambda: rig.state(server) == ("SHUTOFF", None))
+    assert attach(own, volume, two.a, limit(rig))["server_id"] == two.a
+
+
+def test_what_cinder_alone_calls_attached_to_the_right_server_is_attached_anew(
+    rig: Rig, own: Cloud, demo: Api, two: Two, volume: str
+) -> None:
+    orphan = claim(demo, volume, two.a, connected=True)
+
+    made = attach(own, volume, two.a, limit(rig))
+
+    assert made["attachment_id"] not in ("", orphan)
+    listed = demo.nova("GET", f"/servers/{two.a}/os-volume_attachments/{volume}")
+    assert listed.status_code == 200
+
+
+def test_what_a_lost_server_has_left_in_cinder_goes_with_the_proof_alone(
+    rig: Rig, own: Cloud, demo: Api, volume: str
+) -> None:
+    orphan = claim(demo, volume, NOBODY, connected=True)
+
+    error = blocked(detach, own, volume, NOBODY, limit(rig))
+
+    assert error.code == "VOLUME_DISPUTED"
+    assert orphan in error.remedy
+    detach(own, volume, NOBODY, limit(rig), OFF)
+    assert claims(own, volume) == []
+    assert rig.volume_status(volume) == "available"
+
+
+def test_a_trust_s_token_is_none_that_cinder_can_ask_nova_with(
+    rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str
+) -> None:
+    orphan = claim(demo, volume, NOBODY, connected=True)
+
+    error = blocked(detach, cloud, volume, NOBODY, limit(rig), OFF)
+
+    assert error.code == "VOLUME_DISPUTED"
+    assert "With a token of your own" in error.remedy
+    assert f"volume attachment delete {orphan}" in error.remedy
+    assert demo.cinder("DELETE", f"/attachments/{orphan}").ok
+    detach(cloud, volume, NOBODY, limit(rig), OFF)
+
+
+# -- what Nova has, and Cinder does not
+
+
+def test_what_nova_lists_is_not_free_whatever_cinder_says(
+    rig: Rig, cloud: Cloud, admin: Api, demo: Api, two: Two, server: str, volume: str
+) -> None:
+    rig.attach(server, volume)
+    admin.reset_volume(volume, "available", attach_status="detached")
+
+    leaving = blocked(detach, cloud, volume, server, limit(rig), OFF)
+    coming = blocked(attach, cloud, volume, two.a, limit(rig))
+
+    for error in (leaving, coming):
+        assert error.code == "VOLUME_DISPUTED"
+        assert f"nova-manage volume_attachment refresh {server} {volume}" in error.remedy
+        assert f"openstack server delete {server}" in error.remedy
+    assert rig.holders(volume) == []
+    rig.remove_servers([server])
+    detach(cloud, volume, server, limit(rig), OFF)
+    assert attach(cloud, volume, two.a, limit(rig))["server_id"] == two.a
+
+
+# -- what was called something by force
+
+
+def test_a_volume_that_is_called_free_and_is_not_stays_where_it_is(
+    rig: Rig, cloud: Cloud, admin: Api, two: Two, held: str
+) -> None:
+    admin.reset_volume(held, "available")
+
+    leaving = blocked(detach, cloud, held, two.a, limit(rig))
+    coming = blocked(attach, cloud, held, two.b, limit(rig))
+
+    assert {leaving.code, coming.code} == {"VOLUME_DISPUTED"}
+    assert f"openstack volume set --state in-use {held}" in leaving.remedy
+    assert coming.remedy == leaving.remedy
+    assert rig.holders(held) == [two.a]
+    admin.reset_volume(held, "in-use")
+    detach(cloud, held, two.a, limit(rig))
+    assert rig.holders(held) == []
+
+
+def test_a_volume_in_error_waits_for_an_administrator(
+    rig: Rig, cloud: Cloud, admin: Api, two: Two, volume: str
+) -> None:
+    admin.reset_volume(volume, "error")
+
+    coming = blocked(attach, cloud, volume, two.a, limit(rig))
+
+    assert coming.code == "VOLUME_ERROR"
+    assert f"openstack volume set --state available {volume}" in coming.remedy
+    admin.reset_volume(volume, "available")
+    attach(cloud, volume, two.a, limit(rig))
+    admin.reset_volume(volume, "error")
+    leaving = blocked(detach, cloud, volume, two.a, limit(rig))
+    assert leaving.code == "VOLUME_ERROR"
+    assert f"openstack volume set --state in-use {volume}" in leaving.remedy
+    admin.reset_volume(volume, "in-use")
+    detach(cloud, volume, two.a, limit(rig))
+
+
+def test_a_volume_whose_deletion_failed_is_looked_at_for_its_data(
+    rig: Rig, cloud: Cloud, admin: Api, two: Two, volume: str
+) -> None:
+    admin.reset_volume(volume, "error_deleting")
+
+    error = blocked(attach, cloud, volume, two.a, limit(rig))
+
+    assert error.code == "VOLUME_ERROR"
+    assert "whether its data is still there" in error.remedy
+
+
+@pytest.mark.parametrize("status", ["reserved", "attaching", "detaching"])
+def test_a_volume_on_its_way_to_nobody_is_stuck(
+    rig: Rig, cloud: Cloud, admin: Api, two: Two, volume: str, status: str
+) -> None:
+    admin.reset_volume(volume, status)
+
+    error = blocked(attach, cloud, volume, two.a, limit(rig))
+
+    assert error.code == "VOLUME_STUCK"
+    assert f"openstack volume set --state available --detached {volume}" in error.remedy
+    admin.reset_volume(volume, "available", attach_status="detached")
+    assert attach(cloud, volume, two.a, limit(rig))["server_id"] == two.a
+
+
+def test_a_detach_that_nobody_carries_on_is_stuck_after_its_time(
+    rig: Rig, cloud: Cloud, admin: Api, two: Two, held: str
+) -> None:
+    admin.reset_volume(held, "detaching")
+
+    error = blocked(detach, cloud, held, two.a, rig.seconds(10))
+
+    assert error.code == "VOLUME_STUCK"
+    assert two.a in error.message
+    assert f"openstack volume set --state in-use --attached {held}" in error.remedy
+    admin.reset_volume(held, "in-use", attach_status="attached")
+    detach(cloud, held, two.a, limit(rig))
+    assert rig.holders(held) == []
+
+
+# -- the disk that a server boots from
+
+
+def test_the_disk_that_a_server_boots_from_is_refused_wherever_it_is_to_go(
+    rig: Rig, cloud: Cloud, two: Two
+) -> None:
+    disk = rig.make_volume(bootable=True)
+    server = rig.boot(root=disk)
+    try:
+        rig.active(server)
+
+        for error in (
+            refused(attach, cloud, disk, two.a, limit(rig)),
+            refused(attach, cloud, disk, server, limit(rig)),
+            refused(detach, cloud, disk, server, limit(rig), OFF),
+        ):
+            assert error.code == "VOLUME_IS_ROOT"
+            assert not error.blocked
+    finally:
+        rig.remove_servers([server])
+        rig.remove_volume(disk)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be done to servers of a host whose compute service died, and what it proves.
+
+The host dies once for all tests of this file; each has a server with a volume of its own there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from contract.rig import Rig
+from contract.test_servers import deletions_of
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.servers import delete_server, deletion, server_state, stop
+from mistral_failover.cloud.volumes import attach, detach
+
+SPARE = 7
+
+
+@dataclass
+class Outage:
+    """A dead host: servers on it that nobody has touched yet, each with a volume.
+
+    ``leaving`` and ``detaching`` are two that were asked to be deleted, and to let their volume go,
+    between the host's death and Nova's noticing it.
+    """
+
+    leaving: tuple[str, str]
+    detaching: tuple[str, str]
+    untouched: list[tuple[str, str]]
+
+    def take(self) -> tuple[str, str]:
+        """A server and the volume on it, for one test."""
+        return self.untouched.pop()
+
+
+@pytest.fixture(scope="module")
+def outage(rig: Rig) -> Iterator[Outage]:
+    """The outage."""
+    servers = [rig.boot(rig.victim) for _ in range(SPARE)]
+    rig.active(*servers)
+    volumes = [rig.make_volume() for _ in servers]
+    pairs = list(zip(servers, volumes, strict=True))
+    for server_id, volume_id in pairs:
+        assert rig.api().attach(server_id, volume_id).status_code == 200
+    for volume_id in volumes:
+        rig.until(lambda v=volume_id: rig.volume_status(v) == "in-use")
+    found = Outage(pairs.pop(), pairs.pop(), pairs)
+
+    def unnoticed() -> None:
+        assert rig.api().nova("DELETE", f"/servers/{found.leaving[0]}").status_code == 204
+        assert rig.api().detach(*found.detaching).status_code == 202
+
+    try:
+        rig.kill(rig.victim, unnoticed)
+        yield found
+    finally:
+        rig.revive(rig.victim)
+        rig.remove_servers(servers)
+        for volume_id in volumes:
+            rig.remove_volume(volume_id)
+
+
+@pytest.fixture(scope="module")
+def returned(rig: Rig, outage: Outage) -> Outage:
+    """The same, over: the host is back. Tests that ask for this come last (conftest.py)."""
+    gone, _ = outage.take()
+    rig.remove_servers([gone])
+    rig.revive(rig.victim)
+    return Outage(outage.leaving, outage.detaching, [(gone, "")])
+
+
+def test_nova_tells_administrators_alone_that_the_host_is_silent(rig, cloud, admin, outage):
+    server, _ = outage.untouched[0]
+    assert rig.service(rig.victim) == "down"
+    assert admin.server(server)["host_status"] == "UNKNOWN"
+    state = server_state(cloud, server)
+    assert (state.status, state.task_state, state.host_status) == ("ACTIVE", None, None)
+
+
+def test_detaching_on_a_dead_host_says_so_at_once(rig, cloud, demo, outage):
+    server, volume = outage.take()
+    answer = demo.detach(server, volume)
+    words = "Service is unavailable at this time."
+    assert (answer.status_code, answer.json()["conflictingRequest"]["message"]) == (409, words)
+    with pytest.raises(CloudError) as raised:
+        detach(cloud, volume, server, 60)
+    assert raised.value.code == "HOST_DOWN"
+    assert raised.value.remedy
+    assert rig.holders(volume) == [server]
+
+
+def test_a_stop_on_a_dead_host_proves_nothing_and_blocks_the_server(rig, cloud, demo, outage):
+    server, volume = outage.take()
+    evidence = stop(cloud, server, rig.seconds(4))
+    assert not evidence.proven
+    assert "powering-off" in evidence.observed
+    assert rig.state(server) == ("ACTIVE", "powering-off")
+    assert not stop(cloud, server, rig.seconds(2)).proven, "nor does a repeat"
+    for verb, answer in (
+        ("detach_volume", demo.detach(server, volume)),
+        ("stop", demo.act(server, os_stop=None)),
+    ):
+        assert answer.status_code == 409
+        assert answer.json()["conflictingRequest"]["message"] == (
+            f"Cannot '{verb}' instance {server} while it is in task_state powering-off"
+        )
+    evidence = delete_server(cloud, server, 30)
+    assert not evidence.proven
+    assert not server_state(cloud, server).exists
+
+
+def test_a_delete_on_a_dead_host_frees_the_volume_and_proves_nothing(rig, cloud, demo, two, outage):
+    server, volume = outage.take()
+    evidence = delete_server(cloud, server, 30)
+    assert not evidence.proven
+    assert "may be running" in evidence.observed
+    assert not server_state(cloud, server).exists
+    assert deletions_of(demo, server) == [[]]
+    assert not deletion(cloud, server).proven
+    detach(cloud, volume, server, 30)
+    assert attach(cloud, volume, two.a, 30)["server_id"] == two.a
+    detach(cloud, volume, two.a, 30)
+    assert not delete_server(cloud, server, 30).proven, "nor does a repeat"
+
+
+def test_a_delete_that_the_dead_host_never_heard_of_is_sent_again(rig, cloud, demo, outage):
+    server, volume = outage.leaving
+    evidence = delete_server(cloud, server, 40)
+    assert not evidence.proven
+    assert "gone" in evidence.observed
+    assert not server_state(cloud, server).exists
+    rig.until(lambda: rig.volume_status(volume) == "available")
+    assert deletions_of(demo, server) == [[], []]
+
+
+def test_a_detach_that_the_dead_host_never_heard_of_stays_under_way(rig, cloud, demo, outage):
+    server, volume = outage.detaching
+    assert rig.volume_status(volume) == "detaching"
+    assert rig.holders(volume) == [server]
+    answer = demo.detach(server, volume)
+    words = "Service is unavailable at this time."
+    assert (answer.status_code, answer.json()["conflictingRequest"]["message"]) == (409, words)
+    with pytest.raises(CloudError) as raised:
+        detach(cloud, volume, server, rig.seconds(4))
+    assert raised.value.code in ("VOLUME_STUCK", "HOST_DOWN")
+    assert rig.holders(volume) == [server]
+
+
+def test_an_attach_on_a_dead_host_has_no_effect(rig, connect, volume, outage):
+    server, _ = outage.untouched[0]
+    cloud = connect()
+    cloud.session.timeout = rig.seconds(2)
+    with pytest.raises(CloudError) as raised:
+        attach(cloud, volume, server, rig.seconds(3))
+    assert raised.value.code in ("TIMEOUT", "SERVER_ERROR")
+    assert rig.volume_status(volume) == "available"
+    assert rig.holders(volume) == []
+
+
+def test_the_record_of_a_deletion_that_waited_is_proof_once_the_host_is_back(
+    rig, cloud, demo, returned
+):
+    server, volume = returned.leaving
+    rig.until(lambda: deletion(cloud, server).proven)
+    assert [event["event"] for events in deletions_of(demo, server) for event in events] == [
+        "compute_terminate_instance"
+    ]
+
+
+def test_a_deletion_that_nobody_carried_out_stays_without_proof(cloud, returned):
+    ((server, _),) = returned.untouched
+    assert not deletion(cloud, server).proven
+
+
+def test_a_detach_that_waited_is_carried_out_once_the_host_is_back(rig, cloud, returned):
+    server, volume = returned.detaching
+    detach(cloud, volume, server, 60)
+    assert rig.volume_status(volume) == "available"

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose rights a call has: the request's token as it is, or the entry of clouds.yaml."""
+
+from types import SimpleNamespace
+
+import pytest
+import requests
+import yaml
+
+from contract.rig import NOBODY
+from mistral_failover.cloud.clients import cloud_for
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.session import refusal
+from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.volumes import resolve_volume
+from mistral_failover.settings import Settings
+
+REFUSED = ("TOKEN_EXPIRED", "TRUST_GONE")
+
+
+@pytest.mark.parametrize("trust", [True, False], ids=["by a trust", "by a password"])
+def test_a_token_reaches_every_service_and_is_never_exchanged(connect, rig, pair, trust):
+    token = rig.trust()[0] if trust else rig.token()
+    cloud = connect(token=token)
+    assert server_state(cloud, pair.ids["db_a"]).exists
+    assert stack_map(cloud, pair.name)
+    assert cloud.volumes.volumes.get(pair.ids["data"]).status
+    assert cloud.project_id == rig.project_id()
+    assert cloud.session.get_token() == token
+
+
+def test_keystone_scopes_the_token_of_a_trust_to_nothing_else(rig):
+    token, _ = rig.trust()
+    answer = rig.keystone(
+        "POST",
+        "/auth/tokens",
+        body={
+            "auth": {
+                "identity": {"methods": ["token"], "token": {"id": token}},
+                "scope": {"project": {"id": rig.project_id()}},
+            }
+        },
+    )
+    assert answer.status_code == 403
+    assert "trust-scoped token" in answer.json()["error"]["message"]
+
+
+def test_the_token_of_a_trust_may_not_validate_itself_yet_gets_the_catalog(rig):
+    token, _ = rig.trust()
+    subject = {"X-Subject-Token": token}
+    assert rig.keystone("GET", "/auth/tokens", token, headers=subject).status_code == 403
+    assert rig.keystone("GET", "/auth/catalog", token).json()["catalog"]
+    assert rig.keystone("GET", f"/projects/{rig.project_id()}", token).status_code == 200
+    foreign = rig.project_id("other")
+    assert rig.keystone("GET", f"/projects/{foreign}", token).status_code == 403
+
+
+def test_a_token_of_a_password_validates_itself(rig):
+    token = rig.token()
+    answer = rig.keystone("GET", "/auth/tokens", token, headers={"X-Subject-Token": token})
+    assert answer.json()["token"]["project"]["id"] == rig.project_id()
+
+
+def test_an_expired_token_is_reported_with_a_remedy(connect, rig):
+    token, trust = rig.trust(lifetime=max(1.0, rig.seconds(5)))
+    rig.until(lambda: rig.keystone("GET", "/auth/catalog", token).status_code in (401, 404))
+    with pytest.raises(CloudError) as raised:
+        connect(token=token)
+    assert raised.value.code in REFUSED
+    assert raised.value.remedy
+    assert trust not in str(raised.value.as_dict())
+
+
+def test_a_revoked_token_is_refused(connect, rig):
+    token = rig.token()
+    rig.revoke(token)
+    subject = {"X-Subject-Token": token}
+    known = rig.keystone("GET", "/auth/tokens", rig.token(), headers=subject)
+    assert (known.status_code, "Failed to validate" in known.text) == (404, True)
+    assert rig.keystone("GET", "/auth/tokens", token, headers=subject).status_code == 401
+    with pytest.raises(CloudError) as raised:
+        connect(token=token)
+    assert raised.value.code == "TOKEN_EXPIRED"
+
+
+def test_a_token_that_is_revoked_later_is_reported_by_the_services(connect, rig, pair):
+    token = rig.token()
+    cloud = connect(token=token)
+    assert server_state(cloud, pair.ids["db_a"]).exists
+    rig.revoke(token)
+    for read in (
+        lambda: stack_map(cloud, pair.name),
+        lambda: server_state(cloud, pair.ids["db_a"]),
+        lambda: resolve_volume(cloud, pair.name, "data"),
+    ):
+        with pytest.raises(CloudError) as raised:
+            read()
+        assert raised.value.code == "TOKEN_EXPIRED"
+
+
+def test_a_trust_that_was_deleted_ends_its_token(connect, rig, pair):
+    token, trust = rig.trust()
+    cloud = connect(token=token)
+    assert stack_map(cloud, pair.name)
+    security = SimpleNamespace(auth_uri=rig.auth_url, auth_token=token, project_id=rig.project_id())
+    rig.end_trust(trust)
+
+    def refused():
+        try:
+            stack_map(cloud, pair.name)
+        except CloudError as error:
+            return error
+        return None
+
+    # Keystone takes some seconds to be of one mind: its processes remember each for itself.
+    said = rig.until(refused)
+    assert said.code in ("TOKEN_EXPIRED", "SERVER_ERROR")
+    asked = rig.until(lambda: refusal(security, rig.settings))
+    assert asked.code in REFUSED
+    assert token not in f"{said.as_dict()} {asked.as_dict()}"
+
+
+def test_the_project_that_a_request_claims_must_be_its_tokens(connect, rig):
+    for trust in (True, False):
+        with pytest.raises(CloudError) as raised:
+            connect(trust=trust, project_id=rig.project_id("other"))
+        assert raised.value.code == "FORBIDDEN"
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize("right", [True, False], ids=["right password", "wrong password"])
+def test_without_a_token_the_entry_of_clouds_yaml_acts(rig, pair, tmp_path, monkeypatch, right):
+    person = rig.password("demo")
+    auth = {
+        "auth_url": rig.auth_url,
+        "username": person.user,
+        "password": person.password if right else "wrong",
+        "project_name": person.project,
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+    }
+    path = tmp_path / "clouds.yaml"
+    path.write_text(
+        yaml.safe_dump({"clouds": {"drill": {"auth": auth, "region_name": "RegionOne"}}})
+    )
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    monkeypatch.setattr("openstack.config.loader.CONFIG_FILES", [str(path)])
+    cloud = cloud_for(None, guard=Unguarded(), settings=Settings(cloud="drill"))
+    if right:
+        assert server_state(cloud, pair.ids["db_a"]).exists
+        assert stack_map(cloud, pair.name)
+    else:
+        with pytest.raises(CloudError) as raised:
+            server_state(cloud, pair.ids["db_a"])
+        assert raised.value.code == "TOKEN_EXPIRED"
+
+
+@pytest.mark.parametrize(
+    ("service", "path"), [("nova", "/servers"), ("cinder", "/volumes"), ("heat", "/stacks")]
+)
+@pytest.mark.parametrize("token", [None, "gAAAAAnobodys"])
+def test_a_service_refuses_who_has_no_token(demo, service, path, token):
+    headers = {"X-Auth-Token": token} if token else {}
+    answer = requests.get(demo.url(service) + path, headers=headers, timeout=30)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["title"] == "Unauthorized"
+
+
+@pytest.mark.parametrize(
+    ("service", "path", "status", "words"),
+    [
+        ("cinder", "/volumes", 400, "Malformed request url"),
+        ("heat", "/stacks", 403, "Access was denied to this resource."),
+    ],
+)
+def test_a_foreign_projects_address_is_closed(demo, other, service, path, status, words):
+    answer = other.session.get(demo.url(service) + path, raise_exc=False)
+    assert answer.status_code == status
+    assert words in answer.text
+
+
+def test_no_error_shows_the_token(connect):
+    cloud = connect()
+    token = cloud.session.get_token()
+    with pytest.raises(CloudError) as raised:
+        stack_map(cloud, NOBODY)
+    assert token not in f"{raised.value} {raised.value.as_dict()} {raised.value.__dict__}"

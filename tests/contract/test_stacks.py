@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stack is read with few calls: its resources by name, and the servers that are members."""
+
+import pytest
+
+from contract.rig import NOBODY
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.stacks import members, stack_map
+
+
+def rows_of(demo, stack, depth=0):
+    query = f"?nested_depth={depth}" if depth else ""
+    return demo.heat("GET", f"{stack.path}/resources{query}").json()["resources"]
+
+
+def test_the_resources_of_a_stack_are_known_by_name(cloud, pair):
+    for name in (pair.name, pair.id, f"{pair.name}/{pair.id}"):
+        resources = stack_map(cloud, name)
+        assert set(resources) == {"db_a", "db_b", "data", "slow"}
+    assert resources["db_a"].physical_id == pair.ids["db_a"]
+    assert resources["db_a"].type == "OS::Nova::Server"
+    assert resources["data"].status == "CREATE_COMPLETE"
+    assert resources["data"].created_at.endswith("Z")
+
+
+def test_heat_lists_these_fields_of_a_resource(demo, pair, groups):
+    for row in rows_of(demo, pair):
+        assert set(row) == {
+            "resource_name",
+            "logical_resource_id",
+            "physical_resource_id",
+            "resource_type",
+            "resource_status",
+            "resource_status_reason",
+            "creation_time",
+            "updated_time",
+            "required_by",
+            "links",
+        }
+    parents = {row["resource_name"]: row.get("parent_resource") for row in rows_of(demo, groups, 2)}
+    assert [parents[name] for name in ("plain", "deep", "data")] == [None, None, None]
+    assert sorted(filter(None, parents.values()))[-2:] == ["plain", "plain"]
+    (stack,) = [name for name, parent in parents.items() if parent == "deep"]
+    assert parents["node"] == stack
+    nested = {
+        row["resource_name"]: "nested" in [link["rel"] for link in row["links"]]
+        for row in rows_of(demo, groups, 2)
+    }
+    assert [nested[name] for name in ("plain", "deep", stack, "node", "data")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_stack_is_found_by_a_redirect_from_its_name_or_id(demo, pair):
+    for wanted in (pair.name, pair.id):
+        for rest in ("", "/resources", "/resources?nested_depth=2"):
+            answer = demo.heat("GET", f"/stacks/{wanted}{rest}")
+            assert answer.status_code == 302
+            assert answer.headers["Location"].endswith(pair.path + rest)
+
+
+def test_named_servers_are_members(cloud, pair):
+    found = {m.name: m.server_id for m in members(cloud, pair.name, servers=["db_a", "db_b"])}
+    assert found == {name: pair.ids[name] for name in ("db_a", "db_b")}
+
+
+def test_the_servers_of_an_autoscaling_group_are_members(cloud, demo, groups):
+    found = members(cloud, groups.name, autoscaling_group="plain")
+    assert len(found) == 2
+    for member in found:
+        assert demo.server(member.server_id)["status"] == "ACTIVE"
+        assert member.status in ("CREATE_COMPLETE", "CHECK_COMPLETE")
+    assert found == sorted(found, key=lambda m: (m.created_at, m.name))
+
+
+def test_a_member_that_is_a_stack_with_a_server_is_that_server(cloud, demo, groups):
+    (member,) = members(cloud, groups.name, autoscaling_group="deep")
+    rows = {row["resource_name"]: row for row in rows_of(demo, groups, 2)}
+    assert rows[member.name]["resource_type"] == "member.yaml"
+    assert member.server_id == rows["node"]["physical_resource_id"]
+    assert demo.server(member.server_id)["status"] == "ACTIVE"
+
+
+def test_a_member_that_is_marked_unhealthy_shows_it_and_is_replaced_under_its_name(
+    cloud, rig, demo, groups
+):
+    before = members(cloud, groups.name, autoscaling_group="plain")
+    nested = stack_map(cloud, groups.name)["plain"].physical_id
+    lost, kept = before
+    cloud.heat.resources.mark_unhealthy(nested, lost.name, True, "its host died")
+    found = {m.name: m.status for m in members(cloud, groups.name, autoscaling_group="plain")}
+    assert found[lost.name] == "CHECK_FAILED"
+    (row,) = [row for row in rows_of(demo, groups, 1) if row["resource_name"] == lost.name]
+    assert row["resource_status_reason"] == "its host died"
+    assert row["physical_resource_id"] == lost.server_id
+
+    assert rig.patch(groups).status_code == 202
+    assert rig.settled(groups) == "UPDATE_COMPLETE"
+    after = members(cloud, groups.name, autoscaling_group="plain")
+    assert {m.name for m in after} == {m.name for m in before}
+    servers = {m.name: m for m in after}
+    assert servers[kept.name] == kept
+    assert servers[lost.name].server_id != lost.server_id
+    assert servers[lost.name].created_at >= lost.created_at
+    assert after[0].name == kept.name or servers[lost.name].created_at == kept.created_at
+    rig.until(lambda: demo.server(lost.server_id) is None)
+
+
+def test_a_mark_can_be_taken_back(demo, pair):
+    path = f"{pair.path}/resources/db_b"
+    marked = demo.heat("PATCH", path, {"mark_unhealthy": True})
+    assert marked.status_code == 200
+    shown = demo.heat("GET", path).json()["resource"]
+    assert shown["resource_status"] == "CHECK_FAILED"
+    assert demo.heat("PATCH", path, {"mark_unhealthy": False}).status_code == 200
+    shown = demo.heat("GET", path).json()["resource"]
+    assert shown["resource_status"] == "CHECK_COMPLETE"
+    assert shown["resource_status_reason"] == "state changed by resource_mark_unhealthy api"
+    answer = demo.heat("PATCH", path, {})
+    assert answer.status_code == 400
+    assert "mark_unhealthy" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "choice", [{"servers": ["db_a", "nobody"]}, {"autoscaling_group": "nobody"}]
+)
+def test_a_name_that_the_stack_lacks_is_reported_with_those_it_has(cloud, pair, choice):
+    with pytest.raises(CloudError) as raised:
+        members(cloud, pair.name, **choice)
+    assert raised.value.code == "NOT_FOUND"
+    assert "nobody" in raised.value.message
+    assert "data, db_a, db_b" in raised.value.message
+
+
+@pytest.mark.parametrize("choice", [{"servers": ["data"]}, {"autoscaling_group": "data"}])
+def test_a_resource_of_the_wrong_type_is_reported(cloud, pair, choice):
+    with pytest.raises(CloudError) as raised:
+        members(cloud, pair.name, **choice)
+    assert raised.value.code == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize("whose", ["nobody's", "another project's"])
+def test_a_stack_out_of_reach_does_not_exist(connect, cloud, demo, other, pair, whose):
+    if whose == "nobody's":
+        reader, api, path = cloud, demo, f"nobody/{NOBODY}"
+    else:
+        reader, api, path = connect("other"), other, f"{pair.name}/{pair.id}"
+    for wanted in path.split("/"):
+        with pytest.raises(CloudError) as raised:
+            stack_map(reader, wanted)
+        assert raised.value.code == "NOT_FOUND"
+    for answer in (
+        api.heat("GET", f"/stacks/{path}"),
+        api.heat("PATCH", f"/stacks/{path}", {"parameters": {}}),
+        api.heat("DELETE", f"/stacks/{path}"),
+        api.heat("GET", f"/stacks/{path}/resources"),
+    ):
+        assert answer.status_code == 404
+        error = answer.json()["error"]
+        assert error["type"] == "EntityNotFound"
+        assert error["message"] == f"The Stack ({path.split('/')[0]}) could not be found."
+
+
+def test_a_resource_that_a_stack_lacks_is_a_404(demo, pair):
+    answer = demo.heat("GET", f"{pair.path}/resources/nothing")
+    assert answer.status_code == 404
+    assert answer.json()["error"] == {
+        "type": "ResourceNotFound",
+        "traceback": None,
+        "message": f"The Resource (nothing) could not be found in Stack {pair.name}.",
+    }

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes are found, attached and detached once, and what Nova and Cinder say when they refuse."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import requests
+
+from contract.rig import NOBODY, Made, Rig
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.stacks import VOLUME
+from mistral_failover.cloud.volumes import attach, detach, resolve_volume
+from mistral_failover.fault_points import arm, disarm
+
+NOT_ATTACHED = (
+    "Unable to detach volume. Volume status must be 'in-use' and attach_status must be 'attached' "
+    "to detach."
+)
+
+
+def refusal(answer: requests.Response) -> tuple[int, str]:
+    """An error's status and words."""
+    ((body,),) = (answer.json().values(),)
+    return answer.status_code, str(body["message"])
+
+
+class Counter:
+    """A guard that lets everything through and counts the calls that change something."""
+
+    request_id = None
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+
+    def permit(self, method: str) -> float:
+        if method not in ("GET", "HEAD"):
+            self.changes.append(method)
+        return 60.0
+
+
+@pytest.fixture
+def counted(connect: Any) -> Any:
+    """The adapters, and what they asked to be changed."""
+    guard = Counter()
+    cloud = connect(guard=guard)
+    guard.changes.clear()
+    return cloud, guard.changes
+
+
+def test_a_volume_is_attached_confirmed_and_detached_once(counted, rig, demo, two, volume):
+    cloud, changes = counted
+    result = attach(cloud, volume, two.a, 60)
+    assert result["server_id"] == two.a
+    assert result["device"].startswith("/dev/")
+    shown = demo.volume(volume)
+    (held,) = shown["attachments"]
+    assert (held["attachment_id"], held["device"]) == (result["attachment_id"], result["device"])
+    assert (shown["status"], held["host_name"]) == ("in-use", None)
+    (listed,) = demo.nova("GET", f"/servers/{two.a}/os-volume_attachments").json()[
+        "volumeAttachments"
+    ]
+    assert (listed["volumeId"], listed["attachment_id"], listed["device"]) == (
+        volume,
+        result["attachment_id"],
+        result["device"],
+    )
+
+    assert attach(cloud, volume, two.a, 60) == result, "attaching again adopts what is there"
+    assert changes == ["POST"]
+
+    detach(cloud, volume, two.b, 60)
+    assert changes == ["POST"], "the other server does not hold it"
+    detach(cloud, volume, two.a, 60)
+    assert rig.holders(volume) == []
+    assert rig.volume_status(volume) == "available"
+    detach(cloud, volume, two.a, 60)
+    assert changes == ["POST", "DELETE"]
+
+
+def test_the_answer_to_an_attach_names_the_device_and_not_the_attachment(rig, demo, two, volume):
+    answer = demo.attach(two.a, volume)
+    assert answer.status_code == 200
+    body = answer.json()["volumeAttachment"]
+    assert set(body) == {"id", "serverId", "volumeId", "device", "tag", "delete_on_termination"}
+    assert body["id"] == body["volumeId"] == volume
+    # On its way: Cinder shows no holder yet, Nova lists it.
+    path = f"/servers/{two.a}/os-volume_attachments/{volume}"
+    assert demo.nova("GET", path).json()["volumeAttachment"]["attachment_id"]
+    rig.until(lambda: rig.volume_status(volume) == "in-use")
+
+
+def test_an_attach_whose_process_died_after_the_request_is_adopted(counted, demo, two, volume):
+    cloud, changes = counted
+    assert demo.attach(two.a, volume).status_code == 200
+    assert attach(cloud, volume, two.a, 60)["server_id"] == two.a
+    assert changes == []
+
+
+def test_a_detach_whose_process_died_after_the_request_is_adopted(counted, rig, demo, two, volume):
+    cloud, changes = counted
+    rig.attach(two.a, volume)
+    assert demo.detach(two.a, volume).status_code == 202
+    detach(cloud, volume, two.a, 60)
+    assert changes == []
+    assert rig.holders(volume) == []
+
+
+@pytest.mark.parametrize("verb", [attach, detach])
+def test_a_request_whose_answer_got_lost_is_adopted(connect, rig, two, volume, verb):
+    """The answer arrives, and the connection breaks before anybody has read it."""
+    if verb is detach:
+        rig.attach(two.a, volume)
+    lost = []
+
+    def lose(name: str) -> None:
+        if name == "call.after" and not lost:
+            lost.append(name)
+            raise requests.ConnectionError("the answer got lost")
+
+    cloud = connect()
+    cloud.project_id  # noqa: B018 - the session's own calls come before
+    arm(lose)
+    try:
+        verb(cloud, volume, two.a, 60)
+    finally:
+        disarm()
+    assert lost
+    assert rig.holders(volume) == ([two.a] if verb is attach else [])
+
+
+def test_a_volume_that_another_server_holds_is_not_taken_away(rig, cloud, demo, two, volume):
+    rig.attach(two.a, volume)
+    words = f"Invalid volume: volume {volume} is already attached to instances: {two.a}"
+    assert refusal(demo.attach(two.b, volume)) == (400, words)
+    assert refusal(demo.attach(two.a, volume)) == (400, words)
+    with pytest.raises(CloudError) as raised:
+        attach(cloud, volume, two.b, 60)
+    assert raised.value.code == "VOLUME_IN_USE"
+    assert two.a in raised.value.message
+    assert rig.holders(volume) == [two.a]
+
+
+def test_a_volume_on_its_way_out_of_another_server_is_waited_for(rig, cloud, demo, two, volume):
+    rig.attach(two.a, volume)
+    assert demo.detach(two.a, volume).status_code == 202
+    status, words = refusal(demo.detach(two.a, volume))
+    assert (status, NOT_ATTACHED in words or "not attached" in words) in ((400, True), (404, True))
+    assert attach(cloud, volume, two.b, 60)["server_id"] == two.b
+
+
+def test_detaching_waits_for_an_attach_that_is_still_arriving(rig, cloud, demo, two, volume):
+    assert demo.attach(two.a, volume).status_code == 200
+    detach(cloud, volume, two.a, 60)
+    assert rig.holders(volume) == []
+    assert rig.volume_status(volume) == "available"
+
+
+def test_two_processes_that_attach_the_same_agree(connect, rig, two, volume):
+    results: list[dict[str, str]] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(attach(connect(), volume, two.a, 60)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 3
+    assert all(result == results[0] for result in results)
+    assert rig.holders(volume) == [two.a]
+
+
+def test_nothing_is_attached_once_the_lease_is_lost(connect, rig, two, volume):
+    class Ending:
+        """Lets the reads through that come before the request."""
+
+        request_id = None
+
+        def permit(self, method: str) -> float:
+            if method == "POST":
+                raise LeaseLost("The lease has ended.")
+            return 60.0
+
+    with pytest.raises(LeaseLost):
+        attach(connect(guard=Ending()), volume, two.a, 60)
+    assert rig.volume_status(volume) == "available"
+
+
+@pytest.mark.parametrize("verb", [attach, detach])
+def test_what_does_not_exist_for_a_project_is_reported(connect, cloud, demo, two, volume, verb):
+    for action in (
+        lambda: verb(cloud, NOBODY, two.a, 10),
+        lambda: verb(connect("other"), volume, two.a, 10),
+    ):
+        with pytest.raises(CloudError) as raised:
+            action()
+        assert raised.value.code == "NOT_FOUND"
+    if verb is attach:
+        with pytest.raises(CloudError) as raised:
+            attach(cloud, volume, NOBODY, 10)
+        assert raised.value.code == "NOT_FOUND"
+    else:
+        detach(cloud, volume, NOBODY, 10)
+    missing = f"Volume {NOBODY} could not be found."
+    assert refusal(demo.attach(two.a, NOBODY)) == (404, missing)
+    assert refusal(demo.detach(two.a, NOBODY)) == (404, missing)
+    assert refusal(demo.cinder("GET", f"/volumes/{NOBODY}")) == (404, missing)
+    elsewhere = f"Instance {two.a} is not attached to volume {volume}"
+    assert refusal(demo.detach(two.a, volume)) == (404, elsewhere)
+    for wanted in (volume, NOBODY):
+        path = f"/servers/{two.a}/os-volume_attachments/{wanted}"
+        words = f"Instance {two.a} is not attached to volume {wanted}"
+        assert refusal(demo.nova("GET", path)) == (404, words)
+    assert refusal(demo.attach(two.a, "data"))[0] == 400
+
+
+def test_the_volumes_of_a_deleted_server_are_free(rig, cloud, demo, two, server, volume):
+    rig.attach(server, volume)
+    rig.remove_servers([server])
+    detach(cloud, volume, server, 60)
+    assert rig.volume_status(volume) == "available"
+    assert attach(cloud, volume, two.a, 60)["server_id"] == two.a
+
+
+def test_a_server_that_is_off_takes_and_gives_a_volume(rig, cloud, demo, server, volume):
+    assert demo.act(server, os_stop=None).status_code == 202
+    rig.until(lambda: rig.state(server) == ("SHUTOFF", None))
+    assert attach(cloud, volume, server, 60)["server_id"] == server
+    detach(cloud, volume, server, 60)
+    assert rig.holders(volume) == []
+
+
+def test_a_server_in_error_gives_nothing_away(rig, cloud, demo, admin, server, volume):
+    rig.attach(server, volume)
+    assert admin.act(server, os_resetState={"state": "error"}).status_code == 202
+    words = f"Cannot 'detach_volume' instance {server} while it is in vm_state error"
+    assert refusal(demo.detach(server, volume)) == (409, words)
+    with pytest.raises(CloudError) as raised:
+        detach(cloud, volume, server, rig.seconds(10))
+    assert raised.value.code == "SERVER_IN_ERROR"
+    assert rig.holders(volume) == [server]
+    assert admin.act(server, os_resetState={"state": "active"}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("reserved", "status must be available or downloading to reserve, but the current status"),
+        ("attaching", "status must be available or downloading to reserve, but the current status"),
+        ("detaching", "status must be available or downloading to reserve, but the current status"),
+        ("maintenance", "status must be available or downloading to reserve"),
+        ("error", "can not be created if the volume is in an error state"),
+    ],
+)
+def test_nova_hands_on_why_cinder_does_not_give_a_volume(
+    demo, admin, rig, two, volume, status, words
+):
+    assert demo.reset_volume(volume, status).status_code == 403
+    assert admin.reset_volume(volume, status).status_code == 202
+    code, said = refusal(demo.attach(two.a, volume))
+    assert code == 400
+    assert said.startswith("Invalid input received: Invalid volume: ")
+    assert words in said
+    assert status in said
+    assert "(HTTP 400) (Request-ID: req-" in said
+    with pytest.raises(CloudError) as raised, translated("attach it"):
+        rig.connect().compute.create_volume_attachment(two.a, volume_id=volume)
+    assert raised.value.code == ("BAD_REQUEST" if status == "error" else "VOLUME_IN_USE")
+
+
+@pytest.mark.parametrize("status", ["available", "reserved", "attaching", "detaching", "error"])
+def test_nova_detaches_only_what_cinder_calls_in_use(rig, demo, admin, two, volume, status):
+    rig.attach(two.a, volume)
+    assert admin.reset_volume(volume, status).status_code == 202
+    assert rig.holders(volume) == [two.a]
+    code, said = refusal(demo.detach(two.a, volume))
+    assert code == 400
+    assert said.startswith(
+        f"Invalid volume: Invalid input received: Invalid volume: {NOT_ATTACHED}"
+    )
+    words = f"Invalid volume: volume {volume} is already attached to instances: {two.a}"
+    assert refusal(demo.attach(two.b, volume)) == (400, words)
+    assert admin.reset_volume(volume, "in-use").status_code == 202
+
+
+def test_nobody_but_nova_ends_an_attachment_of_a_server(rig, demo, admin, two, volume):
+    rig.attach(two.a, volume)
+    (row,) = demo.cinder("GET", f"/attachments?volume_id={volume}").json()["attachments"]
+    held = {"instance": two.a, "volume_id": volume, "status": "attached", "id": row["id"]}
+    assert row == held
+    words = (
+        f"ConflictNovaUsingAttachment: Detach volume from instance {two.a} using the Compute API"
+    )
+    for api in (demo, admin):
+        assert refusal(api.cinder("DELETE", f"/attachments/{row['id']}")) == (409, words)
+        action = {"os-detach": {"attachment_id": row["id"]}}
+        assert refusal(api.cinder("POST", f"/volumes/{volume}/action", action)) == (409, words)
+    action = {"os-force_detach": {"attachment_id": row["id"]}}
+    path = f"/volumes/{volume}/action"
+    assert refusal(admin.cinder("POST", path, action)) == (409, words)
+    assert demo.cinder("POST", path, action).status_code == 403
+    code, said = refusal(demo.cinder("DELETE", f"/volumes/{volume}"))
+    assert (code, "status must be available or error" in said) == (400, True)
+    assert demo.cinder("GET", f"/attachments/{NOBODY}").status_code == 404
+    with pytest.raises(CloudError) as raised, translated("end it"):
+        # Asked with the token of a trust Cinder fails with a 500: it scopes it anew to ask Nova.
+        rig.connect(trust=False).volumes.attachments.delete(row["id"])
+    assert raised.value.code == "VOLUME_IN_USE"
+
+
+def test_a_multiattach_volume_is_held_by_two_and_let_go_by_one(rig, cloud, demo, two):
+    volume = rig.make_volume(volume_type="multiattach")
+    try:
+        assert demo.volume(volume)["multiattach"] is True
+        for server in (two.a, two.b):
+            assert attach(cloud, volume, server, 60)["server_id"] == server
+        assert sorted(rig.holders(volume)) == sorted((two.a, two.b))
+        words = f"Invalid volume: volume {volume} already attached"
+        assert refusal(demo.attach(two.a, volume)) == (400, words)
+        detach(cloud, volume, two.a, 60)
+        assert rig.holders(volume) == [two.b]
+        assert rig.volume_status(volume) == "in-use"
+        detach(cloud, volume, two.b, 60)
+        assert rig.volume_status(volume) == "available"
+    finally:
+        rig.remove_volume(volume)
+
+
+def test_the_disk_that_a_server_boots_from_stays(rig, cloud, demo, two):
+    volume, plain = rig.make_volume(bootable=True), rig.make_volume()
+    server = rig.boot(root=volume)
+    try:
+        rig.active(server)
+        shown = demo.volume(volume)
+        assert (shown["status"], shown["bootable"]) == ("in-use", "true")
+        assert shown["attachments"][0]["device"] in ("/dev/vda", "/dev/sda")
+        assert demo.server(server)["image"] == ""
+        words = "Cannot detach a root device volume"
+        assert refusal(demo.detach(server, volume)) == (400, words)
+        for verb, where in ((detach, server), (attach, server), (attach, two.a)):
+            with pytest.raises(CloudError) as raised:
+                verb(cloud, volume, where, 60)
+            assert raised.value.code == "VOLUME_IS_ROOT"
+        assert rig.holders(volume) == [server]
+        mapping = {"boot_index": 0, "uuid": plain, "source_type": "volume"}
+        asked = {
+            "name": rig.name(),
+            "flavorRef": rig.flavor_id,
+            "networks": "none",
+            "block_device_mapping_v2": [{**mapping, "destination_type": "volume"}],
+        }
+        words = f"Block Device {plain} is not bootable."
+        assert refusal(demo.nova("POST", "/servers", {"server": asked})) == (400, words)
+    finally:
+        rig.remove_servers([server])
+        rig.remove_volume(volume)
+        rig.remove_volume(plain)
+
+
+def test_a_volume_is_found_by_its_name_in_the_stack_or_by_its_id(
+    rig: Rig, cloud: Any, pair: Made, volume: str
+) -> None:
+    assert resolve_volume(cloud, pair.name, "data") == pair.ids["data"]
+    assert resolve_volume(cloud, pair.name, pair.ids["data"]) == pair.ids["data"]
+    assert resolve_volume(cloud, pair.name, volume) == volume
+    for name in ("nothing", NOBODY):
+        with pytest.raises(CloudError) as raised:
+            resolve_volume(cloud, pair.name, name)
+        assert raised.value.code == "NOT_FOUND"
+    with pytest.raises(CloudError) as raised:
+        resolve_volume(cloud, pair.name, "db_a")
+    assert raised.value.code == "BAD_REQUEST"
+    assert "is not a volume" in raised.value.message
+    assert VOLUME not in raised.value.message
