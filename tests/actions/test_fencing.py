@@ -15,7 +15,7 @@ from mistral_failover.agent.channel import ChannelError, Command, CommandResult
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.cloud.servers import Evidence
+from mistral_failover.cloud.servers import Evidence, ServerState
 from mistral_failover.convergence.records import Record
 from mistral_failover.store.groups import MemberRow
 
@@ -68,6 +68,7 @@ class Attempt:
         servers: tuple[str, ...] = ("s-a",),
         stops: tuple[str, ...] = ("pg-stop",),
         unvouched: tuple[str, ...] = (),
+        attached: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         operation = {
             "key": "k",
@@ -75,7 +76,7 @@ class Attempt:
             "properties": {"ladder": [{"kind": kind, "limit": 5} for kind in ladder]},
         }
         here = tuple((server, stop) for server in servers for stop in stops)
-        suspect = Suspect(member, servers, here, unvouched, self.confirmed)
+        suspect = Suspect(member, servers, here, unvouched, self.confirmed, attached)
         return fence(Tools(None, self), operation, suspect)["attributes"]  # type: ignore[arg-type]
 
 
@@ -91,11 +92,54 @@ def test_the_first_proof_ends_the_climb(attempt: Attempt) -> None:
     assert attempt.climbed == ["confirm", ("quiesce", "s-a", 5.0)]
 
 
+def nova_has_it_in(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    state = ServerState(status, None, None, exists=True)
+    monkeypatch.setattr(servers, "server_state", lambda cloud, server: state)
+
+
+def test_a_member_that_nova_has_in_error_is_stopped_though_it_quiesced(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nova_has_it_in(monkeypatch, "ERROR")
+
+    proof = attempt.climb("quiesce", "stop", "confirm", attached=("s-a",))
+
+    assert proof["rung"] == "stop"
+
+
+def test_without_a_further_proof_its_word_counts_all_the_same(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nova_has_it_in(monkeypatch, "ERROR")
+    attempt.answers["stop"] = STILL_ON
+
+    assert attempt.climb("quiesce", "stop", attached=("s-a",))["rung"] == "quiesce"
+
+
+def test_a_member_that_nova_has_in_no_error_is_left_running(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nova_has_it_in(monkeypatch, "ACTIVE")
+
+    assert attempt.climb("quiesce", "stop", attached=("s-a",))["rung"] == "quiesce"
+
+
+def test_a_nova_that_does_not_answer_takes_nothing_from_a_member_s_word(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(cloud: Any, server: str) -> ServerState:
+        raise CloudError("UNREACHABLE", "no Nova")
+
+    monkeypatch.setattr(servers, "server_state", silent)
+
+    assert attempt.climb("quiesce", "stop", attached=("s-a",))["rung"] == "quiesce"
+
+
 NO_PROOF = {
     "quiesce": [
         (ChannelError("NO_ANSWER", "it is silent"), "it is silent"),
         (ChannelError("CONFIG", "no channel"), "no channel"),
-        (CloudError("TOKEN_EXPIRED", "no token"), "no token"),
+        (CloudError("UNREACHABLE", "no channel"), "no channel"),
         (1, "pg-stop on db_a ended with 1: it hangs"),
     ],
     "stop": [(STILL_ON, "still ACTIVE"), (CloudError("UNREACHABLE", "no Nova"), "no Nova")],

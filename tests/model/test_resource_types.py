@@ -253,7 +253,7 @@ def test_attaching_and_activating_are_replaced_delete_first_on_their_member() ->
     assert types["volume_attachment"].replace == types["activation"].replace == "delete_first"
     assert types["volume_attachment"].member_property == "server"
     assert types["activation"].member_property == "member"
-    assert "update" not in types["volume_attachment"].operations
+    assert types["volume_attachment"].immutable == {"volume", "server"}
 
 
 def test_a_fence_sits_on_no_member_and_leaves_nothing_to_undo() -> None:
@@ -300,9 +300,15 @@ def test_a_change_is_told_by_the_properties_that_differ(
 
 
 def test_a_type_without_update_replaces_whatever_differs() -> None:
+    fence = shipped_types()["fence"]
+    assert compare(fence, {"member": "a"}, {"member": "a", "x": 1}) == Change("replace", ("x",))
+
+
+def test_what_may_be_done_about_a_dead_host_changes_without_the_volume_leaving() -> None:
     attachment = shipped_types()["volume_attachment"]
-    assert compare(attachment, {"volume": "a"}, {"volume": "a", "x": 1}) == Change(
-        "replace", ("x",)
+    old = {"volume": "a", "server": "db_a"}
+    assert compare(attachment, old, {**old, "when_host_is_down": "delete_server"}) == Change(
+        "update", ("when_host_is_down",)
     )
 
 

@@ -18,6 +18,7 @@ from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence
+from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.store.groups import MemberRow
@@ -33,7 +34,8 @@ class Suspect:
     ``servers``: every server that records of the member were made on, which need not be the one
     behind its name by now. ``stops``: (server, stop command) of each application there.
     ``unvouched``: names of what is there and no stop command speaks for. ``confirmed``: what a
-    person vouches for by now, or None; they may speak while the ladder is climbed.
+    person vouches for by now, or None; they may speak while the ladder is climbed. ``attached``:
+    the servers among them that volumes of the group hang on.
     """
 
     member: MemberRow
@@ -41,6 +43,7 @@ class Suspect:
     stops: tuple[tuple[str, str], ...]
     unvouched: tuple[str, ...]
     confirmed: Callable[[], str | None]
+    attached: tuple[str, ...] = ()
 
 
 def suspect_of(
@@ -56,12 +59,14 @@ def suspect_of(
     }
     # A volume is at rest when the applications on its server are; what else is there, who knows.
     resting = (ACTIVATION, ATTACHMENT) if stops else (ACTIVATION,)
+    attached = {_server_of(r, member) for r in here if r.type == ATTACHMENT}
     return Suspect(
         member=member,
         servers=tuple(sorted(filter(None, servers))),
         stops=tuple(sorted((server, stop) for server, stop in stops if server)),
         unvouched=tuple(sorted(r.name for r in here if r.type not in resting)),
         confirmed=confirmed,
+        attached=tuple(sorted(filter(None, attached))),
     )
 
 
@@ -73,20 +78,27 @@ def _server_of(record: Record, member: MemberRow) -> str | None:
 def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]:
     """Climb the ladder; returns rung and observed, the proof in a sentence.
 
-    What a person confirms counts before any rung. Raises ActionError FENCE_UNPROVEN, blocked,
-    when nothing yields a proof.
+    What a person confirms counts before any rung. A member that quiesced is climbed on for while
+    Nova has its server in error, since Nova detaches nothing from that until it is stopped; without
+    a further proof its word is the proof. Raises ActionError FENCE_UNPROVEN, blocked, when nothing
+    yields one.
     """
     tried: list[str] = []
+    quiesced: Evidence | None = None
     for rung in [{"kind": "confirm", "limit": 0}, *operation["properties"]["ladder"]]:
         evidence = _RUNGS[rung["kind"]](tools, operation, suspect, float(rung["limit"]))
-        if evidence.proven:
-            return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
-        if evidence.rung != "confirm":
+        if evidence.proven and evidence.rung == "quiesce" and _in_error(tools, suspect):
+            quiesced = evidence
+        elif evidence.proven:
+            return _proof(evidence)
+        elif evidence.rung != "confirm":
             tried.append(f"{evidence.rung}: {evidence.observed}")
     # Somebody may have spoken meanwhile.
     evidence = _confirm(tools, operation, suspect, 0)
     if evidence.proven:
-        return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
+        return _proof(evidence)
+    if quiesced is not None:
+        return _proof(quiesced)
     name = suspect.member.name
     raise ActionError(
         "FENCE_UNPROVEN",
@@ -96,6 +108,21 @@ def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]
         f'with group "{operation["group"]}", member "{name}" and because.',
         blocked=True,
     )
+
+
+def _proof(evidence: Evidence) -> dict[str, Any]:
+    return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
+
+
+def _in_error(tools: Tools, suspect: Suspect) -> bool:
+    """Whether Nova refuses to detach volumes from a server of the member's, for the state that it
+    has it in (409, "while it is in vm_state error"; measured with Nova 34)."""
+    try:
+        states = [servers.server_state(tools.cloud, server) for server in suspect.attached]
+    except CloudError as error:
+        _raise_ours(error)
+        return False  # it quiesced; whether Nova detaches will show
+    return any(state.status == "ERROR" for state in states)
 
 
 def _quiesce(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:
@@ -116,9 +143,8 @@ def _quiesce(tools: Tools, operation: Document, suspect: Suspect, limit: float) 
         )
         try:
             run_command(tools.channel, command)
-        except LeaseLost:
-            raise
         except (ChannelError, CloudError, ActionError) as error:
+            _raise_ours(error)
             return Evidence(False, "quiesce", str(error))
     done = " and ".join(sorted({stop for _, stop in suspect.stops}))
     return Evidence(
@@ -146,14 +172,19 @@ def _by_nova(
     for server in suspect.servers:
         try:
             evidence = verb(tools.cloud, server, limit)
-        except LeaseLost:
-            raise
         except CloudError as error:
+            _raise_ours(error)
             return Evidence(False, rung, str(error))
         if not evidence.proven:
             return evidence
         proofs.append(evidence.observed)
     return Evidence(True, rung, " ".join(proofs))
+
+
+def _raise_ours(error: Exception) -> None:
+    """Raise what says nothing about the member: that it is not for us any more to find out."""
+    if isinstance(error, LeaseLost) or getattr(error, "code", None) in NO_RIGHTS:
+        raise error
 
 
 def _confirm(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:

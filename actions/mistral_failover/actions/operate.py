@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 from mistral_failover.actions import fencing, operations, ownership
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.actions.documents import read_operation, read_ticket
-from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.operations import Document, Tools
 from mistral_failover.actions.runtime import LeaseGuard, Request
 from mistral_failover.store import groups
@@ -25,24 +23,18 @@ class OperationAction(FailoverAction):
         self.operation = operation
 
     def answer(self, request: Request) -> Any:
-        ticket = read_ticket(read_operation(self.operation)["ticket"])
-        if not ownership.owns(request, ticket.traversal_id, ticket.node.resource_id):
-            raise ActionError(
-                "UNKNOWN_OPERATION",
-                f"this project has no operation {ticket.key}",
-                "Hand on the workflow's input as it was received.",
-            )
+        ticket, operation = ownership.entitled(request, self.operation)
         with request.runtime.leases.hold(ticket.lock) as lease:
             settings = request.runtime.settings
             guard = LeaseGuard(lease, settings.lease_margin, settings.lease)
             guard.permit("GET")  # whose lease is lost has nothing to do here, nor on a member
             cloud = request.cloud(guard)
             tools = Tools(cloud, request.channel(cloud))
-            return self.carry_out(request, tools)
+            return self.carry_out(request, tools, operation)
 
-    def carry_out(self, request: Request, tools: Tools) -> dict[str, Any]:
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         """Run the operation's function."""
-        return type(self).perform(tools, self.operation)
+        return type(self).perform(tools, operation)
 
 
 class AttachVolume(OperationAction):
@@ -52,9 +44,21 @@ class AttachVolume(OperationAction):
 
 
 class DetachVolume(OperationAction):
-    """Detach a volume and see it gone."""
+    """Detach a volume and see it gone, unless another resource of the group has it there too."""
 
     perform = operations.detach_volume
+
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        """Two roles may share a multi-attach volume, and fall to one member: it is attached there
+        once, and stays as long as one of them needs it."""
+
+        def read(tx: Any) -> list[str]:
+            records = tx.records(tx.record(operation["resource"]["id"]).group_id)
+            return operations.sharing(records, operation)
+
+        if sharing := request.runtime.database.reading(read):
+            return {"attributes": {"kept_for": ", ".join(sharing)}}
+        return super().carry_out(request, tools, operation)
 
 
 class Activate(OperationAction):
@@ -84,12 +88,11 @@ class PatchStack(OperationAction):
 class Fence(OperationAction):
     """Climb the ladder until it is proven that a member no longer writes."""
 
-    def carry_out(self, request: Request, tools: Tools) -> dict[str, Any]:
-        return fencing.fence(tools, self.operation, self._suspect(request))
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        return fencing.fence(tools, operation, self._suspect(request, operation))
 
-    def _suspect(self, request: Request) -> fencing.Suspect:
-        name = self.operation["properties"]["member"]
-        resource = read_ticket(self.operation["ticket"]).node.resource_id
+    def _suspect(self, request: Request, operation: Document) -> fencing.Suspect:
+        name, resource = operation["properties"]["member"], operation["resource"]["id"]
         database = request.runtime.database
 
         def member(tx: Any) -> groups.MemberRow:

@@ -7,7 +7,8 @@ Each gets its tools and the operation's document (see ``actions.documents``) and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,9 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.agent.channel import Channel, Command, CommandResult
 from mistral_failover.cloud import patches, servers, volumes
 from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.detaching import Release
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import fence_name
@@ -35,24 +39,50 @@ def attach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
     server_id = member_server(operation)
     volume = operation["properties"]["volume"]
     volume_id = volumes.resolve_volume(tools.cloud, operation["stack"], volume)
-    attributes = volumes.attach(tools.cloud, volume_id, server_id, operation["timeout"])
+    with _how_to_go_on(operation):
+        attributes = volumes.attach(tools.cloud, volume_id, server_id, operation["timeout"])
     return {"physical_id": volume_id, "attributes": attributes}
 
 
 def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
     """Detach the volume from the server that it was attached to, and see it gone.
 
-    That server is the one recorded, not the one now behind the member's name.
+    That server is the one recorded, not the one now behind the member's name. Where its host is
+    down it may be deleted, if the user allowed it and a fence proves it off; an agent's word that
+    it quiesced does not, for the guest is alive.
     """
     record = operation["resource"]
     volume_id = record["physical_id"] or volumes.resolve_volume(
         tools.cloud, operation["stack"], operation["properties"]["volume"]
     )
     server_id = recorded_server(operation)
-    if fence_proof(operation) is None:
+    proof = fence_proof(operation)
+    if proof is None:
         _refuse_unproven(tools, operation, server_id)
-    volumes.detach(tools.cloud, volume_id, server_id, operation["timeout"])
+    release = Release(
+        off=proof["observed"] if proof and proof["rung"] != "quiesce" else None,
+        fenced=proof is not None,
+        delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
+    )
+    with _how_to_go_on(operation):
+        volumes.detach(tools.cloud, volume_id, server_id, operation["timeout"], release)
     return {}
+
+
+def sharing(records: Iterable[Record], operation: Document) -> list[str]:
+    """The names of the group's other resources that have the same volume on the same server."""
+    resource, server_id = operation["resource"], recorded_server(operation)
+    return sorted(
+        record.name
+        for record in records
+        if record.id != resource["id"]
+        and record.type == resource["type"]
+        and record.physical_id is not None
+        and record.physical_id == resource["physical_id"]
+        and record.attributes.get("server_id") == server_id
+        and record.action in ("CREATE", "UPDATE")
+        and record.status == "COMPLETE"
+    )
 
 
 def activate(tools: Tools, operation: Document) -> dict[str, Any]:
@@ -117,6 +147,20 @@ def fence_proof(operation: Document) -> Document | None:
     member = operation["member"]
     fence = operation["inputs"].get(fence_name(member["name"])) if member else None
     return fence["attributes"] if fence else None
+
+
+@contextmanager
+def _how_to_go_on(operation: Document) -> Iterator[None]:
+    """Add to what a person has to do what they start afterwards."""
+    try:
+        yield
+    except CloudError as error:
+        if error.blocked:
+            error.remedy += (
+                " Then failover.sweep goes on once it sees the change; at once does the workflow "
+                f'failover.failover with group "{operation["group"]}" and lost [].'
+            )
+        raise
 
 
 def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.forgetting import forget
 from mistral_failover.actions.runtime import Request
 from mistral_failover.cloud.clients import Cloud
@@ -17,12 +18,13 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import members as stack_members
+from mistral_failover.cloud.volumes import refuse_unmovable
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import GroupState, Ready
 from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.fault_points import reach
 from mistral_failover.model.assignment import MemberFact, assign_roles
-from mistral_failover.model.goal import Goal, render_goal
+from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.model.group import Group
 from mistral_failover.store import groups, incidents
 
@@ -42,7 +44,7 @@ class Facts:
 @dataclass(frozen=True)
 class Standing:
     """Where a group stands. ``reached``: the current goal was. ``occupied``: the members on which
-    anything of the group is left."""
+    anything of the group is left. ``hanging``: (name, volume) of the volumes that it has moved."""
 
     state: GroupState
     group: Group
@@ -50,6 +52,7 @@ class Standing:
     lost: frozenset[str]
     reached: bool
     occupied: frozenset[str]
+    hanging: frozenset[tuple[str, str]] = frozenset()
 
 
 def standing(request: Request, name: str) -> Standing:
@@ -71,7 +74,13 @@ def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None
     roles = goal.document["roles"] if goal else {}
     lost = goal.document["lost"] if goal else ()
-    occupied = {record.member for record in tx.records(state.id) if record.member}
+    records = list(tx.records(state.id))
+    occupied = {record.member for record in records if record.member}
+    hanging = {
+        (record.name, str(record.properties["volume"]))
+        for record in records
+        if record.type == ATTACHMENT and record.properties
+    }
     return Standing(
         state,
         group,
@@ -79,6 +88,7 @@ def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
         frozenset(lost),
         traversal is not None and traversal.status == "COMPLETE",
         frozenset(occupied),
+        frozenset(hanging),
     )
 
 
@@ -162,9 +172,27 @@ def moving(request: Request, facts: Facts) -> Derive:
     def derive(stands: Standing) -> Goal:
         if not seen:
             seen.append(look_at_members(request, stands, facts, remember=True))
-        return next_goal(stands, facts, seen[0])
+        goal = next_goal(stands, facts, seen[0])
+        look_at_new_volumes(request, stands, goal)
+        return goal
 
     return derive
+
+
+def look_at_new_volumes(request: Request, stands: Standing, goal: Goal) -> None:
+    """Refuse a goal that hangs a volume somewhere for the first time that can not be moved, or not
+    be shared, while nothing has been stopped yet. Raises CloudError."""
+    wanted: dict[str, set[str]] = {}
+    new = set()
+    for resource in goal_resources(goal):
+        if resource.type == ATTACHMENT:
+            volume = str(resource.properties["volume"])
+            wanted.setdefault(volume, set()).add(str(resource.properties["server"]))
+            if (resource.name, volume) not in stands.hanging:
+                new.add(volume)
+    if new:
+        cloud = request.cloud(Unguarded())
+        refuse_unmovable(cloud, stands.group.stack, {name: wanted[name] for name in new})
 
 
 def begin(

@@ -15,6 +15,7 @@ from typing import Any
 from mistral_failover.actions import admitting, hanging, starting
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError, describe
+from mistral_failover.actions.loosening import loosened
 from mistral_failover.actions.runtime import Request
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.mistral_api import Mistral
@@ -60,6 +61,10 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
         swept["unable"].append(f"Mistral could not be asked: {describe(error)['message']}")
     swept |= _incidents(request, group)
     swept["ready"] = [*_ready(request, group_id), *_reopened(request, group_id)]
+    try:
+        swept["ready"] += loosened(request, group_id)
+    except CloudError as error:
+        swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
     reach("sweep.after")
     return swept
 
@@ -194,7 +199,7 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
         if tx.now() - incident.last_at <= STALE:
             return None
         sentence = f"{incident.sentence}; it could not be started for {STALE / 60:.0f} minutes"
-        incidents.decide(tx, incident.id, "HELD", sentence)
+        incidents.decide(tx, incident.id, "HELD", sentence, rule="too_late")
         tx.journal(incident.group_id, f"HELD: {sentence}", kind="held")
         return sentence
 

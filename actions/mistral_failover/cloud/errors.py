@@ -23,6 +23,9 @@ REMEDIES = {
     "FORBIDDEN": "Give the user of the request (or of the trust) the role that this call needs.",
     "TOKEN_EXPIRED": "Start it again with a new token; for alarms and cron triggers check that "
     "the trust still exists and that its user is enabled.",
+    "TRUST_GONE": "Enable the trust's user and give them back their roles in the project; a trust "
+    "that was deleted must be made anew, with the alarm, stack or cron trigger that it was made "
+    "for. Until then go on with a token of your own: failover.sweep.",
     "CONFLICT": "Wait until the action that is under way has ended, then try again.",
     "HOST_DOWN": "The compute service of the server's host is down, so Nova can neither detach nor "
     "stop anything there. Fence the server by another rung (delete, a workflow, confirm).",
@@ -67,6 +70,8 @@ _SECRETS = [
     (re.compile(r"eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]{8,}"), "***"),  # a JWS token
     # Keystone's "Could not find token: <id>", headers, members of JSON and queries.
     (re.compile(r"(?i)(token(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[\w\-.=]{16,}"), r"\1***"),
+    # Keystone's "Could not find trust: <id>", members of JSON.
+    (re.compile(r"(?i)(trust(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[0-9a-f]{32}"), r"\1***"),
     (re.compile(r"(?i)((?:password|secret|api_?key)[\"']?\s*[:=]\s*[\"']?)[^\s\"',}]+"), r"\1***"),
 ]
 
@@ -76,7 +81,9 @@ class CloudError(Exception):
 
     ``code``: stable, upper case with underscores. ``message``: what could not be done and why.
     ``remedy``: what to do about it. ``retryable``: the same call may succeed later unchanged.
-    ``http_status`` and ``request_id``: of the answer, where there was one.
+    ``http_status`` and ``request_id``: of the answer, where there was one. ``blocked``: only a
+    person can help, by the remedy, and then it goes on; ``about``: what they have to change, in a
+    form that shows whether they did (see ``cloud.volumes.sight``).
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class CloudError(Exception):
         retryable: bool | None = None,
         http_status: int | None = None,
         request_id: str | None = None,
+        blocked: bool = False,
     ) -> None:
         self.code = code
         self.message = redact(message)
@@ -95,6 +103,8 @@ class CloudError(Exception):
         self.retryable = code in _RETRYABLE if retryable is None else retryable
         self.http_status = http_status
         self.request_id = request_id
+        self.blocked = blocked
+        self.about: dict[str, Any] | None = None
         super().__init__(f"{code}: {self.message}")
 
     def as_dict(self) -> dict[str, Any]:

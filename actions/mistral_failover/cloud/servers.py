@@ -19,9 +19,11 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
 
+ROOT_DEVICES = ("/dev/vda", "/dev/sda", "/dev/xvda", "/dev/hda")
 _RUNNING = 1  # nova.compute.power_state
 _LIVE = ("UP", "MAINTENANCE")  # host_status; MAINTENANCE: disabled for scheduling, but alive
 _DELETIONS = ("compute_terminate_instance", "compute_soft_delete_instance")
+_AGAIN = 10.0  # seconds after which a deletion that stands still is asked for again
 _RECORD = 5.0  # seconds between a server's disappearance and the end of the event that tells of it
 # Failures that mean "this rung yields no proof", as opposed to "ask again".
 _NO_PROOF = ("CONFLICT", "HOST_DOWN", "FORBIDDEN", "BAD_REQUEST")
@@ -126,27 +128,53 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     by the service having been seen up right before. Not proven: a deletion in Nova's database
     alone, as for a dead host. Safe to repeat; the records also speak of a server deleted earlier.
 
+    A deletion that stands still is asked for again now and then: Nova sent the first request to a
+    compute service that it took for alive, and only once it knows better does a request have an
+    effect. A live service is not asked twice (Nova ignores the repeat).
+
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
     host_status: str | None = None
-    deleting = False
+    asked: float | None = None
 
     def step() -> Look:
-        nonlocal host_status, deleting
+        nonlocal host_status, asked
         seen = server_state(cloud, server_id)
         if not seen.exists or seen.status in ("DELETED", "SOFT_DELETED"):
             evidence = _deletion(cloud, server_id, host_status, "delete")
             return Look("gone", done=True, result=evidence)
-        if not deleting and seen.task_state != "deleting":
+        if asked is None or time.monotonic() - asked >= _AGAIN:
+            if along := takes_along(cloud, server_id):
+                words = f"deleting server {server_id} would delete {' and '.join(along)} with it"
+                return Look(words, done=True, result=Evidence(False, "delete", words))
             host_status = seen.host_status
             reach("delete.before")
             with translated(f"delete server {server_id}"):
                 cloud.compute.delete_server(server_id, ignore_missing=True)
             reach("delete.after")
-            deleting = True
+            asked = time.monotonic()
         return Look(f"it is {seen}")
 
     return _climb(cloud, step, "delete", f"server {server_id} to be deleted", limit)
+
+
+def takes_along(cloud: Cloud, server_id: str) -> list[str]:
+    """The volumes that would be deleted with the server (delete_on_termination), but for the disk
+    that it boots from.
+
+    Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
+    """
+    try:
+        with translated(f"list the volumes of server {server_id}"):
+            return [
+                str(each.volume_id)
+                for each in cloud.compute.volume_attachments(server_id)
+                if each.delete_on_termination and each.device not in ROOT_DEVICES
+            ]
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            return []
+        raise
 
 
 def deletion(cloud: Cloud, server_id: str) -> Evidence:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
 
@@ -50,7 +51,7 @@ def serve(argv: Sequence[str] | None = None) -> int:
             overrides=dict(pair.split("=", 1) for pair in args.overrides),
             threads=args.threads,
         )
-        with server, contextlib.ExitStack() as sweeping:
+        with server, known_to_actions(server), contextlib.ExitStack() as sweeping:
             server.install_workflows(args.workflows)
             if args.sweep:
                 # Here, so that the generic Mistral does not need the pack.

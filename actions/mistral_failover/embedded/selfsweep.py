@@ -16,12 +16,11 @@ import time
 from contextlib import ExitStack
 from typing import Any, Self
 
-from oslo_config import cfg
-
 from mistral_failover import settings as configuration
 from mistral_failover.actions import hanging, runtime
 from mistral_failover.actions.runtime import DEFAULT_PROJECT, Runtime
 from mistral_failover.cloud.mistral_api import Mistral, mistral_for
+from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.store import lying
 
@@ -35,18 +34,18 @@ class SelfSweep:
     """A context manager around the time that a running embedded Mistral sweeps by itself.
 
     The Mistral must have the pack's workflows; ``[failover]`` of its configuration says where the
-    state store is and how often to look. Its address becomes ``[failover] mistral_url`` of this
-    process, unless that is set. The first look is at once.
+    state store is and how often to look. The first look is at once.
     """
 
     def __init__(self, mistral: EmbeddedMistral) -> None:
         self._mistral = mistral
         self._stopped = threading.Event()
         self._look_for_hanging_at = 0.0
+        self._look_at_volumes_at = 0.0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._name_mistral()
+        self._stack.enter_context(known_to_actions(self._mistral))
         thread = threading.Thread(target=self._run, name="failover-sweep", daemon=True)
         thread.start()
         self._stack.callback(thread.join, hanging.LIMIT)
@@ -65,7 +64,17 @@ class SelfSweep:
         if found := state.database.reading(lambda tx: _in_the_store(tx, state)):
             return found
         mistral = mistral_for(None, state.settings)
-        return self._in_mistral(state, mistral) if mistral else None
+        found = self._in_mistral(state, mistral) if mistral else None
+        return found or self._held_up(state)
+
+    def _held_up(self, state: Runtime) -> str | None:
+        """Only the cloud knows whether somebody has freed a volume that blocks a failover."""
+        if time.monotonic() < self._look_at_volumes_at:
+            return None
+        if held := state.database.reading(lambda tx: lying.held_up(tx, DEFAULT_PROJECT, None)):
+            self._look_at_volumes_at = time.monotonic() + state.settings.sweep_after
+            return f"{held[0].resource} of {held[0].group} waits for a volume to be freed"
+        return None
 
     def _in_mistral(self, state: Runtime, mistral: Mistral) -> str | None:
         deadline = time.monotonic() + hanging.LIMIT
@@ -93,12 +102,6 @@ class SelfSweep:
             except Exception:  # noqa: BLE001 - what is away now may be back at the next look
                 LOG.warning("A look for what was left lying failed.", exc_info=True)
                 pause = max(pause, 1.0)
-
-    def _name_mistral(self) -> None:
-        if configuration.load().mistral_url:
-            return
-        cfg.CONF.set_override("mistral_url", self._mistral.url, group=configuration.GROUP)
-        self._stack.callback(cfg.CONF.clear_override, "mistral_url", group=configuration.GROUP)
 
 
 def _in_the_store(tx: Any, state: Runtime) -> str | None:

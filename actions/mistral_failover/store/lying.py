@@ -53,6 +53,20 @@ class LongLock:
     left: float
 
 
+@dataclass(frozen=True)
+class HeldUp:
+    """A node that is blocked by a volume. ``sight``: what there was to be seen of ``volume`` and
+    ``server`` (ids) then."""
+
+    ready: Ready
+    group_id: str
+    group: str
+    resource: str
+    volume: str
+    server: str
+    sight: str
+
+
 def loose(tx: Session, project_id: str, group_id: str | None, quiet: float) -> list[Loose]:
     """The ready nodes that nobody alive works on, and that seem to be left lying.
 
@@ -124,6 +138,42 @@ def vouched(tx: Session, project_id: str, group_id: str | None) -> list[tuple[st
     if group_id is not None:
         query = query.where(groups.c.id == group_id)
     return [(row[0], row[1], row[2]) for row in tx.connection.execute(query)]
+
+
+def held_up(tx: Session, project_id: str, group_id: str | None) -> list[HeldUp]:
+    """The blocked nodes whose operation said what of a volume has to change."""
+    query = (
+        sa.select(
+            nodes.c.traversal_id,
+            nodes.c.node,
+            groups.c.id.label("group_id"),
+            groups.c.name.label("group"),
+            resources.c.name.label("resource"),
+            operations.c.result,
+        )
+        .join(groups, groups.c.current_traversal == nodes.c.traversal_id)
+        .join(resources, resources.c.id == nodes.c.resource_id)
+        .join(
+            operations,
+            sa.and_(
+                operations.c.resource_id == nodes.c.resource_id,
+                operations.c.traversal_id == nodes.c.traversal_id,
+            ),
+        )
+        .where(groups.c.project_id == project_id, nodes.c.status == "BLOCKED")
+        .order_by(groups.c.name, nodes.c.node, operations.c.ended_at)
+    )
+    if group_id is not None:
+        query = query.where(groups.c.id == group_id)
+    found: dict[str, HeldUp] = {}
+    for row in tx.connection.execute(query):
+        # Of a node's operations the latest counts.
+        found.pop(row.node, None)
+        about = ((row.result or {}).get("error") or {}).get("about")
+        if about is not None:
+            ready = Ready(row.traversal_id, Node.parse(row.node))
+            found[row.node] = HeldUp(ready, row.group_id, row.group, row.resource, **about)
+    return list(found.values())
 
 
 def long_locks(tx: Session, project_id: str, group_id: str | None, lease: float) -> list[LongLock]:

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attaching a volume: the looks and requests of `cloud.volumes.attach`."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from mistral_failover.cloud import volume_trouble
+from mistral_failover.cloud.claims import claims, volume_of
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
+from mistral_failover.cloud.waits import Look
+from mistral_failover.fault_points import reach
+
+_NAMED_HOLDER = re.compile(r"attached to instances: ([0-9a-f-]{36})")
+
+
+class Attach(Steps):
+    """Until the server has the volume."""
+
+    def step(self) -> Look:
+        """See :class:`Steps`."""
+        volume, mine, state = self.look()
+        for held in volume.attachments:
+            refuse_root(volume, held)
+        shared = bool(getattr(volume, "multiattach", False))
+        if mine is not None and volume.status == "in-use":
+            # What Nova carried out for us it knows; what was found may be Cinder's word alone.
+            if self.accepted or self.is_listed():
+                return Look(state, done=True, result=_attachment(mine))
+            return self._mend_mine(state)
+        if volume.status == "available" and not volume.attachments:
+            return self._post(state)
+        if volume.status == "available":
+            if self.is_time_to_ask_why():
+                raise volume_trouble.called_free(volume)
+            return Look(state)
+        if volume.status == "in-use":
+            return self._post(state) if shared else self._look_at_the_holder(volume, state)
+        if volume.status.startswith("error"):
+            raise volume_trouble.broken(volume)
+        if volume.status not in MOVING:
+            raise volume_trouble.not_usable(volume)
+        return self._look_why(volume, state)
+
+    def _mend_mine(self, state: str) -> Look:
+        """Cinder calls it attached here, and Nova does not list it. No other guest can have it,
+        and this one gets it anew."""
+        if not self.is_time_to_ask_why():
+            return Look(f"{state}, but Nova does not list it there")
+        why = f"server {self.server_id} is to have it anyway"
+        said = self.give_back_orphans(self.server_id, why)
+        return Look(said or state)
+
+    def _look_at_the_holder(self, volume: Any, state: str) -> Look:
+        """Somebody else has it. That counts if Nova says so too."""
+        said = self.give_back_orphans(None, None)
+        if said is None:
+            raise volume_trouble.in_use(volume)
+        return Look(said)
+
+    def _look_why(self, volume: Any, state: str) -> Look:
+        if volume.status not in TAKEN or not self.is_time_to_ask_why():
+            return Look(state)
+        if claims(self.cloud, self.volume_id):
+            return Look(self.give_back_orphans(None, None) or state)
+        if volume_of(self.cloud, self.volume_id).status != volume.status:
+            return Look(state)  # what took it has ended between the two looks
+        raise volume_trouble.stuck(volume, [], time.monotonic() - self.since)
+
+    def _post(self, state: str) -> Look:
+        if self.accepted and self.is_listed():
+            return Look(f"{state}, but the server lists it")
+        if self.accepted >= ATTEMPTS:
+            raise CloudError(
+                "ATTACH_FAILED",
+                f"Nova accepted to attach volume {self.volume_id} to server {self.server_id} "
+                f"{ATTEMPTS} times and gave up each time.",
+                remedy="Look at the log of nova-compute on the server's host.",
+                retryable=True,
+            )
+        try:
+            reach("attach.before")
+            with translated(f"attach volume {self.volume_id} to server {self.server_id}"):
+                self.cloud.compute.create_volume_attachment(self.server_id, volume=self.volume_id)
+        except CloudError as error:
+            return self._refused(error, state)
+        reach("attach.after")
+        self.accepted += 1
+        return Look("Nova has just accepted the request")
+
+    def _refused(self, error: CloudError, state: str) -> Look:
+        if busy(error):
+            return Look(f"{state}, and {error.message}")
+        if error.code != "VOLUME_IN_USE":
+            raise error
+        # Lost a race, perhaps to our own earlier request: the next looks tell. Or Nova lists it on
+        # a server of which Cinder has lost the attachment.
+        holder = _NAMED_HOLDER.search(error.message)
+        if not self.is_time_to_ask_why():
+            return Look(f"{state}, and {error.message}")
+        if holder and not claims(self.cloud, self.volume_id):
+            raise volume_trouble.unknown_to_cinder(self.volume_id, holder[1])
+        if holder and holder[1] == self.server_id:
+            return Look(f"{state}, and Nova has it on its way to this very server")
+        raise error
+
+
+def _attachment(held: dict[str, Any]) -> dict[str, str]:
+    return {
+        "device": held.get("device") or "",
+        "server_id": held["server_id"],
+        "attachment_id": held.get("attachment_id") or held.get("id") or "",
+    }

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has a volume: by Cinder's word, which keeps attachments, and by Nova's, which lists volumes.
+
+While Nova attaches, it lists the volume before Cinder has an attachment; while it detaches, Cinder
+has lost the attachment before Nova stops listing. So an attachment that Nova does not list is an
+*orphan*: nobody is at work on it, and nobody will be. Only a server that is being built is not
+listed in full.
+
+Cinder lets a project delete an attachment that Nova does not list, and no other (409, since
+CVE-2023-2088), but it can not know whether a host still has the device. That is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.servers import deletion, server_state
+from mistral_failover.fault_points import reach
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An attachment as Cinder keeps it.
+
+    ``server_id``: None for one that is no server's. ``status``: reserved (no host was given the
+    way to the volume yet), attaching, attached, detaching, error_attaching, error_detaching.
+    """
+
+    id: str
+    server_id: str | None
+    status: str
+
+    def __str__(self) -> str:
+        """Return it as part of a sentence."""
+        whose = f"server {self.server_id}" if self.server_id else "no server"
+        return f"attachment {self.id} ({self.status}) of {whose}"
+
+
+def volume_of(cloud: Cloud, volume_id: str) -> Any:
+    """Return the volume as Cinder shows it. Raises `CloudError` NOT_FOUND."""
+    with translated(f"read volume {volume_id}"):
+        return cloud.volumes.volumes.get(volume_id)
+
+
+def held_by(volume: Any, server_id: str) -> Iterator[dict[str, Any]]:
+    """The server's attachments among those that the volume shows: attached or detaching ones."""
+    return (held for held in volume.attachments if held.get("server_id") == server_id)
+
+
+def state_of(volume: Any) -> str:
+    """The volume's state as part of a sentence."""
+    holders = " and ".join(
+        f"server {held.get('server_id')} as {held.get('device') or 'a device'}"
+        for held in volume.attachments
+    )
+    return f"it is {volume.status}" + (f", attached to {holders}" if holders else "")
+
+
+def claims(cloud: Cloud, volume_id: str) -> list[Claim]:
+    """Every attachment of the volume, also those that the volume itself does not show yet."""
+    with translated(f"list the attachments of volume {volume_id}"):
+        found = cloud.volumes.attachments.list(search_opts={"volume_id": volume_id})
+    rows = [Claim(each.id, each.instance or None, each.status) for each in found]
+    return sorted(rows, key=lambda claim: claim.id)
+
+
+def lists(cloud: Cloud, server_id: str, volume_id: str) -> bool:
+    """Whether Nova lists the volume on the server; it does so from accepting an attach on."""
+    try:
+        with translated(f"look for volume {volume_id} on server {server_id}"):
+            cloud.compute.get_volume_attachment(server_id, volume_id)
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            return False
+        raise
+    return True
+
+
+def orphaned(cloud: Cloud, volume_id: str, claim: Claim) -> bool:
+    """Whether Nova knows nothing of the attachment of a server, be the server gone or not."""
+    if claim.server_id is None or lists(cloud, claim.server_id, volume_id):
+        return False
+    return server_state(cloud, claim.server_id).status != "BUILD"
+
+
+def give_back(cloud: Cloud, volume_id: str, claim: Claim, off: str | None) -> str | None:
+    """Delete an orphan, if certainly nothing is written through it; return why that is certain.
+
+    ``off``: what proves that its server's guest is off, if something does; else Nova is asked.
+    None, and nothing was done, when it is not certain. Safe to repeat.
+
+    Raises `CloudError` CONFLICT when Nova has come to know it after all.
+    """
+    why = "it was never connected" if claim.status == "reserved" else off
+    if why is None and claim.server_id is not None:
+        why = _off(cloud, claim.server_id)
+    if why is None:
+        return None
+    try:
+        reach("orphan.before")
+        with translated(f"delete attachment {claim.id} of volume {volume_id}"):
+            cloud.volumes.attachments.delete(claim.id)
+    except CloudError as error:
+        if error.code != "NOT_FOUND":
+            raise
+    reach("orphan.after")
+    return f"{claim}, which Nova does not know, was deleted: {why}"
+
+
+def sight(cloud: Cloud, volume_id: str, server_id: str) -> str:
+    """All that can be seen of a volume and a server, in words that change when it changes."""
+    try:
+        state = state_of(volume_of(cloud, volume_id))
+        known = ", ".join(str(claim) for claim in claims(cloud, volume_id))
+    except CloudError as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return f"volume {volume_id} is gone"
+    server = server_state(cloud, server_id)
+    listing = server.exists and lists(cloud, server_id, volume_id)
+    return (
+        f"of volume {volume_id} Cinder says {state}, with {known or 'no attachment'}; "
+        f"server {server_id} is {server} and Nova lists it {'there' if listing else 'not there'}"
+    )
+
+
+def _off(cloud: Cloud, server_id: str) -> str | None:
+    """What proves that the guest is off, by Nova's word."""
+    state = server_state(cloud, server_id)
+    if not state.exists:
+        evidence = deletion(cloud, server_id)
+        return evidence.observed if evidence.proven else None
+    return (
+        f"Nova's compute service reports server {server_id} {state.status}" if state.off else None
+    )

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Detaching a volume: the looks and requests of `cloud.volumes.detach`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from openstack.compute.v2.server import Server
+
+from mistral_failover.cloud import servers, volume_trouble
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
+from mistral_failover.cloud.waits import Look
+from mistral_failover.fault_points import reach
+
+LOG = logging.getLogger(__name__)
+_TASK_ENDS = 6  # patiences within which a live compute service has ended a server's task
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """On which terms a volume leaves a server.
+
+    ``off``: the sentence that proves the server's guest off, or None. ``fenced``: its member's
+    fence stands, by that or by a weaker proof. ``delete_server``: the user allowed to delete the
+    server, once it is proven off, where its host is down.
+    """
+
+    off: str | None = None
+    fenced: bool = False
+    delete_server: bool = False
+
+
+class Detach(Steps):
+    """Until the server does not have the volume."""
+
+    def __init__(self, cloud: Cloud, volume_id: str, server_id: str, release: Release) -> None:
+        super().__init__(cloud, volume_id, server_id)
+        self._release = release
+        self._seen = False
+        self._busy_since: float | None = None
+
+    def step(self) -> Look:
+        """See :class:`Steps`."""
+        volume, mine, state = self.look()
+        if mine is None:
+            # What Cinder was seen to hold and does not any more, Nova has detached.
+            return Look(state, done=True) if self._seen else self._unless_listed(volume, state)
+        self._seen = True
+        refuse_root(volume, mine)
+        if volume.status == "in-use":
+            return self._delete(state)
+        if volume.status in MOVING:
+            # Asked again Nova refuses, and says so if it is for want of a compute service.
+            return self._delete(state) if self.is_time_to_ask_why() else Look(state)
+        return self._look_why(volume, state)
+
+    def _unless_listed(self, volume: Any, state: str) -> Look:
+        """Cinder shows no attachment. One that is on its way would still arrive, and Nova may list
+        one that Cinder has lost."""
+        if self.is_listed():
+            if not self.is_time_to_ask_why():
+                return Look(f"{state}, but Nova lists it on the server")
+            if volume.status in (*TAKEN, "in-use"):
+                return self._delete(f"{state}, on its way to the server")
+            raise volume_trouble.unknown_to_cinder(self.volume_id, self.server_id)
+        if volume.status in TAKEN or volume.status.startswith("error"):
+            said = self.give_back_orphans(self.server_id, self._release.off)
+            if said is not None:
+                return Look(said)
+        return Look(state, done=True)
+
+    def _look_why(self, volume: Any, state: str) -> Look:
+        """It is neither in use nor on its way, and the server's all the same."""
+        if not self.is_time_to_ask_why():
+            return Look(state)
+        said = self.give_back_orphans(self.server_id, self._release.off)
+        if said is not None:
+            return Look(said)
+        if volume.status.startswith("error"):
+            raise volume_trouble.broken(volume)
+        if volume.status == "available":
+            raise volume_trouble.called_free(volume)
+        raise volume_trouble.not_usable(volume)
+
+    def _delete(self, state: str) -> Look:
+        if self.accepted >= ATTEMPTS:
+            raise CloudError(
+                "DETACH_FAILED",
+                f"Nova accepted to detach volume {self.volume_id} from server {self.server_id} "
+                f"{ATTEMPTS} times and the guest kept it each time.",
+                remedy="Stop what uses the device in the guest, or stop the server.",
+                retryable=True,
+            )
+        try:
+            reach("detach.before")
+            with translated(f"detach volume {self.volume_id} from server {self.server_id}"):
+                # As an object: for a bare id openstacksdk first looks which of the two it is.
+                self.cloud.compute.delete_volume_attachment(
+                    Server.new(id=self.server_id), self.volume_id, ignore_missing=False
+                )
+        except CloudError as error:
+            return self._refused(error, state)
+        reach("detach.after")
+        self.accepted += 1
+        return Look("Nova has just accepted the request")
+
+    def _refused(self, error: CloudError, state: str) -> Look:
+        if error.code == "NOT_FOUND":  # the server is gone; Cinder follows in a moment
+            said = None
+            if self.is_time_to_ask_why():
+                said = self.give_back_orphans(self.server_id, self._release.off)
+            return Look(said or f"{state}, though Nova does not know of it")
+        if error.code == "HOST_DOWN":
+            return self._without_its_host("the compute service of its host is down")
+        if busy(error):
+            return self._while_busy(error, state)
+        if "vm_state error" in error.message:
+            raise volume_trouble.server_in_error(self.volume_id, self.server_id)
+        if "root device" in error.message:
+            raise volume_trouble.is_root(self.volume_id, self.server_id)
+        # Somebody else's detach came in between: the next look tells.
+        if "status must be" in error.message:
+            return Look(f"{state}, and {error.message}")
+        raise error
+
+    def _while_busy(self, error: CloudError, state: str) -> Look:
+        """A stop that a dead host never saw keeps Nova from saying that the host is dead. Proven
+        off, the server has no task whose end could still be waited for."""
+        now = time.monotonic()
+        self._busy_since = self._busy_since or now
+        if self._release.off is None or now - self._busy_since < self.patience * _TASK_ENDS:
+            return Look(f"{state}, and {error.message}")
+        return self._without_its_host(f"nobody ends what it has begun there ({error.message})")
+
+    def _without_its_host(self, why: str) -> Look:
+        """Nova detaches nothing there. Deleted in its database, the server gives the volume up at
+        once; that fences nothing, so it takes a proof, and the user's leave."""
+        release = self._release
+        if release.off is None or not release.delete_server:
+            raise volume_trouble.host_down(
+                self.volume_id, self.server_id, why, release.off, fenced=release.fenced
+            )
+        if volumes := servers.takes_along(self.cloud, self.server_id):
+            raise volume_trouble.goes_along(self.server_id, volumes)
+        LOG.warning("Deleting server %s, which is off and whose host is down", self.server_id)
+        servers.delete_server(self.cloud, self.server_id, self.patience)
+        return Look("its server, whose host is down, was deleted")

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What attaching and detaching have in common: looking, waiting, and asking why nothing moves."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from mistral_failover.cloud import servers, volume_trouble
+from mistral_failover.cloud.claims import (
+    claims,
+    give_back,
+    held_by,
+    lists,
+    orphaned,
+    sight,
+    state_of,
+    volume_of,
+)
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.waits import Look
+
+LOG = logging.getLogger(__name__)
+ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry through
+TAKEN = ("reserved", "attaching", "detaching")  # by an attachment, or by nobody: then it is stuck
+MOVING = (
+    *TAKEN,
+    "creating",
+    "downloading",
+    "uploading",
+    "backing-up",
+    "restoring-backup",
+    "extending",
+    "maintenance",
+)
+_PATIENCE = 2.5  # longest pauses of a wait without a change, after which somebody looks why
+
+
+class Steps:
+    """Looks and requests until a volume is where it shall be."""
+
+    def __init__(self, cloud: Cloud, volume_id: str, server_id: str) -> None:
+        self.cloud = cloud
+        self.volume_id = volume_id
+        self.server_id = server_id
+        self.accepted = 0
+        self.patience = cloud.settings.poll_ceiling * _PATIENCE
+        self._state = ""
+        self.since = self._looked_why = time.monotonic()
+
+    def step(self) -> Look:
+        """One look, and the request that is missing."""
+        raise NotImplementedError
+
+    def carry_out(self, what: str, limit: float) -> Any:
+        """Wait until it is there; what only a person can mend says what they would change."""
+        deadline = time.monotonic() + limit
+        try:
+            return self.cloud.wait(self.step, what=what, limit=limit)
+        except CloudError as error:
+            failure = error
+            if error.code == "TIMEOUT" and time.monotonic() >= deadline:
+                failure = self._why_it_stands_still() or error
+            if failure.blocked:
+                failure.about = self._about()
+            raise failure from None
+
+    def _about(self) -> dict[str, Any] | None:
+        """What a look has to find changed before it is worth trying again."""
+        try:
+            seen = sight(self.cloud, self.volume_id, self.server_id)
+        except LeaseLost:
+            raise
+        except CloudError:
+            return None
+        return {"volume": self.volume_id, "server": self.server_id, "sight": seen}
+
+    def look(self) -> tuple[Any, dict[str, Any] | None, str]:
+        """The volume, the server's attachment if it shows one, and its state in words."""
+        volume = volume_of(self.cloud, self.volume_id)
+        state = state_of(volume)
+        if state != self._state:
+            self._state, self.since = state, time.monotonic()
+            self._looked_why = self.since
+        return volume, next(held_by(volume, self.server_id), None), state
+
+    def is_time_to_ask_why(self) -> bool:
+        """Nothing has changed for a while, and nobody has asked why for as long."""
+        now = time.monotonic()
+        if now - self._looked_why < self.patience:
+            return False
+        self._looked_why = now
+        return True
+
+    def _why_it_stands_still(self) -> CloudError | None:
+        volume = volume_of(self.cloud, self.volume_id)
+        if volume.status not in TAKEN:
+            return None
+        known = claims(self.cloud, self.volume_id)
+        return volume_trouble.stuck(volume, known, time.monotonic() - self.since)
+
+    def is_listed(self) -> bool:
+        """Whether Nova lists the volume on the server."""
+        return lists(self.cloud, self.server_id, self.volume_id)
+
+    def give_back_orphans(self, whose: str | None, off: str | None) -> str | None:
+        """Delete what Nova does not know of the volume (of one server, or of all) as far as it is
+        safe; return what was done, or None if there was nothing.
+
+        Raises VOLUME_DISPUTED where it is not safe, or where Cinder does not do it.
+        """
+        done = []
+        for claim in claims(self.cloud, self.volume_id):
+            if whose not in (None, claim.server_id):
+                continue
+            if not orphaned(self.cloud, self.volume_id, claim):
+                continue
+            try:
+                said = give_back(self.cloud, self.volume_id, claim, off)
+            except CloudError as error:
+                if error.code in ("SERVER_ERROR", "FORBIDDEN"):
+                    raise volume_trouble.not_let_go(self.volume_id, claim, error) from None
+                raise
+            if said is None:
+                server = servers.server_state(self.cloud, str(claim.server_id))
+                raise volume_trouble.unknown_to_nova(self.volume_id, claim, exists=server.exists)
+            LOG.warning("Volume %s: %s", self.volume_id, said)
+            done.append(said)
+        return " and ".join(done) or None
+
+
+def busy(error: CloudError) -> bool:
+    """Whether Nova refuses only until the server's present task has ended."""
+    return error.code == "CONFLICT" and "task_state" in error.message
+
+
+def refuse_root(volume: Any, held: dict[str, Any]) -> None:
+    """Raise VOLUME_IS_ROOT if an attachment is that of the disk that its server boots from."""
+    if boots_from(volume, held):
+        raise volume_trouble.is_root(volume.id, held["server_id"])
+
+
+def boots_from(volume: Any, held: dict[str, Any]) -> bool:
+    """Whether an attachment is that of the disk that its server boots from."""
+    return str(getattr(volume, "bootable", "")).lower() == "true" and (
+        held.get("device") in servers.ROOT_DEVICES
+    )

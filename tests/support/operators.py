@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator does to the emulated cloud, through the services' own API, as an administrator
+within the project of demo; each is what a command of a remedy does."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import requests
+
+from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.emulator.state import stable_hex
+
+
+class Operator:
+    """An administrator of the cloud."""
+
+    def __init__(self, client: EmulatorClient) -> None:
+        self._url = client.url
+        self._project = stable_hex("project", "demo")
+        versions = {"OpenStack-API-Version": "volume 3.70,compute 2.90"}
+        self._headers = {**versions, "X-Auth-Token": client.mint_token(user="admin")}
+        self._demo = {**versions, "X-Auth-Token": client.mint_token()}
+
+    def set_volume(self, volume: str, status: str, attach_status: str | None = None) -> None:
+        """``openstack volume set --state STATUS [--attached | --detached] VOLUME``"""
+        wanted = {"status": status} | ({"attach_status": attach_status} if attach_status else {})
+        self._volume("POST", f"volumes/{volume}/action", {"os-reset_status": wanted})
+
+    def reserve(self, volume: str, server: str, *, connected: bool = False) -> str:
+        """``openstack volume attachment create``: one that Nova knows nothing of; returns its id.
+        ``connected``: a host was told the way to the volume."""
+        wanted: dict[str, Any] = {"volume_uuid": volume, "instance_uuid": server}
+        if connected:
+            wanted["connector"] = {"host": "cmp9", "mountpoint": "/dev/vdx"}
+        made = self._volume("POST", "attachments", {"attachment": wanted}).json()
+        return str(made["attachment"]["id"])
+
+    def delete_attachment(self, attachment: str) -> None:
+        """``openstack volume attachment delete ATTACHMENT``"""
+        self._volume("DELETE", f"attachments/{attachment}")
+
+    def attachments(self, volume: str) -> list[dict[str, Any]]:
+        """``openstack volume attachment list``"""
+        return list(self._volume("GET", f"attachments?volume_id={volume}").json()["attachments"])
+
+    def delete_server(self, server: str) -> None:
+        """``openstack server delete SERVER``"""
+        self._done("DELETE", f"{self._url}/compute/v2.1/servers/{server}")
+
+    def stop_server(self, server: str) -> None:
+        """``openstack server stop SERVER``"""
+        url = f"{self._url}/compute/v2.1/servers/{server}/action"
+        self._done("POST", url, {"os-stop": None})
+
+    def reset_server(self, server: str, state: str) -> None:
+        """``openstack server set --state STATE SERVER``"""
+        url = f"{self._url}/compute/v2.1/servers/{server}/action"
+        self._done("POST", url, {"os-resetState": {"state": state}})
+
+    def server_exists(self, server: str) -> bool:
+        """Whether Nova knows a server."""
+        url = f"{self._url}/compute/v2.1/servers/{server}"
+        return requests.get(url, headers=self._headers, timeout=10).ok
+
+    def make_volume(self, kind: str | None = None, *, bootable: bool = False) -> str:
+        """``openstack volume create [--type KIND] [--bootable]``, as demo; returns its id."""
+        wanted = {"size": 1, "volume_type": kind, **({"imageRef": "tiny"} if bootable else {})}
+        made = self._done("POST", self._volumes("volumes"), {"volume": wanted}, self._demo)
+        volume = str(made.json()["volume"]["id"])
+        for _ in range(200):
+            row = self._volume("GET", f"volumes/{volume}").json()["volume"]
+            if row["status"] == "available":
+                return volume
+            time.sleep(0.01)
+        raise AssertionError(row)
+
+    def boot_from(self, volume: str) -> str:
+        """``openstack server create --volume VOLUME``, as demo; returns the server's id."""
+        disk = {
+            "boot_index": 0,
+            "uuid": volume,
+            "source_type": "volume",
+            "destination_type": "volume",
+        }
+        wanted = {
+            "name": "boots",
+            "flavorRef": "m1.tiny",
+            "networks": "none",
+            "block_device_mapping_v2": [disk],
+        }
+        url = f"{self._url}/compute/v2.1/servers"
+        made = self._done("POST", url, {"server": wanted}, self._demo)
+        server = str(made.json()["server"]["id"])
+        for _ in range(200):
+            if self._volume("GET", f"volumes/{volume}").json()["volume"]["status"] == "in-use":
+                return server
+            time.sleep(0.01)
+        raise AssertionError(server)
+
+    def _volume(self, method: str, path: str, body: Any = None) -> requests.Response:
+        return self._done(method, self._volumes(path), body)
+
+    def _volumes(self, path: str) -> str:
+        return f"{self._url}/volume/v3/{self._project}/{path}"
+
+    def _done(
+        self, method: str, url: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> requests.Response:
+        headers = headers or self._headers
+        answer = requests.request(method, url, json=body, headers=headers, timeout=10)
+        assert answer.ok, answer.text
+        return answer

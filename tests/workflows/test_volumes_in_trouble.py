@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failovers whose volume neither comes free nor arrives: what the pack mends by itself, and how a
+failover goes on after an operator has run the command that it asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import people
+from support.operators import Operator
+
+CONFIRMED = "I pulled the plug"
+STRANGER = "0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a11"
+ACTIVE = {"get_param": "active"}
+
+
+def resources(**more: str) -> dict[str, Any]:
+    """A database on a volume, about which more is said."""
+    data = {"volume": "data_volume", "server": ACTIVE, **more}
+    database = {
+        "member": ACTIVE,
+        "start": "start",
+        "stop": "stop",
+        "device": {"get_attr": ["data", "device"]},
+    }
+    return {
+        "data": {"type": "volume_attachment", "properties": data},
+        "database": {"type": "activation", "depends_on": "data", "properties": database},
+    }
+
+
+@pytest.fixture
+def operator(cloud: Any) -> Operator:
+    """An administrator of the cloud."""
+    return Operator(cloud)
+
+
+def volume_of(group: Any) -> str:
+    return str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
+
+
+def confirm(group: Any) -> Any:
+    return group.run("confirm_fenced", group=group.name, member="db_a", because=CONFIRMED)
+
+
+def fence(group: Any) -> dict[str, Any]:
+    return next(row for row in group.status()["resources"] if row["type"] == "fence")
+
+
+def is_on(group: Any, member: str) -> None:
+    """The group is well, on this member alone, and nothing wrong was seen on the way."""
+    assert group.status()["status"] == "COMPLETE"
+    nodes = group.cloud.nodes().items()
+    running = [server for server, node in nodes if group.name in node["applications"]]
+    assert running == [group.server(member)]
+    assert group.cloud.writers(volume_of(group)) == running
+
+
+@pytest.fixture
+def make(protect: Callable[..., Any], cloud: Any) -> Callable[..., Any]:
+    """An active group; ``more`` is said of its volume."""
+
+    def group(fence: list[Any] | None = None, **more: str) -> Any:
+        made = protect(resources(**more), **({"fence": fence} if fence else {}))
+        if len({cloud.nodes()[made.server(member)]["host"] for member in made.members}) < 2:
+            # What was deleted on a dead host leaves the hosts unequally full.
+            return group(fence, **more)
+        made.activate()
+        return made
+
+    return group
+
+
+# -- a dead host
+
+
+def test_a_volume_on_a_dead_host_waits_for_a_person_who_deletes_its_server(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make()
+    server = group.server("db_a")
+    group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+
+    run = confirm(group).assert_failed_with("BLOCKED")
+
+    assert "HOST_DOWN" in run.output["error"]["message"]
+    assert f"openstack server delete {server}" in run.output["error"]["message"]
+    assert f'failover.failover with group "{group.name}"' in run.output["error"]["message"]
+    assert CONFIRMED in fence(group)["attributes"]["observed"]
+    assert group.holders() == ["db_a"]
+    assert group.status()["status"] == "BLOCKED"
+
+    quiet = group.run("sweep", group=group.name).assert_succeeded()
+    assert quiet.output["swept"]["ready"] == [], "nothing has changed"
+    operator.delete_server(server)
+    after = group.run("sweep", group=group.name).assert_succeeded()
+
+    (row,) = after.output["swept"]["ready"]
+    assert row["sentence"].startswith("data: reopened by a sweep, for by now of volume")
+    is_on(group, "db_b")
+
+
+def test_a_member_that_nova_has_in_error_is_stopped_though_it_quiesced(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make()
+    operator.reset_server(group.server("db_a"), "error")
+
+    group.run("failover", group=group.name).assert_succeeded()
+
+    is_on(group, "db_b")
+    assert fence(group)["attributes"]["rung"] == "stop"
+
+
+def test_a_planned_move_stops_nobody_s_server_and_waits_for_a_person(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make()
+    server = group.server("db_a")
+    operator.reset_server(server, "error")
+
+    run = group.run("failover", group=group.name, to="db_b", lost=[])
+
+    run.assert_failed_with("BLOCKED")
+    assert f"openstack server stop {server}" in run.output["error"]["message"]
+    operator.stop_server(server)
+    group.run("sweep", group=group.name).assert_succeeded()
+    is_on(group, "db_b")
+
+
+def test_a_retry_goes_on_where_a_dead_host_held_it_up(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make()
+    server = group.server("db_a")
+    group.run("on_alarm", **group.fails("power_off"))
+    confirm(group)
+
+    operator.delete_server(server)
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    is_on(group, "db_b")
+
+
+def test_the_server_of_a_dead_host_goes_when_a_fence_proves_it_off_and_the_user_allowed_it(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make(when_host_is_down="delete_server")
+    server = group.server("db_a")
+    group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+    assert operator.server_exists(server), "nothing proves it off yet"
+
+    confirm(group).assert_succeeded()
+
+    assert not operator.server_exists(server)
+    is_on(group, "db_b")
+
+
+def test_without_a_fence_no_server_is_deleted(
+    make: Callable[..., Any], operator: Operator, cloud: Any
+) -> None:
+    """The compute service alone is dead: the guest is alive, and stops its application."""
+    group = make(when_host_is_down="delete_server")
+    server = group.server("db_a")
+    cloud.fault("host", cloud.nodes()[server]["host"], "compute_down")
+
+    run = group.run("failover", group=group.name, to="db_b", lost=[])
+
+    run.assert_failed_with("FAILED")
+    assert "HOST_DOWN" in run.output["error"]["message"]
+    assert operator.server_exists(server)
+
+
+def test_an_agent_s_word_deletes_no_server(
+    make: Callable[..., Any], operator: Operator, cloud: Any
+) -> None:
+    group = make(
+        fence=[{"kind": "quiesce", "limit": 5}, "confirm"], when_host_is_down="delete_server"
+    )
+    server = group.server("db_a")
+    cloud.fault("host", cloud.nodes()[server]["host"], "compute_down")
+
+    run = group.run("failover", group=group.name).assert_failed_with("BLOCKED")
+
+    assert fence(group)["attributes"]["rung"] == "quiesce"
+    assert "failover.confirm_fenced" in run.output["error"]["message"]
+    assert operator.server_exists(server)
+    confirm(group)
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    assert not operator.server_exists(server)
+    is_on(group, "db_b")
+
+
+def test_a_host_that_comes_back_lets_the_retry_detach(make: Callable[..., Any], cloud: Any) -> None:
+    group = make()
+    host = cloud.nodes()[group.server("db_a")]["host"]
+    group.run("on_alarm", **group.fails("power_off"))
+    confirm(group).assert_failed_with("BLOCKED")
+
+    cloud.fault("host", host, "revive")
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    assert group.holders() == ["db_b"]
+    is_on(group, "db_b")
+
+
+def test_a_detach_that_the_host_took_to_its_grave_is_freed_like_one_never_asked_for(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make(when_host_is_down="delete_server")
+    alarm = group.fails("power_off")
+    operator.set_volume(volume_of(group), "detaching")
+    group.run("on_alarm", **alarm).assert_failed_with("BLOCKED")
+
+    confirm(group).assert_succeeded()
+
+    is_on(group, "db_b")
+
+
+def test_the_leave_may_be_given_while_the_volume_hangs_there(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make()
+    before = operator.attachments(volume_of(group))
+    changed = {
+        "failover_template_version": "2026-11-21",
+        "stack": group.name,
+        "members": {"servers": list(group.members)},
+        "resources": resources(when_host_is_down="delete_server"),
+        "fence": [{"kind": "stop", "limit": 1}, "confirm"],
+    }
+    nobody = ActionContext(SecurityContext(), ExecutionContext())
+    assert not isinstance(people.Define(changed).run(nobody), Result)
+
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    assert operator.attachments(volume_of(group)) == before, "it did not move for that"
+    group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+    confirm(group).assert_succeeded()
+    is_on(group, "db_b")
+
+
+# -- what Nova does not know
+
+
+def test_a_reservation_that_nova_does_not_know_is_given_back(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make()
+    volume = volume_of(group)
+    operator.set_volume(volume, "available")
+    operator.reserve(volume, STRANGER)
+    operator.set_volume(volume, "in-use")
+
+    group.run("on_alarm", **group.fails("crash")).assert_succeeded()
+
+    assert [row["instance"] for row in operator.attachments(volume)] == [group.server("db_b")]
+    is_on(group, "db_b")
+
+
+def test_an_attachment_of_a_server_that_is_gone_waits_for_a_person(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make()
+    volume = volume_of(group)
+    operator.set_volume(volume, "available")
+    orphan = operator.reserve(volume, STRANGER, connected=True)
+    operator.set_volume(volume, "in-use")
+
+    run = group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
+
+    assert "VOLUME_DISPUTED" in run.output["error"]["message"]
+    asked = re.search(r"volume attachment delete ([0-9a-f-]{36})", run.output["error"]["message"])
+    assert asked is not None
+    assert asked[1] == orphan
+    operator.delete_attachment(asked[1])
+    group.run("sweep", group=group.name).assert_succeeded()
+    is_on(group, "db_b")
+
+
+def test_what_nova_lists_and_cinder_has_lost_waits_for_a_person(
+    make: Callable[..., Any], operator: Operator
+) -> None:
+    group = make()
+    volume, server = volume_of(group), group.server("db_a")
+    operator.set_volume(volume, "available", "detached")
+
+    run = group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
+
+    assert "VOLUME_DISPUTED" in run.output["error"]["message"]
+    assert (
+        f"nova-manage volume_attachment refresh {server} {volume}"
+        in (run.output["error"]["message"])
+    )
+    operator.delete_server(server)
+    group.run("sweep", group=group.name).assert_succeeded()
+    is_on(group, "db_b")
+
+
+# -- what an administrator has to say
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "state"),
+    [
+        ("error", "VOLUME_ERROR", "in-use"),
+        ("available", "VOLUME_DISPUTED", "in-use"),
+        ("error_deleting", "VOLUME_ERROR", "in-use"),
+    ],
+)
+def test_a_volume_in_a_wrong_state_waits_for_an_administrator(
+    make: Callable[..., Any], operator: Operator, status: str, code: str, state: str
+) -> None:
+    group = make()
+    volume = volume_of(group)
+    operator.set_volume(volume, status)
+
+    run = group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
+
+    assert code in run.output["error"]["message"]
+    assert f"openstack volume set --state {state} {volume}" in run.output["error"]["message"]
+    operator.set_volume(volume, state)
+    group.run("sweep").assert_succeeded()
+    is_on(group, "db_b")
+
+
+def test_a_volume_on_its_way_to_nobody_waits_for_an_administrator(
+    make: Callable[..., Any], operator: Operator, protect: Callable[..., Any]
+) -> None:
+    group = protect()
+    volume = volume_of(group)
+    operator.set_volume(volume, "attaching")
+
+    run = group.run("activate_first", group=group.name).assert_failed_with("BLOCKED")
+
+    assert "VOLUME_STUCK" in run.output["error"]["message"]
+    operator.set_volume(volume, "available", "detached")
+    group.run("sweep", group=group.name).assert_succeeded()
+    assert group.holders() == ["db_a"]
+
+
+# -- what is seen before anything begins
+
+
+def attached(volume: str, **servers: str) -> dict[str, Any]:
+    """Attachments of one volume, by name to the holder of a role."""
+    return {
+        name: {
+            "type": "volume_attachment",
+            "properties": {"volume": volume, "server": {"get_param": role}},
+        }
+        for name, role in servers.items()
+    }
+
+
+def test_a_disk_that_a_server_boots_from_is_refused_before_anything_begins(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    disk = operator.make_volume(bootable=True)
+    server = operator.boot_from(disk)
+    group = protect(attached(disk, data="active"))
+
+    run = group.run("activate_first", group=group.name).assert_failed_with("VOLUME_IS_ROOT")
+
+    assert server in run.output["error"]["message"]
+    assert group.traversals() == []
+    nobody = ActionContext(SecurityContext(), ExecutionContext())
+    assert people.Plan(group.name).run(nobody).error["code"] == "VOLUME_IS_ROOT"
+    operator.delete_server(server)
+
+
+def test_a_volume_for_one_is_not_promised_to_two(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    volume = operator.make_volume()
+    group = protect(attached(volume, left="one", right="two"), roles=["one", "two"])
+
+    run = group.run("activate_first", group=group.name).assert_failed_with("VOLUME_NOT_SHARED")
+
+    assert "db_a and db_b at once" in run.output["error"]["message"]
+    assert group.traversals() == []
+
+
+def test_a_shared_volume_leaves_only_the_member_that_loses_it(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    volume = operator.make_volume("multiattach")
+    group = protect(attached(volume, left="one", right="two"), roles=["one", "two"])
+
+    def holders() -> list[str]:
+        rows = operator.attachments(volume)
+        by_server = {group.server(member): member for member in group.members}
+        return sorted(by_server[row["instance"]] for row in rows)
+
+    group.activate()
+    assert holders() == ["db_a", "db_b"]
+
+    def move(role: str, to: str) -> None:
+        group.run("failover", group=group.name, to={role: to}, lost=[]).assert_succeeded()
+
+    held = {row["instance"]: row["id"] for row in operator.attachments(volume)}
+    move("one", "db_b")
+    assert holders() == ["db_b"]
+    move("one", "db_a")
+    assert holders() == ["db_a", "db_b"]
+    now = {row["instance"]: row["id"] for row in operator.attachments(volume)}
+    stayed = group.server("db_b")
+    assert now[stayed] == held[stayed], "who shared it never lost it"
