@@ -7,12 +7,13 @@ import argparse
 import sys
 import time
 
-from bench import core, many, moving, split, workers
+from bench import admission, core, many, moving, split, workers
 
 PARTS = {
     "moving": (moving.main, "one group: total time over the cloud's critical path"),
     "split": (split.main, "one group, no latency: where our own time goes"),
     "many": (many.main, "many groups at once: a host died"),
+    "admission": (admission.main, "one alarm delivered 10,000 times among 100 different ones"),
     "core": (core.main, "the convergence core without Mistral: size of the graph"),
     "workers": (workers.main, "the convergence core without Mistral: many workers at once"),
 }

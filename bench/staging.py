@@ -15,6 +15,10 @@ from mistral_failover.drill.play import measure
 from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.latency import profile
 
+_IDLE = 3600.0  # seconds that the cloud waits for a request: duplicates ask it nothing
+# All groups fail at once here, and shall be failed over.
+_SETTINGS = {"lease": 30.0, "lease_margin": 2.0, "storm_groups": 0}
+
 
 @dataclass(frozen=True)
 class Run:
@@ -32,9 +36,7 @@ def stage(latency: str = "zero") -> Iterator[Scene]:
     logging.getLogger().setLevel(logging.ERROR)
     with (
         tempfile.TemporaryDirectory(prefix="failover-bench-") as folder,
-        Scene(
-            Path(folder), latency=latency, settings={"lease": 30.0, "lease_margin": 2.0}
-        ) as scene,
+        Scene(Path(folder), latency=latency, settings=_SETTINGS, idle_exit=_IDLE) as scene,
     ):
         yield scene
 

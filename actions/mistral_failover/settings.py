@@ -9,6 +9,7 @@ As with every oslo.config option, ``OS_FAILOVER__<OPTION>`` in the environment w
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 
 from oslo_config import cfg
 
@@ -24,6 +25,11 @@ _OPTIONS = [
         "cloud",
         help="Entry of clouds.yaml to act with when a request carries no token, as in a Mistral "
         "whose authentication is off. Unset: requests without a token are refused.",
+    ),
+    cfg.StrOpt(
+        "auth_url",
+        help="Keystone's URL for requests that do not say it: those of cron triggers. Unset: "
+        "[keystone_authtoken] www_authenticate_uri of the same file.",
     ),
     cfg.FloatOpt(
         "lease",
@@ -98,6 +104,26 @@ _OPTIONS = [
         min=0.0,
         help="Days within which a goal that was given is kept in any case.",
     ),
+    cfg.FloatOpt(
+        "storm_window",
+        default=600.0,
+        min=1.0,
+        help="Seconds over which the groups of a project that fail are counted together.",
+    ),
+    cfg.FloatOpt(
+        "storm_share",
+        default=0.5,
+        min=0.0,
+        max=1.0,
+        help="Share of a project's groups from which on their alarms are held: so many at once is "
+        "rather the control plane.",
+    ),
+    cfg.IntOpt(
+        "storm_groups",
+        default=3,
+        min=0,
+        help="Fewest groups that make such a storm; 0: alarms are never held for that.",
+    ),
 ]
 
 
@@ -107,6 +133,7 @@ class Settings:
 
     database: str | None = None
     cloud: str | None = None
+    auth_url: str | None = None
     lease: float = 30.0
     lease_margin: float = 2.0
     http_timeout: float = 10.0
@@ -120,6 +147,9 @@ class Settings:
     hang_after: float = 300.0
     keep_goals: int = 50
     keep_days: float = 30.0
+    storm_window: float = 600.0
+    storm_share: float = 0.5
+    storm_groups: int = 3
 
     def __repr__(self) -> str:
         """Leave out the two URLs: they may carry passwords."""
@@ -151,5 +181,26 @@ def load(conf: cfg.ConfigOpts | None = None) -> Settings:
             conf = cfg.ConfigOpts()
             conf([], project="mistral")
     conf.register_opts(_OPTIONS, group=GROUP)
-    values = conf[GROUP]
-    return Settings(**{field.name: values[field.name] for field in fields(Settings)})
+    values = {field.name: conf[GROUP][field.name] for field in fields(Settings)}
+    if values["auth_url"] is None:
+        values["auth_url"] = _keystone(tuple(conf.config_file or ()), tuple(conf.config_dir or ()))
+    return Settings(**values)
+
+
+@cache
+def _keystone(files: tuple[str, ...], directories: tuple[str, ...]) -> str | None:
+    """Where Mistral's own middleware finds Keystone, by the same files.
+
+    Mistral's engine and executor do not know that option, and whoever registers it in their
+    configuration gets into the way of the middleware, which does so too: read apart.
+    """
+    conf = cfg.ConfigOpts()
+    conf.register_opt(cfg.StrOpt("www_authenticate_uri"), group="keystone_authtoken")
+    arguments = [f"--config-file={name}" for name in files]
+    arguments += [f"--config-dir={name}" for name in directories]
+    try:
+        conf(arguments, project="mistral", default_config_files=[], default_config_dirs=[])
+    except cfg.Error:  # the files were taken away since Mistral has read them
+        return None
+    found: str | None = conf.keystone_authtoken.www_authenticate_uri
+    return found

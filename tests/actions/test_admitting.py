@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, people, starting
+from mistral_failover.actions import converge, gate, people, starting
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.actions.starting import Facts
@@ -41,7 +41,7 @@ def hear(state: Runtime, begun: Ready, context: ActionContext) -> Callable[..., 
     """Admit an alarm for the project in which ``payments`` stands with db_a active."""
 
     def admit(body: dict[str, Any], **about: Any) -> Any:
-        return converge.Admit(body, **about).run(context)
+        return gate.Admit(body, **about).run(context)
 
     return admit
 
@@ -55,7 +55,7 @@ def kept(context: ActionContext) -> Callable[[], list[dict[str, Any]]]:
 def test_what_asks_for_nothing_is_recorded_with_its_sentence(
     hear: Callable[..., Any], kept: Callable[[], Any]
 ) -> None:
-    answer = hear(alarm(previous="alarm"))
+    answer = hear(alarm(previous="alarm", current="ok"))
 
     assert (answer["decision"], answer["ready"]) == ("IGNORED", [])
     (incident,) = kept()
@@ -67,8 +67,8 @@ def test_what_asks_for_nothing_is_recorded_with_its_sentence(
 def test_the_same_again_is_counted_on_the_same_incident(
     hear: Callable[..., Any], kept: Callable[[], Any]
 ) -> None:
-    first = hear(alarm(previous="alarm"))
-    again = hear(alarm(previous="alarm"))
+    first = hear(alarm(previous="alarm", current="ok"))
+    again = hear(alarm(previous="alarm", current="ok"))
 
     assert again["incident"] == first["incident"]
     assert [i["duplicates"] for i in kept()] == [1]
@@ -101,7 +101,7 @@ def test_whom_an_alarm_is_about(
     server: str,
     lost: str | None,
 ) -> None:
-    answer = hear(alarm(server=server, previous="alarm"), **about)
+    answer = hear(alarm(server=server, previous="alarm", current="ok"), **about)
 
     found = state.database.reading(lambda tx: incidents.get(tx, project, answer["incident"]))
     assert found is not None
@@ -134,7 +134,7 @@ def test_another_alarm_within_the_cooldown_is_held(
 ) -> None:
     hear(alarm())
 
-    answer = hear(alarm("m2"))
+    answer = hear(alarm("m2", server="s-b"))
 
     assert answer["decision"] == "HELD"
     assert answer["traversal"] is None
@@ -144,10 +144,10 @@ def test_another_alarm_within_the_cooldown_is_held(
 def test_a_replaced_member_s_alarm_is_another_incident(
     hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
 ) -> None:
-    hear(without_event(previous="alarm"), group="payments", member="db_a")
+    hear(without_event(previous="alarm", current="ok"), group="payments", member="db_a")
     replace_server(state, project)
 
-    hear(without_event(previous="alarm"), group="payments", member="db_a")
+    hear(without_event(previous="alarm", current="ok"), group="payments", member="db_a")
 
     assert [i["duplicates"] for i in kept()] == [0, 0]
 
@@ -156,10 +156,10 @@ def test_an_event_that_comes_late_is_still_the_same_incident(
     hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
 ) -> None:
     """Its own fence raised the member's epoch meanwhile: that makes no new event of it."""
-    hear(alarm(previous="alarm"), group="payments", member="db_a")
+    hear(alarm(previous="alarm", current="ok"), group="payments", member="db_a")
     replace_server(state, project)
 
-    hear(alarm(previous="alarm"), group="payments", member="db_a")
+    hear(alarm(previous="alarm", current="ok"), group="payments", member="db_a")
 
     assert [i["duplicates"] for i in kept()] == [1]
 
@@ -220,7 +220,7 @@ def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
     facts: Facts,
 ) -> None:
     """Their process died before the traversal began."""
-    hear(alarm("m1", server="s-a"))
+    hear(alarm("m1", server="s-b"))
     held = hear(alarm("m2", server="s-a"))
     assert held["decision"] == "HELD"
     started = []
@@ -263,7 +263,7 @@ def test_a_group_that_nobody_activated_has_nobody_to_lose(
 ) -> None:
     define("idle")
 
-    answer = converge.Admit(without_event(), group="idle").run(context)
+    answer = gate.Admit(without_event(), group="idle").run(context)
 
     assert answer["decision"] == "IGNORED"
     assert "idle is not in service" in answer["sentence"]

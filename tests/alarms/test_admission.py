@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistral_failover.alarms.admission import RULES, Situation, admit
-from mistral_failover.alarms.payloads import Alarm
+from mistral_failover.alarms.admission import RULES, Situation, Storm, Suspension, admit, nobody
+from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.model.group import Limits
 
 NOW = 100_000.0
-ALARM = Alarm("aodh", "k", True, True, "alarm x went from ok to alarm", ("s1",), {})
+ALARM = Alarm("aodh", "k", True, True, "alarm x went from ok to alarm", ("s1",), {}, at=NOW - 60)
+PAUSE = Suspension("ann", "an upgrade", NOW)
+WORK = Suspension("bob", "disk", NOW - 60, NOW + 60)
+STORM = Storm(failing=3, groups=6, window=600, share=0.5, fewest=3)
 CALM = Situation("payments", "db_a", True, (), False, frozenset(), [], Limits(60, 3), NOW)
 
 
@@ -42,6 +45,37 @@ def test_a_calm_group_admits_and_says_who_is_lost() -> None:
         (True, {"admitted": [NOW - 900] * 2}, "ADMITTED", "declared lost"),
         (True, {"admitted": [NOW - 3600] * 3}, "ADMITTED", "declared lost"),
         (True, {"admitted": [NOW - 1], "limits": Limits(0, 3)}, "ADMITTED", "declared lost"),
+        (True, {"pause": PAUSE}, "HELD", "paused since 1970-01-02 03:46:40 UTC by ann: an upgrade"),
+        (
+            True,
+            {"maintenance": WORK},
+            "HELD",
+            "until 1970-01-02 03:47:40 UTC by bob: disk",
+        ),
+        (True, {"maintenance": replace(WORK, until=NOW)}, "ADMITTED", "declared lost"),
+        (
+            True,
+            {"maintenance": replace(WORK, members=("db_a", "db_c"))},
+            "HELD",
+            "maintenance of db_a, db_c of payments until",
+        ),
+        (True, {"maintenance": replace(WORK, members=("db_b",))}, "ADMITTED", "declared lost"),
+        (
+            True,
+            {"old_news": lambda: True},
+            "HELD",
+            "happened at 1970-01-02 03:45:40 UTC, and db_a",
+        ),
+        (
+            True,
+            {"storm": lambda: STORM},
+            "HELD",
+            "3 of 6 groups of the project failed within 600",
+        ),
+        (True, {"storm": lambda: replace(STORM, failing=2)}, "ADMITTED", "declared lost"),
+        (True, {"storm": lambda: replace(STORM, groups=7)}, "ADMITTED", "declared lost"),
+        (True, {"storm": lambda: replace(STORM, fewest=0)}, "ADMITTED", "declared lost"),
+        (True, {"storm": lambda: replace(STORM, share=0.0)}, "HELD", "suspect the control plane"),
     ],
 )
 def test_each_rule_speaks_with_its_own_sentence(
@@ -54,8 +88,12 @@ def test_each_rule_speaks_with_its_own_sentence(
 
 # From the last rule to the first: each that is broken as well takes over from those after it.
 BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"storm": lambda: STORM}, "suspect the control plane"),
     ({"admitted": [NOW - 900] * 3}, "within an hour"),
     ({"admitted": [NOW - 900, NOW - 900, NOW - 1]}, "the cooldown is"),
+    ({"old_news": lambda: True}, "it happened at"),
+    ({"maintenance": WORK}, "maintenance of payments"),
+    ({"pause": PAUSE}, "is paused since"),
     ({"lost": frozenset({"db_a"})}, "declared lost already"),
     ({"known": True}, "heard before"),
     ({"strangers": ("s9",)}, "is not known as a member"),
@@ -74,8 +112,58 @@ def test_the_first_rule_that_speaks_decides(upto: int) -> None:
     assert "not a transition" in admit(quiet, situation).sentence
 
 
+def test_what_an_alarm_without_a_time_tells_is_never_old() -> None:
+    timeless = replace(ALARM, at=None)
+
+    assert admit(timeless, replace(CALM, old_news=lambda: True)).decision == "ADMITTED"
+
+
+def test_a_storm_is_counted_only_where_nothing_else_speaks() -> None:
+    """To count takes a lock of the project."""
+
+    def count() -> Storm:
+        raise AssertionError("it was counted")
+
+    admit(ALARM, replace(CALM, storm=count, lost=frozenset({"db_a"})))
+
+
+@pytest.mark.parametrize("member", ["db_a", None])
+def test_a_maintenance_of_the_whole_group_holds_whoever_it_is_about(member: str | None) -> None:
+    assert WORK.covers(member, NOW)
+    assert not WORK.covers(member, NOW + 60)
+
+
+def test_what_is_not_known_to_be_about_a_member_in_maintenance_is_held_with_it() -> None:
+    assert replace(WORK, members=("db_b",)).covers(None, NOW)
+
+
+def test_every_verdict_names_its_rule() -> None:
+    assert admit(replace(ALARM, firing=False), CALM).rule == "not_firing"
+    assert admit(ALARM, replace(CALM, pause=PAUSE)).rule == "paused"
+    assert admit(ALARM, CALM).rule == ""
+
+
+@pytest.mark.parametrize(
+    ("alarm", "group", "words"),
+    [
+        (ALARM, "ledger", "there is no group ledger in this project"),
+        (ALARM, None, "no group of this project is known to have s1"),
+        (replace(ALARM, servers=(), others=("cmp1",)), None, "is known to have cmp1"),
+        (replace(ALARM, servers=()), None, "it names neither a group nor a server"),
+    ],
+)
+def test_an_alarm_of_nobody_is_held_and_says_why(
+    alarm: Alarm, group: str | None, words: str
+) -> None:
+    verdict = nobody(alarm, group)
+
+    assert (verdict.decision, verdict.rule) == ("HELD", "unknown")
+    assert words in verdict.sentence
+    assert nobody(replace(alarm, firing=False), group).decision == "IGNORED"
+
+
 def test_a_rule_that_has_nothing_to_say_stays_silent() -> None:
-    assert [rule(ALARM, CALM) for rule in RULES] == [None] * len(RULES)
+    assert [rule(ALARM, CALM) for rule in RULES.values()] == [None] * len(RULES)
 
 
 _situations = st.builds(
@@ -89,6 +177,9 @@ _situations = st.builds(
     admitted=st.lists(st.floats(NOW - 4000, NOW)).map(sorted),
     limits=st.builds(Limits, st.floats(0, 3600), st.integers(1, 5)),
     now=st.just(NOW),
+    pause=st.sampled_from([None, PAUSE]),
+    maintenance=st.sampled_from([None, WORK]),
+    storm=st.sampled_from([lambda: None, lambda: STORM]),
 )
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistral_failover.alarms.payloads import AODH_KEYS, Alarm, from_aodh
+from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.alarms.aodh import AODH_KEYS, from_aodh
 from mistral_failover.model.errors import InvalidDocument
 
 EVENT = {
@@ -60,7 +61,16 @@ def test_an_event_alarm_fires_and_names_its_servers() -> None:
     ],
 )
 def test_only_a_transition_into_alarm_fires(previous: str, current: str, firing: bool) -> None:
-    assert from_aodh(body(previous=previous, current=current)).firing is firing
+    told = {**THRESHOLD, "previous": previous, "current": current}
+
+    assert from_aodh(told).firing is firing
+
+
+def test_an_event_fires_also_where_its_alarm_has_never_gone_back_to_ok() -> None:
+    later = {**event(message_id="m2"), "previous": "alarm"}
+
+    assert from_aodh(later).firing
+    assert not from_aodh({**later, "current": "ok"}).firing
 
 
 @pytest.mark.parametrize(
@@ -160,7 +170,7 @@ def test_whatever_comes_is_read_or_refused_as_invalid(anything: Any) -> None:
 
 
 def test_a_repeat_that_comes_first_does_not_hide_the_transition_itself() -> None:
-    repeat, transition = from_aodh(body(previous="alarm")), from_aodh(BODY)
+    repeat, transition = from_aodh({**THRESHOLD, "previous": "alarm"}), from_aodh(THRESHOLD)
 
     assert not repeat.firing
     assert transition.firing

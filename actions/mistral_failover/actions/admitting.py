@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mistral_failover.actions import starting
-from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions import recording, starting
+from mistral_failover.actions.errors import ActionError, describe
+from mistral_failover.actions.recording import Recorded
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Facts
-from mistral_failover.alarms.admission import HOUR, Situation, Verdict, admit
-from mistral_failover.alarms.payloads import Alarm
+from mistral_failover.actions.who import person
+from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.traversals import derived_id
@@ -26,28 +28,65 @@ def on_alarm(
 ) -> dict[str, Any]:
     """Decide on an alarm and, once, start the failover that it asks for.
 
-    ``group`` and ``member`` say whom it is about; without them the server that the alarm names
-    does, and without that the active member. Returns what :func:`starting.begin` does, plus
+    ``group`` and ``member`` say whom it is about; without them the alarm itself does, and where it
+    does not either it is the active member. Returns what :func:`starting.begin` does, plus
     decision, sentence and incident.
     """
     reach("admit.before")
-    incident, verdict = request.runtime.database.atomically(
-        lambda tx: _record(request, tx, alarm, group, member)
-    )
+    recorded = recording.record(request, alarm, group, member)
     reach("admit.after")
-    answer: dict[str, Any] = {"decision": verdict.decision, "sentence": verdict.sentence}
-    if incident is None:
-        return answer | {"incident": None, "traversal": None, "ready": []}
-    answer["incident"] = incident.id
-    # A repeat of an incident whose first delivery died before its traversal carries on for it.
-    # What a person asked for is carried on by their own execution.
-    if (
-        incident.decision != "ADMITTED"
-        or incident.source == OPERATOR
-        or (verdict.decision != "ADMITTED" and incident.traversal_id is not None)
-    ):
-        return answer | {"traversal": incident.traversal_id, "ready": []}
-    return start(request, incident) | answer
+    return _begun(request, recorded)
+
+
+def on_event(
+    request: Request, alarms: Sequence[Alarm], group: str | None, member: str | None
+) -> dict[str, Any]:
+    """Decide on every alarm of one body, and then start the failovers that they ask for.
+
+    All are written down before the first is started, so whoever dies after that leaves nothing that
+    a sweep would not find. Returns ``admissions``, for each what :func:`on_alarm` returns, and of
+    those ``started`` (with nodes to work on, all of them in ``ready``) and ``refused``: admitted,
+    with an ``error`` and without a traversal. One that can not start does not stop the others.
+    """
+    reach("admit.before")
+    recorded = []
+    for alarm in alarms:
+        recorded.append(recording.record(request, alarm, group, member))
+        reach("admit.next")
+    reach("admit.after")
+    admissions: list[dict[str, Any]] = []
+    begun: set[str] = set()
+    for each in recorded:
+        if each.begin is not None and each.begin.id in begun:
+            each = replace(each, begin=None)  # two of them tell of one fact
+        elif each.begin is not None:
+            begun.add(each.begin.id)
+        admissions.append(_begun_or_refused(request, each))
+    return {
+        "admissions": admissions,
+        "started": [each for each in admissions if each["ready"]],
+        "refused": [each for each in admissions if "error" in each],
+        "ready": [node for each in admissions for node in each["ready"]],
+    }
+
+
+def _begun(request: Request, recorded: Recorded) -> dict[str, Any]:
+    verdict = recorded.verdict
+    answer: dict[str, Any] = {
+        "decision": verdict.decision,
+        "sentence": verdict.sentence,
+        "incident": recorded.incident,
+    }
+    if recorded.begin is None:
+        return answer | {"traversal": recorded.traversal, "ready": []}
+    return start(request, recorded.begin) | answer
+
+
+def _begun_or_refused(request: Request, recorded: Recorded) -> dict[str, Any]:
+    try:
+        return _begun(request, recorded)
+    except Exception as error:  # noqa: BLE001 - one group's trouble must not stop the others
+        return _begun(request, replace(recorded, begin=None)) | {"error": describe(error)}
 
 
 def start(request: Request, incident: Incident) -> dict[str, Any]:
@@ -61,7 +100,8 @@ def start(request: Request, incident: Incident) -> dict[str, Any]:
 def by_hand(
     request: Request, group: str, facts: Facts, *, incident_id: str | None, cause: str
 ) -> dict[str, Any]:
-    """Start the failover that a person asks for, or one that was held back.
+    """Start the failover that a person asks for, or one that was held back. No rule of admission
+    stands in their way: they decide.
 
     Raises ActionError UNKNOWN_INCIDENT for an id that is no incident of the group, and what
     :func:`starting.begin` raises.
@@ -71,8 +111,13 @@ def by_hand(
         return ordered(request, group, starting.moving(request, facts), asked_for, cause)
 
     def admitted(tx: Any) -> Incident:
-        state = _locked(request, tx, group)
+        state = locked(request, tx, group)
         known = incidents.get(tx, request.project_id, incident_id)
+        if known is not None and known.group_id is None:
+            # Nobody knew whose it is, and now a person says so.
+            known = replace(known, group_id=state.id, fact={**known.fact, "group": group})
+            if not incidents.adopt(tx, incident_id, state.id):
+                known = incidents.get(tx, request.project_id, incident_id)
         if known is None or known.group_id != state.id:
             raise ActionError(
                 "UNKNOWN_INCIDENT",
@@ -84,8 +129,9 @@ def by_hand(
             # With all that was said, since a sweep may have to start it.
             asked_for = {"to": said.to, "lost": said.lost, "recovered": said.recovered}
             fact = {**known.fact, "asked_for": asked_for}
-            sentence = f"{known.sentence}; admitted: {cause}"
+            sentence = f"{known.sentence}; admitted all the same by {person(request)}: {cause}"
             incidents.decide(tx, known.id, "ADMITTED", sentence, fact)
+            tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted")
         return known
 
     incident = request.runtime.database.atomically(admitted)
@@ -110,7 +156,7 @@ def ordered(
     occasion = execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
 
     def record(tx: Any) -> str:
-        state = _locked(request, tx, group)
+        state = locked(request, tx, group)
         identity = derived_id("incident", request.project_id, state.id, occasion)
         if incidents.get(tx, request.project_id, identity) is None:
             fact = {"group": group, **asked_for}
@@ -126,7 +172,7 @@ def ordered(
     return answer | {"incident": incident_id}
 
 
-def _locked(request: Request, tx: Any, group: str) -> GroupState:
+def locked(request: Request, tx: Any, group: str) -> GroupState:
     """The group, which nobody else gives a goal meanwhile. Raises UnknownGroup."""
     state = groups.find(tx, request.project_id, group)
     if state is None:
@@ -159,76 +205,3 @@ def _lost_in(incident: Incident) -> str:
             "Give lost, the list of the members that are.",
         )
     return lost
-
-
-def _record(
-    request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
-) -> tuple[Incident | None, Verdict]:
-    """Decide and write it down, one alarm of a group after the other."""
-    strangers = alarm.servers if group is None or member is None else ()
-    for server in strangers:
-        behind = groups.member_behind(tx, request.project_id, server)
-        if behind is not None and group in (None, behind[0]):
-            group, member, strangers = behind[0], member or behind[1], ()
-            break
-    state = groups.find(tx, request.project_id, group) if group else None
-    if state is None:
-        whom = f"there is no group {group} in this project" if group else "no group is concerned"
-        return None, Verdict("IGNORED", f"{alarm.sentence}: {whom}")
-    state = tx.lock_group(state.id, shared=False)
-    stands = starting.standing_of(request, tx, state)
-    member_named = member is not None
-    member = member or next(iter(stands.roles.values()), None)
-    # The same words may be said of the next life of a member; an event happens once.
-    epoch = 0 if alarm.unique else tx.epochs(state.id).get(member or "", 0)
-    identity = derived_id("incident", request.project_id, state.id, alarm.key, str(epoch))
-    known = incidents.get(tx, request.project_id, identity)
-    now = tx.now()
-    situation = Situation(
-        group=stands.group.name,
-        member=member,
-        in_service=bool(stands.roles),
-        strangers=() if member_named else strangers,
-        known=known is not None and known.decision != "HELD",
-        lost=stands.lost,
-        admitted=incidents.admitted_alarms_since(tx, state.id, now - HOUR),
-        limits=stands.group.limits,
-        now=now,
-    )
-    verdict = admit(alarm, situation)
-    # Of a server that nobody knows it is not said whose loss it is.
-    fact = {"group": stands.group.name, "lost": None if situation.strangers else member}
-    if known is not None:
-        incidents.count_duplicate(tx, known.id)
-        if known.decision == "HELD" and verdict.decision == "ADMITTED":
-            incidents.decide(tx, known.id, verdict.decision, verdict.sentence, fact)
-            tx.journal(state.id, f"ADMITTED: {verdict.sentence}", kind="admitted")
-            known = replace(known, decision=verdict.decision, sentence=verdict.sentence, fact=fact)
-        return known, verdict
-    if verdict.decision == "DUPLICATE":
-        return _count_on_current(request, tx, state.current_traversal), verdict
-    incident = Incident(
-        identity,
-        request.project_id,
-        state.id,
-        alarm.source,
-        fact,
-        alarm.payload,
-        verdict.decision,
-        verdict.sentence,
-    )
-    incidents.add(tx, incident)
-    kind = verdict.decision.lower()
-    tx.journal(state.id, f"{verdict.decision}: {verdict.sentence}", kind=kind)
-    reach("admit.recorded")
-    return incident, verdict
-
-
-def _count_on_current(request: Request, tx: Any, current: str | None) -> Incident | None:
-    """Another alarm about a known fact counts on the incident that the traversal is about."""
-    traversal = tx.traversal(current) if current else None
-    incident_id = traversal.incident_id if traversal else None
-    if incident_id is None:
-        return None
-    incidents.count_duplicate(tx, incident_id)
-    return incidents.get(tx, request.project_id, incident_id)

@@ -2,29 +2,66 @@
 """Whether an alarm may start a failover. Pure rules, in order; the first that speaks decides.
 
 Each decision comes with a sentence, which is recorded: an alarm that is held back is not lost.
+What asks for nothing, or for nothing new, is told first: it can not be held back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from mistral_failover.alarms.payloads import Alarm
+from mistral_failover.alarms.alarm import Alarm, clock, plain
 from mistral_failover.model.group import Limits
 
 HOUR = 3600.0
 
 
 @dataclass(frozen=True)
+class Suspension:
+    """Alarms of a group are held back, because somebody said so. ``until`` None: until somebody
+    says otherwise. ``members`` empty: all."""
+
+    by: str
+    because: str
+    since: float
+    until: float | None = None
+    members: tuple[str, ...] = ()
+
+    def covers(self, member: str | None, now: float) -> bool:
+        """Whether it holds now, for an alarm about this member (None: it is not known which)."""
+        ended = self.until is not None and now >= self.until
+        return not ended and (not self.members or member is None or member in self.members)
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What the project's groups did within the last ``window`` seconds: of ``groups`` in service
+    ``failing`` had an alarm that was admitted or held by these rules, this one's included. From
+    ``share`` on, and ``fewest`` groups, it is a storm; with ``fewest`` 0 nothing is."""
+
+    failing: int
+    groups: int
+    window: float
+    share: float
+    fewest: int
+
+    @property
+    def rages(self) -> bool:
+        """Whether so many fail at once that it is rather the control plane."""
+        return 0 < self.fewest <= self.failing and self.failing >= self.share * self.groups
+
+
+@dataclass(frozen=True)
 class Situation:
-    """What is known when an alarm arrives; times in seconds.
+    """What is known when an alarm arrives; times in seconds by the database's clock.
 
     ``member``: the one that the alarm is about, or None. ``in_service``: whether the group's goal
     gives any role to anybody; a group that was removed, or never activated, is not. ``strangers``:
-    servers that it names and nobody knows. ``known``: whether this very incident was heard of
-    before and decided for good (one that was HELD is judged again). ``lost``: the members that the
-    current goal declares lost. ``admitted``: when alarms were admitted within the last hour,
-    oldest first.
+    servers (or hosts) that it names and nobody knows. ``known``: whether this very incident was
+    heard of before and decided for good (one that was HELD is judged again). ``lost``: the members
+    that the current goal declares lost. ``old_news``: whether the member was declared lost since it
+    happened, and taken back. ``admitted``: when alarms were admitted within the last hour, oldest
+    first. ``storm`` is asked for last: to count takes a lock.
     """
 
     group: str
@@ -36,93 +73,155 @@ class Situation:
     admitted: Sequence[float]
     limits: Limits
     now: float
+    pause: Suspension | None = None
+    maintenance: Suspension | None = None
+    old_news: Callable[[], bool] = field(default=lambda: False)
+    storm: Callable[[], Storm | None] = field(default=lambda: None)
 
 
 @dataclass(frozen=True)
 class Verdict:
     """``decision`` is ADMITTED, IGNORED (nothing to do), DUPLICATE (counted) or HELD (listed,
-    an operator can admit it)."""
+    an operator can admit it); ``rule`` names the rule that spoke."""
 
     decision: str
     sentence: str
+    rule: str = ""
 
 
 def admit(alarm: Alarm, situation: Situation) -> Verdict:
     """Decide on an alarm."""
-    for rule in RULES:
-        verdict = rule(alarm, situation)
-        if verdict is not None:
-            return verdict
-    return Verdict(
-        "ADMITTED", f"{alarm.sentence}: {situation.member} of {situation.group} is declared lost"
-    )
+    for name, rule in RULES.items():
+        found = rule(alarm, situation)
+        if found is not None:
+            decision, why = found
+            return Verdict(decision, f"{alarm.sentence}: {why}", name)
+    sentence = f"{alarm.sentence}: {situation.member} of {situation.group} is declared lost"
+    return Verdict("ADMITTED", sentence)
 
 
-def _not_firing(alarm: Alarm, situation: Situation) -> Verdict | None:
-    if alarm.firing:
-        return None
-    return Verdict("IGNORED", f"{alarm.sentence}: this is not a transition into alarm")
+def nobody(alarm: Alarm, group: str | None) -> Verdict:
+    """Decide on an alarm that no group of the project is known to be concerned by.
+
+    It may be about one that is defined later, or about a server that a group got since anybody
+    looked: so it is held, and not dropped.
+    """
+    if not alarm.firing:
+        return Verdict("IGNORED", f"{alarm.sentence}: {_NOTHING_NEW}", "not_firing")
+    named = plain(", ".join((*alarm.servers, *alarm.others)))
+    if group is not None:
+        why = f"there is no group {plain(group)} in this project"
+    elif named:
+        why = f"no group of this project is known to have {named}"
+    else:
+        why = "it names neither a group nor a server"
+    return Verdict("HELD", f"{alarm.sentence}: {why}", "unknown")
 
 
-def _strangers(alarm: Alarm, situation: Situation) -> Verdict | None:
+Found = tuple[str, str] | None
+_NOTHING_NEW = "this is not a transition into alarm"
+
+
+def _not_firing(alarm: Alarm, situation: Situation) -> Found:
+    return None if alarm.firing else ("IGNORED", _NOTHING_NEW)
+
+
+def _not_in_service(alarm: Alarm, situation: Situation) -> Found:
+    """What somebody took out of service no alarm brings up again."""
+    return None if situation.in_service else ("IGNORED", f"{situation.group} is not in service")
+
+
+def _strangers(alarm: Alarm, situation: Situation) -> Found:
     """Not the active member's fault: to declare that one lost would take the application down."""
     if not situation.strangers:
         return None
-    named = ", ".join(situation.strangers)
-    return Verdict(
-        "HELD", f"{alarm.sentence}: {named} is not known as a member of {situation.group}"
+    named = plain(", ".join(situation.strangers))
+    return "HELD", f"{named} is not known as a member of {situation.group}"
+
+
+def _heard_before(alarm: Alarm, situation: Situation) -> Found:
+    return ("DUPLICATE", "heard before") if situation.known else None
+
+
+def _known_fact(alarm: Alarm, situation: Situation) -> Found:
+    if situation.member not in situation.lost:
+        return None
+    return "DUPLICATE", f"{situation.member} is declared lost already"
+
+
+def _paused(alarm: Alarm, situation: Situation) -> Found:
+    pause = situation.pause
+    if pause is None or not pause.covers(situation.member, situation.now):
+        return None
+    since = f"{situation.group} is paused since {clock(pause.since)} by {pause.by}"
+    return "HELD", f"{since}: {pause.because}"
+
+
+def _maintenance(alarm: Alarm, situation: Situation) -> Found:
+    work = situation.maintenance
+    if work is None or work.until is None or not work.covers(situation.member, situation.now):
+        return None
+    of = f"{', '.join(work.members)} of {situation.group}" if work.members else situation.group
+    until = f"maintenance of {of} until {clock(work.until)} by {work.by}"
+    return "HELD", f"{until}: {work.because}"
+
+
+def _old_news(alarm: Alarm, situation: Situation) -> Found:
+    """What our own fence did to a server, say, and what was told twice and late."""
+    if alarm.at is None or not situation.old_news():
+        return None
+    return "HELD", (
+        f"it happened at {clock(alarm.at)}, and {situation.member} was declared lost since, and "
+        "taken back"
     )
 
 
-def _not_in_service(alarm: Alarm, situation: Situation) -> Verdict | None:
-    """What somebody took out of service no alarm brings up again."""
-    if situation.in_service:
-        return None
-    return Verdict("IGNORED", f"{alarm.sentence}: {situation.group} is not in service")
-
-
-def _heard_before(alarm: Alarm, situation: Situation) -> Verdict | None:
-    if not situation.known:
-        return None
-    return Verdict("DUPLICATE", f"{alarm.sentence}: heard before")
-
-
-def _known_fact(alarm: Alarm, situation: Situation) -> Verdict | None:
-    if situation.member not in situation.lost:
-        return None
-    return Verdict("DUPLICATE", f"{alarm.sentence}: {situation.member} is declared lost already")
-
-
-def _cooldown(alarm: Alarm, situation: Situation) -> Verdict | None:
+def _cooldown(alarm: Alarm, situation: Situation) -> Found:
     if not situation.admitted:
         return None
     since = situation.now - situation.admitted[-1]
     if since >= situation.limits.cooldown:
         return None
-    return Verdict(
-        "HELD",
-        f"{alarm.sentence}: the last alarm was admitted {since:.0f} s ago, and the cooldown is "
-        f"{situation.limits.cooldown:.0f} s",
+    return "HELD", (
+        f"the last alarm was admitted {since:.0f} s ago, and the cooldown is "
+        f"{situation.limits.cooldown:.0f} s"
     )
 
 
-def _per_hour(alarm: Alarm, situation: Situation) -> Verdict | None:
+def _per_hour(alarm: Alarm, situation: Situation) -> Found:
     count = sum(1 for at in situation.admitted if at > situation.now - HOUR)
     if count < situation.limits.per_hour:
         return None
-    return Verdict(
-        "HELD",
-        f"{alarm.sentence}: {count} alarms were admitted within an hour, and the limit is "
-        f"{situation.limits.per_hour}",
+    return "HELD", (
+        f"{count} alarms were admitted within an hour, and the limit is {situation.limits.per_hour}"
     )
 
 
-RULES: Sequence[Callable[[Alarm, Situation], Verdict | None]] = (
-    _not_firing,
-    _not_in_service,
-    _strangers,
-    _heard_before,
-    _known_fact,
-    _cooldown,
-    _per_hour,
-)
+def _storm(alarm: Alarm, situation: Situation) -> Found:
+    storm = situation.storm()
+    if storm is None or not storm.rages:
+        return None
+    return "HELD", (
+        f"{storm.failing} of {storm.groups} groups of the project failed within "
+        f"{storm.window:.0f} s: suspect the control plane"
+    )
+
+
+RULES: Mapping[str, Callable[[Alarm, Situation], Found]] = {
+    "not_firing": _not_firing,
+    "not_in_service": _not_in_service,
+    "stranger": _strangers,
+    "heard_before": _heard_before,
+    "known_fact": _known_fact,
+    "paused": _paused,
+    "maintenance": _maintenance,
+    "old_news": _old_news,
+    "cooldown": _cooldown,
+    "per_hour": _per_hour,
+    "storm": _storm,
+}
+"""By name; the names are recorded with what they decide."""
+
+COUNTED = ("cooldown", "per_hour", "storm")
+"""What these hold counts towards a storm, beside what is admitted: its group is failing now. What a
+pause or a maintenance holds was expected."""

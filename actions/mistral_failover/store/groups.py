@@ -14,7 +14,8 @@ from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.model.canonical import version_of
 from mistral_failover.store import goals
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import groups, members, resources
+from mistral_failover.store.tables import goals as goal_table
+from mistral_failover.store.tables import groups, members, resources, traversals
 
 
 @dataclass(frozen=True)
@@ -169,3 +170,42 @@ def member_behind(tx: Session, project_id: str, server_id: str) -> tuple[str, st
     )
     row = tx.connection.execute(query).first()
     return (row[0], row[1]) if row else None
+
+
+def with_a_goal(tx: Session, project_id: str) -> int:
+    """How many groups of a project were given a goal."""
+    query = sa.select(sa.func.count()).where(
+        groups.c.project_id == project_id, groups.c.current_traversal.is_not(None)
+    )
+    return int(tx.connection.execute(query).scalar_one())
+
+
+def first_of(tx: Session, project_id: str) -> str | None:
+    """The id of one group of the project, the same for everybody who asks."""
+    query = sa.select(sa.func.min(groups.c.id)).where(groups.c.project_id == project_id)
+    identity: str | None = tx.connection.execute(query).scalar_one()
+    return identity
+
+
+def declared_lost_since(tx: Session, identity: str, member: str, at: float) -> bool:
+    """Whether a goal that held at a time, or was given later, declares a member lost."""
+    held_then = (
+        sa.select(sa.func.max(traversals.c.started_at))
+        .where(traversals.c.group_id == identity, traversals.c.started_at <= at)
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(goal_table.c.document)
+        .join(
+            traversals,
+            sa.and_(
+                traversals.c.group_id == goal_table.c.group_id,
+                traversals.c.goal_version == goal_table.c.version,
+            ),
+        )
+        .where(
+            traversals.c.group_id == identity,
+            traversals.c.started_at >= sa.func.coalesce(held_then, at),
+        )
+    )
+    return any(member in goal["lost"] for goal in tx.connection.execute(query).scalars())

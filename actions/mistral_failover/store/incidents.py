@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import incidents
+from mistral_failover.store.tables import groups, incidents
 
 OPERATOR = "operator"
 """The source of incidents that a person started."""
@@ -18,11 +18,17 @@ OPERATOR = "operator"
 
 @dataclass(frozen=True)
 class Incident:
-    """One incident; ``fact`` is ``{"lost": member}`` or what else was said, times in seconds."""
+    """One incident; times in seconds by the database's clock.
+
+    ``group_id`` None: nobody knows yet which group it is about. ``fact`` is ``{"group", "lost":
+    member}`` or what else was said. ``rule`` names the rule of admission that decided, if one
+    spoke. ``firing`` and ``series`` are the alarm's. A DUPLICATE of a fact that was known is kept
+    to be recognised when it comes again, and counts on ``duplicate_of``.
+    """
 
     id: str
     project_id: str
-    group_id: str
+    group_id: str | None
     source: str
     fact: Mapping[str, Any]
     payload: Mapping[str, Any]
@@ -33,6 +39,18 @@ class Incident:
     decided_at: float = 0.0
     first_at: float = 0.0
     last_at: float = 0.0
+    rule: str = ""
+    firing: bool = True
+    series: str = ""
+    duplicate_of: str | None = None
+
+
+_COUNT = {"duplicates": incidents.c.duplicates + 1}
+_DECIDED_FOR_GOOD = sa.or_(
+    incidents.c.decision.in_(("IGNORED", "DISMISSED", "DUPLICATE")),
+    sa.and_(incidents.c.decision == "ADMITTED", incidents.c.traversal_id.is_not(None)),
+)
+_NEWEST_FIRST = (incidents.c.last_at.desc(), incidents.c.first_at.desc())
 
 
 def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
@@ -56,10 +74,32 @@ def add(tx: Session, incident: Incident) -> None:
 def count_duplicate(tx: Session, incident_id: str) -> None:
     """The same was said again."""
     tx.execute(
-        incidents.update()
-        .where(incidents.c.id == incident_id)
-        .values(duplicates=incidents.c.duplicates + 1, last_at=tx.clock())
+        incidents.update().where(incidents.c.id == incident_id).values(**_COUNT, last_at=tx.clock())
     )
+
+
+def count_again(tx: Session, project_id: str, incident_id: str) -> tuple[str, str | None] | None:
+    """Count a repeat of an incident that is decided for good, without any other lock than its
+    row's; returns the (incident, traversal) that it counts on. None: there is no such incident, or
+    it is yet to be judged or begun, and nothing was changed."""
+    known = tx.changed(
+        incidents.update()
+        .where(
+            incidents.c.id == incident_id,
+            incidents.c.project_id == project_id,
+            _DECIDED_FOR_GOOD,
+        )
+        .values(**_COUNT, last_at=tx.clock())
+    )
+    if not known:
+        return None
+    which = sa.select(incidents.c.duplicate_of, incidents.c.traversal_id)
+    row = tx.connection.execute(which.where(incidents.c.id == incident_id)).one()
+    if row.duplicate_of is None:
+        return incident_id, row.traversal_id
+    count_duplicate(tx, row.duplicate_of)
+    first = tx.connection.execute(which.where(incidents.c.id == row.duplicate_of)).one()
+    return row.duplicate_of, first.traversal_id
 
 
 def decide(
@@ -68,13 +108,45 @@ def decide(
     decision: str,
     sentence: str,
     fact: Mapping[str, Any] | None = None,
+    *,
+    rule: str = "",
+    group_id: str | None = None,
+    duplicate_of: str | None = None,
 ) -> None:
-    """Replace the decision on an incident, and the fact where it is known better by now."""
-    known = {} if fact is None else {"fact": fact}
+    """Replace the decision on an incident, and the fact and the group where they are known better
+    by now."""
+    known: dict[str, Any] = {} if fact is None else {"fact": fact}
+    if group_id is not None:
+        known["group_id"] = group_id
     tx.execute(
         incidents.update()
         .where(incidents.c.id == incident_id)
-        .values(decision=decision, sentence=sentence, decided_at=tx.clock(), **known)
+        .values(
+            decision=decision,
+            sentence=sentence,
+            rule=rule,
+            duplicate_of=duplicate_of,
+            decided_at=tx.clock(),
+            **known,
+        )
+    )
+
+
+def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
+    """Give an incident that belongs to no group to one; False when another one was faster."""
+    return tx.changed(
+        incidents.update()
+        .where(incidents.c.id == incident_id, incidents.c.group_id.is_(None))
+        .values(group_id=group_id)
+    )
+
+
+def dismiss(tx: Session, incident_id: str, sentence: str) -> bool:
+    """Take a held incident off the list; False when it is not held (any more)."""
+    return tx.changed(
+        incidents.update()
+        .where(incidents.c.id == incident_id, incidents.c.decision == "HELD")
+        .values(decision="DISMISSED", sentence=sentence, decided_at=tx.clock())
     )
 
 
@@ -98,15 +170,81 @@ def admitted_alarms_since(tx: Session, group_id: str, since: float) -> list[floa
     return list(tx.connection.execute(query.order_by(incidents.c.decided_at)).scalars())
 
 
-def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
-    """The latest incidents of a group, newest first."""
+def yet_to_begin(tx: Session, group_id: str) -> list[Incident]:
+    """The admitted alarms of a group that have no traversal yet, oldest first."""
+    query = sa.select(incidents).where(
+        incidents.c.group_id == group_id,
+        incidents.c.decision == "ADMITTED",
+        incidents.c.source != OPERATOR,
+        incidents.c.traversal_id.is_(None),
+    )
+    rows = tx.connection.execute(query.order_by(incidents.c.decided_at))
+    return [Incident(**row._mapping) for row in rows]
+
+
+def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None:
+    """What was last said in a series of a group: that it went off, or that it cleared."""
     query = (
         sa.select(incidents)
-        .where(incidents.c.group_id == group_id)
+        .where(incidents.c.group_id == group_id, incidents.c.series == series)
+        .order_by(*_NEWEST_FIRST)
+        .limit(1)
+    )
+    row = tx.connection.execute(query).one_or_none()
+    return Incident(**row._mapping) if row else None
+
+
+def failing_since(tx: Session, project_id: str, since: float, rules: Collection[str]) -> set[str]:
+    """The ids of the project's groups of which an alarm was admitted since a time, or held by one
+    of these rules; what a person ordered does not count."""
+    held = sa.and_(incidents.c.decision == "HELD", incidents.c.rule.in_(rules))
+    query = (
+        sa.select(incidents.c.group_id)
+        .where(
+            incidents.c.project_id == project_id,
+            incidents.c.decided_at >= since,
+            incidents.c.group_id.is_not(None),
+            incidents.c.source != OPERATOR,
+            sa.or_(incidents.c.decision == "ADMITTED", held),
+        )
+        .distinct()
+    )
+    return set(tx.connection.execute(query).scalars())
+
+
+def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
+    """The latest incidents of a group, newest first, each occasion once."""
+    query = (
+        sa.select(incidents)
+        .where(incidents.c.group_id == group_id, incidents.c.decision != "DUPLICATE")
         .order_by(incidents.c.first_at.desc())
         .limit(limit)
     )
     return [Incident(**row._mapping) for row in tx.connection.execute(query)]
+
+
+def held(
+    tx: Session, project_id: str, group_id: str | None, limit: int
+) -> tuple[int, list[tuple[Incident, str | None]]]:
+    """How many alarms of the project, or of a group of it, are held, and the latest of them with
+    their groups' names."""
+    of = [incidents.c.project_id == project_id, incidents.c.decision == "HELD"]
+    if group_id is not None:
+        of.append(incidents.c.group_id == group_id)
+    total = tx.connection.execute(sa.select(sa.func.count()).select_from(incidents).where(*of))
+    query = (
+        sa.select(incidents, groups.c.name.label("group_name"))
+        .join(groups, groups.c.id == incidents.c.group_id, isouter=True)
+        .where(*of)
+        .order_by(*_NEWEST_FIRST)
+        .limit(limit)
+    )
+    rows = []
+    for row in tx.connection.execute(query):
+        fields = dict(row._mapping)
+        name = fields.pop("group_name")
+        rows.append((Incident(**fields), name))
+    return int(total.scalar_one()), rows
 
 
 def unstarted(tx: Session, project_id: str) -> list[Incident]:

@@ -78,6 +78,8 @@ groups = _table(
     _id("current_traversal"),
     sa.Column("last_complete_goal", sa.String(64)),
     sa.Column("created_at", _Time, nullable=False),
+    sa.Column("pause", PlainJson),
+    sa.Column("maintenance", PlainJson),
     sa.UniqueConstraint("project_id", "name"),
 )
 
@@ -187,7 +189,7 @@ incidents = _table(
     "failover_incidents",
     _id("id", primary_key=True),
     sa.Column("project_id", sa.String(64), nullable=False),
-    _id("group_id", nullable=False),
+    _id("group_id"),  # none: nobody knows yet which it is about
     sa.Column("source", sa.String(64), nullable=False),
     sa.Column("fact", PlainJson, nullable=False),
     sa.Column("payload", PlainJson, nullable=False),
@@ -198,7 +200,13 @@ incidents = _table(
     sa.Column("decided_at", _Time, nullable=False),
     sa.Column("first_at", _Time, nullable=False),
     sa.Column("last_at", _Time, nullable=False),
+    sa.Column("rule", sa.String(32), nullable=False),
+    sa.Column("firing", sa.Boolean, nullable=False),
+    sa.Column("series", sa.String(64), nullable=False),
+    _id("duplicate_of"),
     sa.Index("ix_failover_incidents_group_id_decided_at", "group_id", "decided_at"),
+    sa.Index("ix_failover_incidents_group_id_series", "group_id", "series"),
+    sa.Index("ix_failover_incidents_project_id_decided_at", "project_id", "decided_at"),
     sa.Index("ix_failover_incidents_project_id_decision", "project_id", "decision"),
 )
 

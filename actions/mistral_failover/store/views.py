@@ -80,6 +80,21 @@ def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
+def operation(tx: Session, key: str) -> dict[str, Any] | None:
+    """What the ledger has of one operation."""
+    query = sa.select(
+        operations.c.resource_id,
+        operations.c.traversal_id,
+        operations.c.verb,
+        operations.c.status,
+        operations.c.attempts,
+        operations.c.token,
+        operations.c.intent,
+    ).where(operations.c.key == key)
+    row = tx.connection.execute(query).one_or_none()
+    return dict(row._mapping) if row else None
+
+
 def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     """The nodes that found their resource locked, and by whom."""
     query = sa.select(nodes.c.node, nodes.c.deferred_to, nodes.c.deferred_at).where(

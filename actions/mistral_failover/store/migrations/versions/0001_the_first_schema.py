@@ -55,6 +55,8 @@ def upgrade() -> None:
         sa.Column("current_traversal", sa.String(length=36), nullable=True),
         sa.Column("last_complete_goal", sa.String(length=64), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("pause", _JSON, nullable=True),
+        sa.Column("maintenance", _JSON, nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_groups")),
         sa.UniqueConstraint("project_id", "name", name=op.f("uq_failover_groups_project_id_name")),
         **_MYSQL,
@@ -63,7 +65,7 @@ def upgrade() -> None:
         "failover_incidents",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
-        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("group_id", sa.String(length=36), nullable=True),
         sa.Column("source", sa.String(length=64), nullable=False),
         sa.Column("fact", _JSON, nullable=False),
         sa.Column("payload", _JSON, nullable=False),
@@ -74,12 +76,24 @@ def upgrade() -> None:
         sa.Column("decided_at", sa.Double(), nullable=False),
         sa.Column("first_at", sa.Double(), nullable=False),
         sa.Column("last_at", sa.Double(), nullable=False),
+        sa.Column("rule", sa.String(length=32), nullable=False),
+        sa.Column("firing", sa.Boolean(), nullable=False),
+        sa.Column("series", sa.String(length=64), nullable=False),
+        sa.Column("duplicate_of", sa.String(length=36), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_incidents")),
         **_MYSQL,
     )
     with op.batch_alter_table("failover_incidents", schema=None) as batch_op:
         batch_op.create_index(
             "ix_failover_incidents_group_id_decided_at", ["group_id", "decided_at"], unique=False
+        )
+        batch_op.create_index(
+            "ix_failover_incidents_group_id_series", ["group_id", "series"], unique=False
+        )
+        batch_op.create_index(
+            "ix_failover_incidents_project_id_decided_at",
+            ["project_id", "decided_at"],
+            unique=False,
         )
         batch_op.create_index(
             "ix_failover_incidents_project_id_decision", ["project_id", "decision"], unique=False

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The alarms that were held back: listed until a person admits or dismisses them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import partial
+from typing import Any
+
+from mistral_failover.actions import starting
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.who import person
+from mistral_failover.alarms.alarm import plain
+from mistral_failover.store import incidents
+from mistral_failover.store.incidents import Incident
+
+
+def held(request: Request, group: str | None, limit: int) -> dict[str, Any]:
+    """The alarms that are held in the project, or in one group of it, the latest first.
+
+    Returns ``total``, how many there are, and ``held``, ``limit`` of them at most: ``incident``,
+    ``group`` (None: it is not known whose it is), ``lost`` (None: nor is the member), ``sentence``,
+    ``rule``, ``source``, ``heard`` (how often it was said), ``first_at``, ``last_at``, and the
+    commands that ``admit`` or ``dismiss`` it. Raises UnknownGroup.
+    """
+    group_id = starting.standing(request, group).state.id if group else None
+    total, found = request.runtime.database.reading(
+        lambda tx: incidents.held(tx, request.project_id, group_id, limit)
+    )
+    return {"total": total, "held": [_row(incident, name) for incident, name in found]}
+
+
+def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict[str, Any]:
+    """Take held alarms off the list, one after the other; who did it and why is recorded.
+
+    Returns ``dismissed``, a sentence for each. Raises ActionError UNKNOWN_INCIDENT, NOT_HELD.
+    """
+    if not identities:
+        raise ActionError("BAD_INPUT", "incident: none is given", "failover.held lists them.")
+    dismissed = []
+    for identity in identities:
+        step = partial(_dismissed, request, identity, because)
+        sentence = request.runtime.database.atomically(step)
+        dismissed.append({"incident": identity, "sentence": sentence})
+    return {"dismissed": dismissed}
+
+
+def _dismissed(request: Request, identity: str, because: str, tx: Any) -> str:
+    known = incidents.get(tx, request.project_id, identity)
+    if known is None:
+        raise ActionError(
+            "UNKNOWN_INCIDENT",
+            f"the project has no incident {plain(identity)}",
+            "failover.held lists those that are held.",
+        )
+    if known.decision == "DISMISSED":
+        return known.sentence
+    sentence = f"{known.sentence}; dismissed by {person(request)}: {plain(because)}"
+    if known.decision != "HELD" or not incidents.dismiss(tx, identity, sentence):
+        raise ActionError(
+            "NOT_HELD",
+            f"incident {identity} is {known.decision}, and only what is HELD can be dismissed",
+            "failover.held lists those that are held.",
+        )
+    if known.group_id is not None:
+        tx.journal(known.group_id, f"DISMISSED: {sentence}", kind="dismissed")
+    return sentence
+
+
+def _row(incident: Incident, group: str | None) -> dict[str, Any]:
+    return {
+        "incident": incident.id,
+        "group": group,
+        "lost": incident.fact["lost"],
+        "sentence": incident.sentence,
+        "rule": incident.rule,
+        "source": incident.source,
+        "heard": incident.duplicates + 1,
+        "first_at": incident.first_at,
+        "last_at": incident.last_at,
+        **_commands(incident, group),
+    }
+
+
+def _commands(incident: Incident, group: str | None) -> dict[str, str]:
+    """What to type; words in capitals are for a person to fill in."""
+    to_admit: dict[str, Any] = {"group": group or "GROUP", "incident": incident.id}
+    to_admit["because"] = "WHY"
+    if incident.fact["lost"] is None or group is None:
+        to_admit["lost"] = [incident.fact["lost"] or "MEMBER"]
+    to_dismiss = {"incident": incident.id, "because": "WHY"}
+    return {
+        "admit": _command("execution create failover.failover", to_admit),
+        "dismiss": _command("execution create failover.dismiss", to_dismiss),
+    }
+
+
+def _command(words: str, given: dict[str, Any]) -> str:
+    return f"openstack workflow {words} {shlex.quote(json.dumps(given))}"

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The body that Prometheus's Alertmanager posts to a webhook, version 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+
+_REMEDY = "Hand on the webhook's body as Alertmanager posts it (version 4)."
+_SERVER_LABELS = ("instance_id", "server_id", "openstack_instance_id")
+_KEPT = ("status", "labels", "annotations", "startsAt", "endsAt", "fingerprint")
+
+
+def from_alertmanager(body: Any) -> list[Alarm]:
+    """Read the alerts of a notification; it carries one or more.
+
+    An alert's fingerprint (of its labels) and the time when it began are its occasion: repeated
+    notifications of one alert have the same. It names its server by a label (``instance_id``,
+    ``server_id`` or ``openstack_instance_id``), or group and member by ``failover_group`` and
+    ``failover_member``. It fires while its status is ``firing``.
+
+    Raises InvalidDocument when it is not such a body.
+    """
+    reader = Reader.of(body, _REMEDY)
+    if str(body.get("version", "4")) != "4":
+        raise reader.refuse("version", "it is not 4")
+    alerts = body.get("alerts")
+    if not isinstance(alerts, list) or not alerts:
+        raise reader.refuse("alerts", "it is not a list of alerts")
+    return [
+        _alert(Reader.of(alert, _REMEDY, f"alerts[{number}]"))
+        for number, alert in enumerate(alerts)
+    ]
+
+
+def _alert(reader: Reader) -> Alarm:
+    status = reader.one_of("status", ("firing", "resolved"))
+    labels, begun = reader.inner("labels"), reader.needed("startsAt")
+    # Alertmanager gives fingerprints since 0.20; they are digests of the labels.
+    fingerprint = reader.text("fingerprint") or digest(labels.body)
+    server = labels.first(*_SERVER_LABELS)
+    name = labels.text("alertname") or "without a name"
+    return Alarm(
+        source="alertmanager",
+        key=digest(["alertmanager", fingerprint, begun, status]),
+        firing=status == "firing",
+        unique=True,
+        sentence=plain(f"alert {name}, which began at {begun}, is {status}"),
+        servers=(server,) if server else (),
+        payload=reader.kept(*_KEPT),
+        group=labels.first("failover_group"),
+        member=labels.first("failover_member"),
+        at=moment(begun),
+        series=digest(["alertmanager", fingerprint]),
+    )
+
+
+def looks_like(body: Mapping[str, Any]) -> bool:
+    """Whether it carries alerts."""
+    return "alerts" in body

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The body that Aodh posts to an alarm action."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+
+_REMEDY = "Hand on the alarm's body as Aodh posts it."
+_TRAITS = ("instance_id", "resource_id", "server_id")
+AODH_KEYS = (
+    "alarm_name",
+    "alarm_id",
+    "severity",
+    "previous",
+    "current",
+    "reason",
+    "reason_data",
+)
+
+
+def from_aodh(body: Any) -> Alarm:
+    """Read an alarm of Aodh's.
+
+    It has no id of its own. An event alarm carries the event with its message id: an event happens
+    once, so whatever Aodh called the state before, another event is another occasion. (Aodh never
+    sets an event alarm back by itself.) For the other kinds the whole body is the occasion, and
+    with ``repeat_actions`` Aodh posts them at every evaluation, with the same state before and
+    after: that is no transition.
+
+    Raises InvalidDocument when it is not such a body.
+    """
+    reader = Reader.of(body, _REMEDY)
+    name, alarm_id = reader.text("alarm_name"), reader.text("alarm_id")
+    current, previous = reader.text("current"), reader.text("previous")
+    event = reader.inner("reason_data").body.get("event")
+    event = event if isinstance(event, Mapping) else {}
+    message_id = event.get("message_id")
+    repeat = current == previous and not message_id
+    occasion = message_id or {key: body.get(key) for key in AODH_KEYS}
+    went = f"went from {previous or 'unknown'} to {current or 'unknown'}"
+    if repeat and current:
+        went = f"is still {current}"
+    return Alarm(
+        source="aodh",
+        # What is no transition is another occasion: arriving first, it must not hide what is one.
+        key=digest(["aodh", alarm_id, current, repeat, occasion]),
+        firing=current == "alarm" and not repeat,
+        unique=bool(message_id),
+        sentence=plain(f"alarm {name or alarm_id or 'without a name'} {went}"),
+        servers=_servers(event),
+        payload=reader.kept(*AODH_KEYS),
+        at=moment(event.get("generated")),
+        series=digest(["aodh", alarm_id]) if alarm_id else "",
+        still=current == "alarm" and repeat and bool(alarm_id),
+        routine=current != "alarm" and repeat,
+    )
+
+
+def _servers(event: Mapping[str, Any]) -> tuple[str, ...]:
+    """Traits are [name, type, value] lists."""
+    traits = event.get("traits")
+    found = (
+        trait[2]
+        for trait in (traits if isinstance(traits, list) else [])
+        if isinstance(trait, list) and len(trait) == 3 and trait[0] in _TRAITS
+    )
+    return tuple(value for value in found if isinstance(value, str))
+
+
+def looks_like(body: Mapping[str, Any]) -> bool:
+    """Whether it has the keys that only Aodh's bodies have."""
+    return "alarm_id" in body or {"previous", "current"} <= set(body)

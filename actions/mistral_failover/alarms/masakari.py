@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masakari's notifications, as its monitors post them to its API, or as its API shows them.
+
+Of a server (type VM) the events fire that nobody asks for: its emulator died (``STOPPED_FAILED``),
+it was suspended by an I/O error or by its watchdog. ``STOPPED_SHUTDOWN`` and ``STOPPED_DESTROYED``
+are what a stop looks like too, so they do not.
+
+A host (type COMPUTE_HOST) that stopped fires, but it names no server, so it is held unless group
+and member are given with it. A process of a host (type PROCESS) never fires: the guests run on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+
+_REMEDY = (
+    "Hand on the body as a monitor posts it to Masakari: {notification: {type, payload, ...}}."
+)
+_LOST = frozenset({"STOPPED_FAILED", "SUSPENDED_IOERROR", "SUSPENDED_WATCHDOG"})
+_TYPES = ("VM", "COMPUTE_HOST", "PROCESS")
+
+
+def from_masakari(body: Any) -> Alarm:
+    """Read a notification; its ``notification_uuid``, else all that it says, is the occasion.
+
+    Raises InvalidDocument when it is not such a body.
+    """
+    reader = Reader.of(body, _REMEDY)
+    if "notification" in body:
+        reader = reader.inner("notification")
+    kind = reader.one_of("type", _TYPES)
+    payload = reader.inner("payload")
+    host, when = reader.text("hostname"), reader.text("generated_time")
+    event = payload.text("event")
+    server, detail = None, event
+    if kind == "VM":
+        server, detail = payload.needed("instance_uuid"), payload.text("vir_domain_event")
+        whom, firing = f"server {server}", detail in _LOST
+    elif kind == "COMPUTE_HOST":
+        whom, firing = f"host {host}", event == "STOPPED"
+    else:
+        whom, firing = f"process {payload.text('process_name')} of host {host}", False
+    identity = reader.text("notification_uuid")
+    kept = reader.kept("type", "hostname", "generated_time", "payload", "notification_uuid")
+    return Alarm(
+        source="masakari",
+        key=digest(["masakari", identity or kept]),
+        firing=firing,
+        unique=bool(identity or when),
+        sentence=plain(f"Masakari says of {whom}: {detail or 'nothing'}"),
+        servers=(server,) if server else (),
+        payload=kept,
+        others=(host,) if kind == "COMPUTE_HOST" else (),
+        at=moment(when),
+        routine=not firing,
+    )
+
+
+def looks_like(body: Mapping[str, Any]) -> bool:
+    """Whether it is a notification, wrapped or not."""
+    return isinstance(body.get("notification"), Mapping) or {"type", "payload", "hostname"} <= set(
+        body
+    )

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova's notifications, versioned and unversioned: what they say of a server without being asked.
+
+Nova tells everything that happens to a server, and most of it somebody wanted. So only two things
+fire, and only at the moment when they come to be:
+
+- the server's state becomes ``error`` (it was not, before);
+- the server is off (power state ``shutdown`` or ``crashed``) though its state is still ``active``
+  and no task is under way: nobody asked Nova for it. A crashed guest looks like this before Nova
+  itself stops what is left of it; so does one that was shut down from inside.
+
+A stop, a deletion or anything else that somebody asked Nova for (a user, Heat, our own fence) has a
+task while it is under way, and ends in ``stopped`` or ``deleted``: that fires never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+
+_REMEDY = (
+    "Hand on Nova's notification as it is on the bus: event_type, payload, message_id, timestamp."
+)
+_OFF = ("shutdown", "crashed")
+_SHOWN = ("state", "power", "task")
+_OBJECT = "nova_object.data"
+
+
+def from_nova(body: Any) -> Alarm:
+    """Read a notification about a server; its message id is the occasion.
+
+    Raises InvalidDocument when it is not such a body.
+    """
+    reader = Reader.of(body, _REMEDY)
+    event_type = reader.needed("event_type")
+    message_id, at = reader.text("message_id"), reader.text("timestamp")
+    payload = reader.inner("payload")
+    versioned = _OBJECT in payload.body
+    facts = _versioned(payload) if versioned else _unversioned(payload)
+    server, why = facts["server"], _fires(facts)
+    told = ", ".join([event_type, *(f"{k} {facts[k]}" for k in _SHOWN if facts[k])])
+    return Alarm(
+        source="nova",
+        key=digest(["nova", message_id or [event_type, at, facts]]),
+        firing=why is not None,
+        unique=bool(message_id),
+        sentence=plain(f"Nova says of server {server}: {why or told}"),
+        servers=(server,),
+        payload={"event_type": event_type, "message_id": message_id, "timestamp": at, **facts},
+        at=moment(at),
+        routine=why is None,
+    )
+
+
+def _versioned(payload: Reader) -> dict[str, str]:
+    data = payload.inner(_OBJECT)
+    before = data.inner("state_update").inner(_OBJECT)
+    return {
+        "server": data.needed("uuid"),
+        "state": data.text("state"),
+        "before": before.text("old_state"),
+        "power": data.text("power_state"),
+        "task": data.text("task_state"),
+    }
+
+
+def _unversioned(payload: Reader) -> dict[str, str]:
+    return {
+        "server": payload.needed("instance_id"),
+        "state": payload.text("state"),
+        "before": payload.text("old_state"),
+        "power": "",  # these do not say
+        "task": payload.text("new_task_state") or payload.text("state_description"),
+    }
+
+
+def _fires(facts: Mapping[str, str]) -> str | None:
+    """Why this fires, or None."""
+    if facts["state"] == "error" and facts["before"] != "error":
+        return f"it went from {facts['before'] or 'unknown'} to error"
+    if facts["state"] == "active" and facts["power"] in _OFF and not facts["task"]:
+        return f"its guest is {facts['power']}, and nobody asked for it"
+    return None
+
+
+def looks_like(body: Mapping[str, Any]) -> bool:
+    """Whether it has a notification's envelope."""
+    return "event_type" in body and "payload" in body

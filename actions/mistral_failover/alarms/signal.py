@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An alarm in our own words: what a script, a watchdog or a person signals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+
+_REMEDY = (
+    "Signal a mapping of server (an id), or group and member; and, where known, id, at, state "
+    "(lost or ok) and reason."
+)
+_SERVER = ("server", "server_id", "instance_id")
+_KEYS = (*_SERVER, "group", "member", "id", "at", "state", "reason")
+_ABOUT = frozenset({*_SERVER, "group", "member"})
+
+
+def from_signal(body: Any) -> Alarm:
+    """Read a signal.
+
+    ``server`` is the id of a server (``server_id`` and ``instance_id`` mean the same), ``group``
+    and ``member`` name whom it is about otherwise; one of them must be there. ``id`` is the
+    occasion's own; without it equal bodies are one occasion. ``state`` is ``lost`` (also if left
+    out) or ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people.
+
+    Raises InvalidDocument when it is not such a body.
+    """
+    reader = Reader.of(body, _REMEDY)
+    group, member = reader.first("group"), reader.first("member")
+    server = reader.first(*_SERVER)
+    if not (group or member or server):
+        raise reader.refuse("", "it names neither a server nor a group")
+    state = reader.one_of("state", ("lost", "ok")) if reader.text("state") else "lost"
+    identity, reason = reader.text("id"), reader.text("reason")
+    kept = reader.kept(*_KEYS)
+    whom = member or server or group
+    said = f"a signal says that {whom} is {state}"
+    return Alarm(
+        source="signal",
+        key=digest(["signal", state, [identity, server, group, member] if identity else kept]),
+        firing=state == "lost",
+        unique=bool(identity),
+        sentence=plain(f"{said} ({reason})" if reason else said),
+        servers=(server,) if server else (),
+        payload=kept,
+        group=group,
+        member=member,
+        at=moment(reader.text("at")),
+    )
+
+
+def looks_like(body: Mapping[str, Any]) -> bool:
+    """Whether it says whom it is about in our words."""
+    return not _ABOUT.isdisjoint(body)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pauses and maintenances of groups: until when their alarms are held back, who said so and why.
+
+Functions over one transaction. Each is a mapping of ``by``, ``because`` and ``since``; a
+maintenance has ``until`` and ``members`` as well. Times in seconds by the database's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import groups
+
+Kind = Literal["pause", "maintenance"]
+KINDS: tuple[Kind, ...] = ("pause", "maintenance")
+
+
+def suspend(tx: Session, group_id: str, kind: Kind, said: Mapping[str, Any]) -> None:
+    """Suspend the admission of a group's alarms; a pause, or a maintenance, that it has is
+    replaced."""
+    tx.execute(groups.update().where(groups.c.id == group_id).values(**{kind: dict(said)}))
+
+
+def resume(tx: Session, group_id: str) -> None:
+    """End both."""
+    # An SQL null, not JSON's.
+    ended = dict.fromkeys(KINDS, sa.null())
+    tx.execute(groups.update().where(groups.c.id == group_id).values(**ended))
+
+
+def of_group(tx: Session, group_id: str) -> dict[Kind, Mapping[str, Any]]:
+    """What was said and not ended; a maintenance also when its time is over."""
+    query = sa.select(groups.c.pause, groups.c.maintenance).where(groups.c.id == group_id)
+    row = tx.connection.execute(query).one()
+    found: dict[Kind, Mapping[str, Any] | None] = {
+        "pause": row.pause,
+        "maintenance": row.maintenance,
+    }
+    return {kind: said for kind, said in found.items() if said is not None}

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Incidents: repeats counted without a lock, what is held, what counts towards a storm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mistral_failover.store import groups, incidents, suspensions, tables
+from mistral_failover.store.database import Database
+from mistral_failover.store.incidents import OPERATOR, Incident
+from support.rows import only_these_change
+from support.together import together
+
+BASE = Incident("i", "mine", "g", "aodh", {"lost": "a"}, {}, "HELD", "a sentence", rule="storm")
+
+
+def add(database: Database, identity: str, **fields: Any) -> Incident:
+    incident = replace(BASE, id=identity, **fields)
+    database.atomically(lambda tx: incidents.add(tx, incident))
+    return incident
+
+
+def get(database: Database, identity: str) -> Incident:
+    found = database.reading(lambda tx: incidents.get(tx, "mine", identity))
+    assert found is not None
+    return found
+
+
+def again(database: Database, identity: str, project: str = "mine") -> Any:
+    return database.atomically(lambda tx: incidents.count_again(tx, project, identity))
+
+
+@pytest.mark.parametrize(
+    ("decision", "traversal", "counted"),
+    [
+        ("IGNORED", None, True),
+        ("DISMISSED", None, True),
+        ("DUPLICATE", None, True),
+        ("ADMITTED", "t", True),
+        ("ADMITTED", None, False),
+        ("HELD", None, False),
+    ],
+)
+def test_a_repeat_counts_only_on_what_is_decided_for_good(
+    database: Database, decision: str, traversal: str | None, counted: bool
+) -> None:
+    add(database, "i", decision=decision, traversal_id=traversal)
+    add(database, "beside", decision="IGNORED")
+
+    with only_these_change(database, tables.incidents, ("id",), *["i"] * counted):
+        found = again(database, "i")
+
+    assert found == (("i", traversal) if counted else None)
+    assert get(database, "i").duplicates == counted
+    assert (get(database, "i").last_at > get(database, "i").first_at) is counted
+
+
+def test_a_repeat_of_another_project_s_or_of_nothing_counts_on_nothing(database: Database) -> None:
+    add(database, "i", decision="IGNORED")
+
+    assert again(database, "i", "theirs") is None
+    assert again(database, "none") is None
+    assert get(database, "i").duplicates == 0
+
+
+def test_a_repeat_of_a_duplicate_counts_on_the_first(database: Database) -> None:
+    add(database, "first", decision="ADMITTED", traversal_id="t")
+    add(database, "other", decision="DUPLICATE", duplicate_of="first")
+
+    assert again(database, "other") == ("first", "t")
+    assert get(database, "first").duplicates == 1
+
+
+def test_no_repeat_is_lost_however_many_come_at_once(database: Database) -> None:
+    add(database, "first", decision="ADMITTED", traversal_id="t")
+    add(database, "other", decision="DUPLICATE", duplicate_of="first")
+
+    together(8, lambda number: [again(database, ("first", "other")[number % 2]) for _ in range(5)])
+
+    assert get(database, "first").duplicates == 40
+
+
+def test_what_belongs_to_nobody_is_adopted_by_one(database: Database) -> None:
+    add(database, "i", group_id=None)
+
+    taken = together(
+        4,
+        lambda n: database.atomically(lambda tx: incidents.adopt(tx, "i", f"g{n}")),
+    )
+
+    assert taken.count(True) == 1
+    assert get(database, "i").group_id == f"g{taken.index(True)}"
+
+
+def test_only_what_is_held_is_dismissed_and_once(database: Database) -> None:
+    add(database, "i")
+    add(database, "admitted", decision="ADMITTED")
+
+    done = [
+        database.atomically(lambda tx, which=which: incidents.dismiss(tx, which, "why"))
+        for which in ("i", "i", "admitted", "none")
+    ]
+
+    assert done == [True, False, False, False]
+    assert (get(database, "i").decision, get(database, "i").sentence) == ("DISMISSED", "why")
+    assert get(database, "admitted").decision == "ADMITTED"
+
+
+def test_the_latest_word_of_a_series_is_the_one_that_was_said_last(database: Database) -> None:
+    add(database, "on", series="s", firing=True)
+    add(database, "off", series="s", firing=False)
+    add(database, "other", series="o")
+    add(database, "elsewhere", series="s", group_id="h")
+
+    def latest() -> str | None:
+        found = database.reading(lambda tx: incidents.latest_of_series(tx, "g", "s"))
+        return found.id if found else None
+
+    assert latest() == "off"
+    database.atomically(lambda tx: incidents.count_duplicate(tx, "on"))
+    assert latest() == "on"
+    assert database.reading(lambda tx: incidents.latest_of_series(tx, "g", "none")) is None
+
+
+def test_what_counts_towards_a_storm(database: Database) -> None:
+    add(database, "1", group_id="admitted", decision="ADMITTED")
+    add(database, "2", group_id="admitted", decision="ADMITTED")
+    add(database, "3", group_id="held", rule="cooldown")
+    add(database, "4", group_id="expected", rule="paused")
+    add(database, "5", group_id="ignored", decision="IGNORED")
+    add(database, "6", group_id=None, rule="cooldown")
+    add(database, "7", group_id="ordered", decision="ADMITTED", source=OPERATOR)
+    add(database, "8", group_id="theirs", decision="ADMITTED", project_id="theirs")
+
+    def failing(ago: float) -> set[str]:
+        return database.reading(
+            lambda tx: incidents.failing_since(tx, "mine", tx.now() - ago, ("cooldown", "storm"))
+        )
+
+    assert failing(60) == {"admitted", "held"}
+    assert failing(-60) == set()
+
+
+def test_the_held_are_listed_latest_first_with_their_groups_names(database: Database) -> None:
+    name = {"document": {}, "types": []}
+    identity = database.atomically(lambda tx: groups.define(tx, "mine", "payments", name))
+    add(database, "1", group_id=identity)
+    add(database, "2", group_id=None)
+    add(database, "3", decision="ADMITTED", group_id=identity)
+    add(database, "4", project_id="theirs")
+
+    def listed(group: str | None, limit: int = 9) -> tuple[int, list[tuple[str, str | None]]]:
+        total, rows = database.reading(lambda tx: incidents.held(tx, "mine", group, limit))
+        return total, [(incident.id, name) for incident, name in rows]
+
+    assert listed(None) == (2, [("2", None), ("1", "payments")])
+    assert listed(None, 1) == (2, [("2", None)])
+    assert listed(identity) == (1, [("1", "payments")])
+
+
+def test_what_has_not_begun_is_found_by_its_group(database: Database) -> None:
+    add(database, "1", decision="ADMITTED")
+    add(database, "2", decision="ADMITTED", traversal_id="t")
+    add(database, "3", decision="ADMITTED", source=OPERATOR)
+    add(database, "4", decision="ADMITTED", group_id="h")
+    add(database, "5")
+
+    found = database.reading(lambda tx: incidents.yet_to_begin(tx, "g"))
+
+    assert [incident.id for incident in found] == ["1"]
+
+
+def test_a_duplicate_is_not_shown_beside_the_first(database: Database) -> None:
+    add(database, "first", decision="ADMITTED")
+    add(database, "other", decision="DUPLICATE", duplicate_of="first")
+
+    shown = database.reading(lambda tx: incidents.of_group(tx, "g", 10))
+
+    assert [incident.id for incident in shown] == ["first"]
+
+
+# -- pauses and maintenances
+
+
+@pytest.fixture
+def group(database: Database) -> str:
+    name = {"document": {}, "types": []}
+    return database.atomically(lambda tx: groups.define(tx, "mine", "g", name))
+
+
+def test_a_group_is_suspended_until_it_is_resumed(database: Database, group: str) -> None:
+    def held() -> Any:
+        return database.reading(lambda tx: suspensions.of_group(tx, group))
+
+    assert held() == {}
+    database.atomically(lambda tx: suspensions.suspend(tx, group, "pause", {"by": "ann"}))
+    database.atomically(lambda tx: suspensions.suspend(tx, group, "maintenance", {"by": "bob"}))
+    database.atomically(lambda tx: suspensions.suspend(tx, group, "pause", {"by": "cec"}))
+    assert held() == {"pause": {"by": "cec"}, "maintenance": {"by": "bob"}}
+
+    database.atomically(lambda tx: suspensions.resume(tx, group))
+    assert held() == {}
+
+
+def test_the_groups_with_a_goal_are_counted_by_project(database: Database, group: str) -> None:
+    name = {"document": {}, "types": []}
+    for project, other in (("mine", "h"), ("theirs", "g")):
+        identity = database.atomically(lambda tx, p=project, n=other: groups.define(tx, p, n, name))
+        database.atomically(lambda tx, which=identity: tx.swap_traversal(which, None, "t"))
+
+    assert database.reading(lambda tx: groups.with_a_goal(tx, "mine")) == 1
+    assert database.reading(lambda tx: groups.with_a_goal(tx, "nobody")) == 0
+    assert database.reading(lambda tx: groups.first_of(tx, "nobody")) is None
+    assert database.reading(lambda tx: groups.first_of(tx, "mine")) in {group, identity} | {
+        groups.group_id("mine", "h")
+    }
