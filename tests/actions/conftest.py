@@ -17,7 +17,7 @@ from mistral_failover.convergence.records import Ready
 from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.model.goal import render_goal
 from mistral_failover.settings import Settings
-from mistral_failover.store import groups
+from mistral_failover.store import groups, incidents
 
 _numbers = itertools.count(1)
 HOUSE = {
@@ -121,3 +121,47 @@ def started(
 def begun(started: Callable[..., Ready]) -> Ready:
     """The ready node of a traversal of the group ``payments`` in the project."""
     return started()
+
+
+@pytest.fixture
+def goal(state: Runtime, project: str) -> Callable[..., None]:
+    """Give a group a goal: db_b is active and these are lost."""
+
+    def give(*lost: str, group: str = "payments", incident: str | None = None) -> None:
+        identity = groups.group_id(project, group)
+        found = state.database.reading(lambda tx: groups.get(tx, identity))
+        assert found is not None
+        started = state.engine.start(
+            identity,
+            render_goal(
+                state.database.reading(lambda tx: state.definitions.group(tx, found)),
+                {"active": "db_b"},
+                lost,
+            ),
+            traversal_id=f"t-{next(_numbers)}-{project}",
+            expected=found.current_traversal,
+            cause="a test",
+            incident_id=incident,
+        )
+        assert started.won
+        if incident is not None:
+            state.database.atomically(lambda tx: incidents.link(tx, incident, started.traversal_id))
+
+    return give
+
+
+@pytest.fixture
+def serve(
+    state: Runtime, project: str, define: Callable[..., str], goal: Callable[..., None]
+) -> Callable[..., str]:
+    """Define groups and bring them into service; each has the servers NAME-a and NAME-b."""
+
+    def bring(name: str, **more: Any) -> str:
+        define(name, **more)
+        seen = [("db_a", f"{name}-a", 1.0), ("db_b", f"{name}-b", 2.0)]
+        identity = groups.group_id(project, name)
+        state.database.atomically(lambda tx: groups.see_members(tx, identity, seen))
+        goal(group=name)
+        return name
+
+    return bring

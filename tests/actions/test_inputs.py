@@ -10,7 +10,7 @@ import pytest
 from mistral_lib.actions import Action, Result
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, operate, people
+from mistral_failover.actions import converge, gate, operate, people
 from mistral_failover.actions.runtime import Runtime
 
 OPERATIONS = [
@@ -38,8 +38,24 @@ NAMES = [5, {"a": 1}, [1], ["a", None], True]
 
 # (class, its inputs, the input that is wrong, wrong values)
 WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
-    (converge.Admit, {"alarm": {}}, "group", OPTIONAL_TEXT),
-    (converge.Admit, {"alarm": {}}, "member", OPTIONAL_TEXT),
+    (gate.Admit, {"alarm": {}}, "group", OPTIONAL_TEXT),
+    (gate.Admit, {"alarm": {}}, "member", OPTIONAL_TEXT),
+    (gate.AdmitEvent, {"body": {"alarm_id": "a"}}, "group", OPTIONAL_TEXT),
+    (gate.AdmitEvent, {"body": {"alarm_id": "a"}}, "member", OPTIONAL_TEXT),
+    (gate.AdmitEvent, {"body": {"alarm_id": "a"}}, "kind", OPTIONAL_TEXT),
+    (gate.Pause, {"because": "b"}, "group", TEXT),
+    (gate.Pause, {"group": "g"}, "because", TEXT),
+    (gate.Resume, {"because": "b"}, "group", TEXT),
+    (gate.Resume, {"group": "g"}, "because", TEXT),
+    (gate.Maintenance, {"because": "b", "minutes": 1}, "group", TEXT),
+    (gate.Maintenance, {"group": "g", "minutes": 1}, "because", TEXT),
+    (gate.Maintenance, {"group": "g", "because": "b"}, "minutes", [0, 40321, "1", True, 1.5]),
+    (gate.Maintenance, {"group": "g", "because": "b"}, "until", [*OPTIONAL_TEXT, "soon"]),
+    (gate.Maintenance, {"group": "g", "because": "b", "minutes": 1}, "members", NAMES),
+    (gate.Held, {}, "group", OPTIONAL_TEXT),
+    (gate.Held, {}, "limit", [0, 1001, "1", True]),
+    (gate.Dismiss, {"because": "b"}, "incident", [*NAMES, "", []]),
+    (gate.Dismiss, {"incident": "i"}, "because", TEXT),
     (converge.Begin, {}, "group", TEXT),
     (converge.Begin, {"group": "g"}, "to", [5, ["a"], {"active": 5}, {"active": ["a"]}]),
     (converge.Begin, {"group": "g"}, "lost", NAMES),
@@ -111,7 +127,7 @@ def test_a_wrong_input_is_refused_by_its_name(
 def test_a_body_that_is_no_alarm_is_an_invalid_document(
     state: Runtime, context: ActionContext, alarm: Any
 ) -> None:
-    assert converge.Admit(alarm).run(context).error["code"] == "INVALID_DOCUMENT"
+    assert gate.Admit(alarm).run(context).error["code"] == "INVALID_DOCUMENT"
 
 
 @pytest.mark.parametrize("definition", [None, 5, "", "a: [", {}, {"stack": "s"}])

@@ -12,7 +12,10 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.operations import Tools
 from mistral_failover.agent.channel import Command, CommandResult
 from mistral_failover.cloud import servers, volumes
+from mistral_failover.cloud.detaching import Release
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import Evidence, ServerState
+from mistral_failover.convergence.records import Record
 
 MEMBER = {"name": "db_a", "server_id": "s-a", "epoch": 3}
 PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device": "/dev/vdb"}
@@ -144,7 +147,7 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
     monkeypatch.setattr(
         servers, "deletion", lambda *_: Evidence(proven, "delete", "it may be running")
     )
-    monkeypatch.setattr(volumes, "detach", lambda _c, _v, server, _l: detached.append(server))
+    monkeypatch.setattr(volumes, "detach", lambda _c, _v, server, _l, _r: detached.append(server))
     resource = {**OPERATION["resource"], "physical_id": "v1"}
     operation = {**OPERATION, "resource": resource, "inputs": inputs}
 
@@ -156,6 +159,94 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
     else:
         operations.detach_volume(tools(Obedient()), operation)
     assert detached == ([] if refused else ["s-a"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "properties", "release"),
+    [
+        ({}, {}, Release()),
+        ({}, {"when_host_is_down": "delete_server"}, Release(delete_server=True)),
+        (fenced("quiesce"), {}, Release(fenced=True)),
+        (fenced("stop"), {"when_host_is_down": "ask"}, Release("it is off", True)),
+        (
+            fenced("confirm"),
+            {"when_host_is_down": "delete_server"},
+            Release("it is off", True, True),
+        ),
+    ],
+)
+def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
+    monkeypatch: pytest.MonkeyPatch, inputs: Any, properties: Any, release: Release
+) -> None:
+    asked: list[Release] = []
+    monkeypatch.setattr(servers, "server_state", lambda *_: ServerState("ACTIVE", None, None, True))
+    monkeypatch.setattr(volumes, "detach", lambda _c, _v, _s, _l, terms: asked.append(terms))
+    resource = {**OPERATION["resource"], "physical_id": "v1"}
+    operation = {**OPERATION, "resource": resource, "inputs": inputs, "properties": properties}
+
+    operations.detach_volume(tools(Obedient()), operation)
+
+    assert asked == [release]
+
+
+@pytest.mark.parametrize("is_blocked", [True, False])
+@pytest.mark.parametrize("verb", ["attach", "detach"])
+def test_who_has_to_help_is_told_how_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, verb: str, is_blocked: bool
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise CloudError("VOLUME_ERROR", "it is in error", remedy="Do this.", blocked=is_blocked)
+
+    state = ServerState("ACTIVE", None, None, True)
+    monkeypatch.setattr(servers, "server_state", lambda *_: state)
+    monkeypatch.setattr(volumes, "resolve_volume", lambda *_: "v1")
+    monkeypatch.setattr(volumes, verb, refuse)
+    operation = {**OPERATION, "properties": {"volume": "data", "server": "db_a"}}
+    perform = {"attach": operations.attach_volume, "detach": operations.detach_volume}[verb]
+
+    with pytest.raises(CloudError) as caught:
+        perform(tools(Obedient()), operation)
+
+    told = 'failover.failover with group "payments"' in caught.value.remedy
+    assert told is is_blocked
+    assert caught.value.remedy.startswith("Do this.")
+
+
+def record(name: str, **changes: Any) -> Record:
+    made: dict[str, Any] = {
+        "id": name,
+        "group_id": "g",
+        "name": name,
+        "type": "volume_attachment",
+        "member": "db_a",
+        "epoch": 0,
+        "action": "CREATE",
+        "status": "COMPLETE",
+        "physical_id": "v1",
+        "attributes": {"server_id": "s-a"},
+    }
+    return Record(**made | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        ({}, True),
+        ({"id": "r"}, False),
+        ({"action": "DELETE"}, False),
+        ({"status": "FAILED"}, False),
+        ({"status": "IN_PROGRESS"}, False),
+        ({"physical_id": "v2"}, False),
+        ({"attributes": {"server_id": "s-b"}}, False),
+        ({"type": "house"}, False),
+    ],
+)
+def test_a_volume_stays_where_another_resource_has_it_too(changes: Any, shares: bool) -> None:
+    resource = {**OPERATION["resource"], "type": "volume_attachment", "physical_id": "v1"}
+
+    found = operations.sharing([record("other", **changes)], {**OPERATION, "resource": resource})
+
+    assert found == (["other"] if shares else [])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from mistral_lib.actions import Action
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, operate, people
+from mistral_failover.actions import converge, gate, operate, people
 from mistral_failover.actions.documents import ready_document, ticket_document
 from mistral_failover.actions.runtime import DEFAULT_PROJECT, Request, Runtime
 from mistral_failover.convergence.records import Ready
@@ -62,17 +62,20 @@ def test_another_project_s_groups_are_not_listed(
 
 
 def test_an_alarm_naming_another_project_s_group_or_server_concerns_nobody(
-    begun: Ready, stranger: ActionContext
+    begun: Ready, context: ActionContext, stranger: ActionContext
 ) -> None:
     event = {"message_id": "m", "traits": [["instance_id", 1, "s-a"]]}
     alarm = {"previous": "ok", "current": "alarm", "reason_data": {"event": event}}
 
-    by_group = converge.Admit(alarm, group="payments").run(stranger)
-    by_server = converge.Admit(alarm).run(stranger)
+    by_group = gate.Admit(alarm, group="payments").run(stranger)
+    by_server = gate.Admit(alarm).run(stranger)
 
-    assert by_group["decision"] == by_server["decision"] == "IGNORED"
+    assert by_group["decision"] == by_server["decision"] == "HELD"
     assert "there is no group payments in this project" in by_group["sentence"]
-    assert "no group is concerned" in by_server["sentence"]
+    assert "no group of this project is known to have s-a" in by_server["sentence"]
+    assert by_server["traversal"] is None
+    assert gate.Held().run(context)["held"] == []
+    assert {row["group"] for row in gate.Held().run(stranger)["held"]} == {None}
 
 
 def test_another_project_s_loose_nodes_are_not_swept(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, people, sweeping
+from mistral_failover.actions import converge, gate, people, sweeping
 from mistral_failover.actions.documents import outcome_of, ready_document, timed_out_task
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.convergence.records import Ready
@@ -35,7 +35,7 @@ def stuck(state: Runtime, begun: Ready, context: ActionContext) -> Callable[[flo
     """Admit an alarm that can not be started, as no cloud is configured, and let it grow old."""
 
     def make(age: float) -> str:
-        assert converge.Admit(ALARM).run(context).error["code"] == "CONFIG"
+        assert gate.Admit(ALARM).run(context).error["code"] == "CONFIG"
         (incident,) = people.Status("payments").run(context)["incidents"]
         aged = incidents.update().where(incidents.c.id == incident["id"])
         state.database.atomically(
@@ -86,7 +86,7 @@ def test_it_is_admitted_when_it_is_said_again(
     identity = stuck(sweeping.STALE + 1)
     sweep(context)
 
-    assert converge.Admit(ALARM).run(context).error["code"] == "CONFIG"
+    assert gate.Admit(ALARM).run(context).error["code"] == "CONFIG"
 
     refused, incident = sweep(context)
     assert refused == [identity]

@@ -48,6 +48,16 @@ def test_what_is_given_up_is_free_unknown_and_triggered_again(
     assert again.ticket.key == operation.ticket.key
 
 
+def test_the_ledger_says_for_want_of_what_it_was_given_up(
+    simulation: Simulation, operation: Operation
+) -> None:
+    simulation.engine.abandon(operation.ticket, "the token expired", "TOKEN_EXPIRED")
+
+    entry = rows(simulation.database, operations, "key")[operation.ticket.key]
+    assert entry["status"] == "unknown"
+    assert entry["result"]["error"] == {"code": "TOKEN_EXPIRED", "message": "the token expired"}
+
+
 def test_what_somebody_else_took_over_can_not_be_given_up(
     simulation: Simulation, ready: Ready, operation: Operation
 ) -> None:

@@ -7,8 +7,14 @@ from typing import Any
 
 from mistral_lib import actions
 
-from mistral_failover.actions.errors import ActionError, answered
+from mistral_failover.actions.errors import ActionError, answered, masked
 from mistral_failover.actions.runtime import Request, runtime
+
+# What may come of a token that Keystone does not accept any more. Services answer 401, or 503 while
+# Keystone refuses to tell them anything; and who may not ask Nova finds neither proof nor standby.
+_DOUBTFUL = frozenset(
+    {"TOKEN_EXPIRED", "SERVER_ERROR", "REFUSED", "FENCE_UNPROVEN", "NO_ELIGIBLE_MEMBER"}
+)
 
 
 class FailoverAction(actions.Action):
@@ -18,7 +24,13 @@ class FailoverAction(actions.Action):
     @answered
     def run(self, context: Any) -> Any:
         """What Mistral calls; never raises."""
-        return self.answer(Request(runtime(), context))
+        request = Request(runtime(), context)
+        try:
+            return self.answer(request)
+        except Exception as error:
+            if getattr(error, "code", None) not in _DOUBTFUL:
+                raise
+            raise request.refusal() or error from None
 
     def answer(self, request: Request) -> Any:
         """The action's work. May raise anything that has a code, a message and a remedy."""
@@ -32,7 +44,8 @@ def text(key: str, value: Any) -> str:
     """A required text input. Raises ActionError BAD_INPUT."""
     if not isinstance(value, str) or not value:
         raise ActionError("BAD_INPUT", f"{key}: text is expected, not {value!r}", f"Give {key}.")
-    return value
+    # What people say is written down for all to read, and they may have pasted a token.
+    return masked(value) if key == "because" else value
 
 
 def optional_text(key: str, value: Any) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 import tenacity
 from sqlalchemy.exc import DBAPIError
 
-from mistral_failover.actions import hanging, in_place, ownership
+from mistral_failover.actions import hanging, in_place, ownership, rights
 from mistral_failover.actions.documents import operation_document, ready_document
 from mistral_failover.actions.runtime import Request
 from mistral_failover.cloud.errors import CloudError
@@ -49,11 +49,13 @@ def conclude(
     ``timed_out``: the id of the task whose workflow did not end in time. It is stopped first, since
     the operation will be repeated.
     """
-    if not ownership.owns(request, ticket.traversal_id, ticket.node.resource_id):
+    if not ownership.owns_operation(request, ticket):
         return _handed_back([], None, [f"there is nothing to conclude for {ticket.node.key}"])
     if _came_too_late(outcome):
         step = request.runtime.engine.abandon(ticket, _TOO_LATE)
         return _carry(request, list(step.ready), [step.sentence])
+    if why := rights.ended(request, ticket, outcome):
+        return _left(request, ticket, why, [])
     said = [_stopped(request, timed_out)] if timed_out else []
     step = request.runtime.engine.conclude(ticket, outcome)
     return _carry(request, list(step.ready), [*said, step.sentence])
@@ -94,11 +96,22 @@ def _carry(request: Request, ready: Sequence[Ready], said: list[str]) -> dict[st
             outcome = in_place.run(spec.action, document, request.context)
             if _came_too_late(outcome):
                 step = engine.abandon(ticket, _TOO_LATE)
+            elif why := rights.ended(request, ticket, outcome):
+                return _left(request, ticket, why, said)
             else:
                 step = _concluded(request, ticket, outcome)
         said.append(step.sentence)
         ready = step.ready
     return _handed_back(ready, None, said)
+
+
+def _left(
+    request: Request, ticket: Ticket, why: tuple[str, str], said: list[str]
+) -> dict[str, Any]:
+    """Give an operation up and leave its node to somebody else: this request would be refused
+    again."""
+    step = request.runtime.engine.abandon(ticket, *why)
+    return _handed_back([], None, [*said, step.sentence])
 
 
 def _came_too_late(outcome: Outcome) -> bool:

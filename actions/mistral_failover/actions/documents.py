@@ -28,6 +28,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mistral_failover.actions.errors import ActionError, masked
+from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import (
     Lock,
     Node,
@@ -39,8 +40,9 @@ from mistral_failover.convergence.records import (
 from mistral_failover.model.group import Group
 from mistral_failover.store.groups import MemberRow
 
-# The command may have run, or whatever came before the bug: a repeat must carry the same id.
-_UNKNOWN = frozenset({"NO_ANSWER", "UNEXPECTED"})
+# The command may have run, or whatever came before the bug or before the rights ended: a repeat
+# must carry the same id.
+_UNKNOWN = frozenset({"NO_ANSWER", "UNEXPECTED"}) | NO_RIGHTS
 _TIMED_OUT = re.compile(r"Task timed out \[timeout\(s\)=(\d+)\]")
 _OPERATION = (
     "ticket",

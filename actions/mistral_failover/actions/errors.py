@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec
 
 from mistral_lib.actions import Result
@@ -36,6 +36,17 @@ def masked(text: str) -> str:
     return _CREDENTIALS.sub("***", redact(str(strutils.mask_password(text))))
 
 
+def masked_body(value: Any) -> Any:
+    """A JSON value from outside, each text in it masked, and whatever stands under a name such as
+    ``password`` or ``auth_token``."""
+    if isinstance(value, Mapping):
+        found = {key: masked_body(item) for key, item in value.items()}
+        return strutils.mask_dict_password(found)
+    if isinstance(value, list | tuple):
+        return [masked_body(item) for item in value]
+    return masked(value) if isinstance(value, str) else value
+
+
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as ``{code, message, remedy}``, without secrets."""
     code = getattr(error, "code", None)
@@ -57,6 +68,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         facts["reasons"] = dict(error.reasons)  # type: ignore[attr-defined]
     if getattr(error, "blocked", False):
         facts["blocked"] = True
+    if getattr(error, "about", None):
+        facts["about"] = dict(error.about)  # type: ignore[attr-defined]
     return facts
 
 

@@ -16,8 +16,10 @@ from mistral_failover import settings as configuration
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.agent.channel import Channel, Command, CommandResult, channel_for
 from mistral_failover.cloud.clients import Cloud, cloud_for
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Guard, LeaseLost
 from mistral_failover.cloud.mistral_api import Mistral, mistral_for
+from mistral_failover.cloud.session import refusal, refuse_other_clouds
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.traversals import derived_id
@@ -118,8 +120,15 @@ class Request:
 
     @cached_property
     def project_id(self) -> str:
-        """The project that owns whatever this request touches."""
+        """The project that owns whatever this request touches.
+
+        It is Mistral's word, who had it from Keystone together with the token: the state store is
+        as safe as Mistral's own rows. A request without that is refused.
+
+        Raises ActionError NO_PROJECT; CloudError FORBIDDEN for a request that names another cloud.
+        """
         security = self.context.security
+        refuse_other_clouds(security)
         project_id = security.project_id
         if not project_id and not security.auth_token:
             # Mistral's authentication is off: it keeps everything under this name itself.
@@ -142,6 +151,11 @@ class Request:
     def cloud(self, guard: Guard) -> Cloud:
         """The cloud with this request's rights."""
         return cloud_for(self.context.security, guard=guard, settings=self.runtime.settings)
+
+    def refusal(self) -> CloudError | None:
+        """Why Keystone does not accept this request any more, TOKEN_EXPIRED or TRUST_GONE; None: it
+        does, or can not be asked."""
+        return refusal(self.context.security, self.runtime.settings)
 
     def mistral(self) -> Mistral | None:
         """Mistral's own API with this request's rights; None where nobody says where it is.

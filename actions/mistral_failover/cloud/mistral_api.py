@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistral's own API: which executions are there, how long nothing happened in them, ending them.
+"""Mistral's own API: which executions are there, how long nothing happened in them, ending them,
+starting one.
 
 Mistral shows a caller the executions of its own project; nothing here asks for others.
 """
@@ -102,6 +103,20 @@ class Mistral:
         stays as it is."""
         self._ask(
             "PUT", f"executions/{_quoted(execution_id)}", json={"state": state, "state_info": why}
+        )
+
+    def start(self, execution_id: str, workflow: str, input: Mapping[str, Any], why: str) -> None:
+        """Start a workflow, unless there is an execution of this id: Mistral answers with that
+        one then, whatever it is of (measured with Mistral 23)."""
+        self._ask(
+            "POST",
+            "executions",
+            json={
+                "id": execution_id,
+                "workflow_name": workflow,
+                "input": dict(input),
+                "description": why,
+            },
         )
 
     def below_task(self, task_id: str) -> list[Execution]:

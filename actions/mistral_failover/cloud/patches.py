@@ -23,6 +23,12 @@ SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine
 _HIDDEN = "******"  # how Heat shows the value of a hidden parameter
 
 
+_ANOTHER_S_TRUST = (
+    " Heat also answers so to the token of a trust that another user made than who last updated "
+    "the stack: run it with a token of that user, or one that is no trust's."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Patched:
     """How a PATCH ended well.
@@ -123,6 +129,8 @@ class _Patch:
         except CloudError as error:
             if error.code == "CONFLICT":
                 return Look(f"it is {stack.stack_status}, and {error.message}")
+            if error.code == "SERVER_ERROR":
+                error.remedy += _ANOTHER_S_TRUST
             raise
         reach("patch.after")
         self._before, self._sent_at = before, self._clock()

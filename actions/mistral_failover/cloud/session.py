@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions: whose rights a call has, and the guard in front of every call.
 
-A session is made of what a request to Mistral carried. Its token is used as it is: a trust-scoped
-token must not be scoped again (Keystone refuses that with 403), so it is validated with itself,
-and the answer, which holds the catalog, becomes the session's authentication.
+A session is made of what a request to Mistral carried. Its token is used as it is; what it is
+worth is found out in ``cloud.tokens``, once for each token and process.
 """
 
 from __future__ import annotations
@@ -19,13 +18,14 @@ from typing import Any
 
 import requests
 import urllib3
-from keystoneauth1 import access, plugin
+from keystoneauth1 import plugin
 from keystoneauth1.identity.access import AccessInfoPlugin
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from openstack import config as clouds
 
-from mistral_failover.cloud.errors import FOREIGN, CloudError, translate, translated
-from mistral_failover.cloud.guard import Guard, LeaseLost
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.guard import Guard, LeaseLost, Unguarded
+from mistral_failover.cloud.tokens import NO_RIGHTS, asked, carried, expired, foreign
 from mistral_failover.fault_points import reach
 from mistral_failover.settings import Settings
 
@@ -152,6 +152,11 @@ class _Remembered:
                 self._known.popitem(last=False)
         return made
 
+    def forget(self, key: str) -> None:
+        """Forget what is known under the key."""
+        with self._lock:
+            self._known.pop(key, None)
+
 
 # An authentication also remembers the services' versions, so each of these saves several calls.
 _tokens = _Remembered()
@@ -162,13 +167,16 @@ def session_for(security: Any, *, guard: Guard, settings: Settings) -> GuardedSe
     """Make a session with the rights of a request.
 
     ``security`` has the attributes of mistral_lib's security context: ``auth_uri``,
-    ``auth_token``, ``project_id``, ``region_name``, ``insecure``, ``auth_cacert``; those that are
-    missing count as None. Without a token the entry ``settings.cloud`` of clouds.yaml is used.
+    ``auth_token``, ``service_catalog``, ``project_id``, ``region_name``, ``insecure``,
+    ``auth_cacert``, ``is_target``; those that are missing count as None. Without a token the entry
+    ``settings.cloud`` of clouds.yaml is used.
 
-    Raises `CloudError` TOKEN_EXPIRED when Keystone does not know the token (any more), FORBIDDEN
-    when the token belongs to another project than the request says, CONFIG when there is neither a
-    token nor a usable entry, and what `translate` makes of other failures; `LeaseLost`.
+    Raises `CloudError` TOKEN_EXPIRED or TRUST_GONE when Keystone does not accept the token (any
+    more), FORBIDDEN when the token belongs to another project than the request says or the request
+    is meant for another cloud, CONFIG when there is neither a token nor a usable entry, and what
+    `translate` makes of other failures; `LeaseLost`.
     """
+    refuse_other_clouds(security)
     if getattr(security, "auth_token", None):
         return _session_of_token(security, guard, settings)
     if settings.cloud:
@@ -181,14 +189,64 @@ def session_for(security: Any, *, guard: Guard, settings: Settings) -> GuardedSe
     )
 
 
+def refuse_other_clouds(security: Any) -> None:
+    """Refuse a request that names another cloud by Mistral's headers X-Target-...: its project is
+    what the caller wrote into a header, and nobody has checked it.
+
+    Raises `CloudError` FORBIDDEN.
+    """
+    if getattr(security, "is_target", None):
+        raise CloudError(
+            "FORBIDDEN",
+            "The request names another cloud (X-Target-Auth-Uri), so nobody vouches for its "
+            "project.",
+            remedy="Call without the headers X-Target-..., with a token of this cloud.",
+        )
+
+
+def refusal(security: Any, settings: Settings) -> CloudError | None:
+    """Ask Keystone whether it still accepts the token of a request: why not, if so.
+
+    Services remember for minutes what a token was worth, and answer 503 rather than 401 about some
+    that Keystone refuses, so their own answers do not tell. None also where Keystone can not be
+    asked, and where there is no token.
+    """
+    if not getattr(security, "auth_token", None):
+        return None
+    guard = Unguarded(settings.http_timeout)
+    try:
+        session, auth_url, key = _for_token(security, guard, settings)
+        asked(session, auth_url, security.auth_token, getattr(security, "project_id", None))
+    except CloudError as error:
+        if error.code not in NO_RIGHTS:
+            return None
+        _tokens.forget(key)
+        return error
+    return None
+
+
 def _session_of_token(security: Any, guard: Guard, settings: Settings) -> GuardedSession:
-    token = security.auth_token
-    auth_uri = getattr(security, "auth_uri", None)
+    session, auth_url, key = _for_token(security, guard, settings)
+    said = getattr(security, "project_id", None)
+    session.auth = proven = _tokens.get(
+        key,
+        make=lambda: _prove(session, auth_url, security, said),
+        usable=lambda known: not known.auth_ref.will_expire_soon(EXPIRES_SOON),
+    )
+    if said and said != proven.auth_ref.project_id:
+        raise foreign(said, proven.auth_ref.project_id)
+    return session
+
+
+def _for_token(security: Any, guard: Guard, settings: Settings) -> tuple[GuardedSession, str, str]:
+    """A session without authentication yet, Keystone's URL, and the key of the token."""
+    auth_uri = getattr(security, "auth_uri", None) or settings.auth_url
     if not auth_uri:
         raise CloudError(
             "CONFIG",
             "The request carries a token but not the address of Keystone.",
-            remedy="Set [keystone_authtoken] www_authenticate_uri in mistral.conf.",
+            remedy="Set [keystone_authtoken] www_authenticate_uri in mistral.conf wherever an "
+            "engine, executor or API runs, or [failover] auth_url.",
         )
     auth_url = auth_uri.rstrip("/")
     if not auth_url.endswith("/v3"):
@@ -202,45 +260,16 @@ def _session_of_token(security: Any, guard: Guard, settings: Settings) -> Guarde
         verify=verify,
         region_name=getattr(security, "region_name", None),
     )
-    session.auth = validated = _tokens.get(
-        _key(auth_url, token, verify),
-        make=lambda: _validate(session, auth_url, token),
-        usable=lambda known: not known.auth_ref.will_expire_soon(EXPIRES_SOON),
-    )
-    said, real = getattr(security, "project_id", None), validated.auth_ref.project_id
-    if said and said != real:
-        raise CloudError(
-            "FORBIDDEN",
-            f"The request says project {said}, but its token belongs to project {real}.",
-            remedy="Call with a token of the project that owns the group.",
-        )
-    return session
+    return session, auth_url, _key(auth_url, security.auth_token, verify)
 
 
-def _validate(session: GuardedSession, auth_url: str, token: str) -> AccessInfoPlugin:
-    try:
-        answer = session.get(
-            f"{auth_url}/auth/tokens",
-            headers={"X-Auth-Token": token, "X-Subject-Token": token},
-            authenticated=False,
-            log=False,  # the headers hold the token, the body the catalog
-        )
-    except FOREIGN as error:
-        failure = translate(error, "validate the token of the request")
-        # Keystone answers 404 for a subject it does not know; here it means the same as 401.
-        if failure.code in ("NOT_FOUND", "TOKEN_EXPIRED"):
-            raise _expired(failure.http_status) from None
-        raise failure from None
-    found = access.create(resp=answer, auth_token=token)
+def _prove(
+    session: GuardedSession, auth_url: str, security: Any, said: str | None
+) -> AccessInfoPlugin:
+    found = carried(security) or asked(session, auth_url, security.auth_token, said)
     if found.will_expire_soon(0):
-        raise _expired(None)
+        raise expired()
     return AccessInfoPlugin(found, auth_url=auth_url)
-
-
-def _expired(status: int | None) -> CloudError:
-    return CloudError(
-        "TOKEN_EXPIRED", "Keystone does not accept the token of the request.", http_status=status
-    )
 
 
 def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSession:

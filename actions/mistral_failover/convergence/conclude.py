@@ -58,9 +58,12 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     return Step(f"{what}: {end}", ready=ready)
 
 
-def abandon(tx: Transaction, definitions: Definitions, ticket: Ticket, reason: str) -> Step:
+def abandon(
+    tx: Transaction, definitions: Definitions, ticket: Ticket, reason: str, code: str
+) -> Step:
     """Give an operation up whose outcome is not known, and its lock, if that is still ours: who
-    lost its lease need not keep others waiting for the lease's end."""
+    lost its lease need not keep others waiting for the lease's end. ``code`` is the error that the
+    ledger gets."""
     traversal = tx.traversal(ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
     group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
@@ -69,7 +72,7 @@ def abandon(tx: Transaction, definitions: Definitions, ticket: Ticket, reason: s
     what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
     if not tx.release(ticket.lock, status="FAILED", reason=reason):
         return Step(f"{what}: {reason}; somebody else has broken the lock")
-    error = {"code": "LEASE_LOST", "message": reason}
+    error = {"code": code, "message": reason}
     tx.close_operation(ticket, Outcome(error=error, unknown=True))
     sentence = f"{what}: given up, {reason}"
     tell(tx, traversal, record, "given_up", sentence)

@@ -116,9 +116,12 @@ class Engine:
         reach("conclude.after")
         return step
 
-    def abandon(self, ticket: Ticket, reason: str) -> Step:
-        """Give up an operation whose lease was lost, with its lock if nobody broke that yet.
+    def abandon(self, ticket: Ticket, reason: str, code: str = "LEASE_LOST") -> Step:
+        """Give up an operation that this process may not go on with, and its lock if nobody broke
+        that yet: its lease was lost, or, by another ``code``, something else that it needs.
 
         Nothing fails by it: its outcome is unknown, and its node is triggered again.
         """
-        return self._store.atomically(lambda tx: abandon(tx, self._definitions, ticket, reason))
+        return self._store.atomically(
+            lambda tx: abandon(tx, self._definitions, ticket, reason, code)
+        )

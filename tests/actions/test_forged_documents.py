@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever carries an operation out hands in its document, and may have changed it. Its ticket is
+looked up in the ledger; of whom and what it speaks says the state store."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import converge, operate
+from mistral_failover.actions.documents import ready_document
+from mistral_failover.actions.runtime import Request, Runtime
+from mistral_failover.convergence.records import Ready
+
+FOREIGN = {
+    ("group",): "theirs",
+    ("stack",): "their-stack",
+    ("resource", "id"): "their-resource",
+    ("resource", "physical_id"): "their-volume",
+    ("resource", "attributes"): {"server_id": "their-server"},
+    ("member", "name"): "their-member",
+    ("member", "server_id"): "their-server",
+    ("member", "epoch"): 99,
+    ("properties", "start"): "their-command",
+    ("key",): "their-key",
+    ("verb",): "delete",
+    ("timeout",): 1e9,
+    ("ticket", "lock", "lease"): 1e9,
+}
+ANOTHER = ["key", "verb", "traversal_id"]
+
+
+@pytest.fixture
+def acted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The operations that were acted on, and under which lease."""
+    operations: list[dict[str, Any]] = []
+
+    def perform(tools: Any, operation: dict[str, Any]) -> dict[str, Any]:
+        operations.append(operation)
+        return {}
+
+    monkeypatch.setattr(operate.Activate, "perform", staticmethod(perform))
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+    monkeypatch.setattr(Request, "channel", lambda self, cloud: None)
+    return operations
+
+
+@pytest.fixture
+def document(started: Callable[..., Ready], context: ActionContext) -> dict[str, Any]:
+    """The document of an operation that was handed out to a workflow."""
+    house = {"type": "house", "properties": {"holder": {"get_param": "active"}}}
+    ready = started(resources={"thing": house})
+    work = converge.Work(**ready_document(ready)).run(context)
+    handed: dict[str, Any] = work["operation"]["input"]["operation"]
+    return handed
+
+
+def changed(document: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """A copy of a document with another value at one place."""
+    copied = copy.deepcopy(document)
+    place = copied
+    for key in path[:-1]:
+        place[key] = place[key] or {}
+        place = place[key]
+    place[path[-1]] = value
+    return copied
+
+
+def test_a_document_as_it_was_handed_out_is_acted_on(
+    context: ActionContext, document: dict[str, Any], acted: list[dict[str, Any]]
+) -> None:
+    assert operate.Activate(document).run(context) == {}
+    assert acted == [document]
+
+
+@pytest.mark.parametrize("path", FOREIGN, ids=".".join)
+def test_what_somebody_wrote_into_a_document_is_not_acted_on(
+    context: ActionContext,
+    document: dict[str, Any],
+    acted: list[dict[str, Any]],
+    path: tuple[str, ...],
+) -> None:
+    forged = changed(document, path, FOREIGN[path])
+
+    assert operate.Activate(forged).run(context) == {}
+
+    (operation,) = acted
+    lease = operation["ticket"]["lock"].pop("lease")
+    assert lease <= document["ticket"]["lock"].pop("lease")
+    assert operation == document
+
+
+@pytest.mark.parametrize("what", ANOTHER)
+def test_a_ticket_that_the_ledger_does_not_have_carries_nothing_out(
+    context: ActionContext, document: dict[str, Any], acted: list[dict[str, Any]], what: str
+) -> None:
+    other = "update" if what == "verb" else "somebody-elses"
+    forged = changed(document, ("ticket", what), other)
+
+    assert operate.Activate(forged).run(context).error["code"] == "UNKNOWN_OPERATION"
+    assert acted == []
+
+
+@pytest.mark.parametrize("token", [0, 2, 99])
+def test_a_ticket_under_another_token_carries_nothing_out(
+    context: ActionContext, document: dict[str, Any], acted: list[dict[str, Any]], token: int
+) -> None:
+    forged = changed(document, ("ticket", "lock", "token"), token)
+
+    assert operate.Activate(forged).run(context).error["code"] == "LEASE_LOST"
+    assert acted == []
+
+
+def test_a_ticket_under_another_owner_carries_nothing_out(
+    context: ActionContext, document: dict[str, Any], acted: list[dict[str, Any]]
+) -> None:
+    forged = changed(document, ("ticket", "lock", "owner"), "somebody else")
+
+    assert operate.Activate(forged).run(context).error["code"] == "LEASE_LOST"
+    assert acted == []
+
+
+@pytest.mark.parametrize("what", ["key", "verb"])
+def test_a_ticket_that_the_ledger_does_not_have_concludes_nothing(
+    state: Runtime, context: ActionContext, document: dict[str, Any], what: str
+) -> None:
+    other = "update" if what == "verb" else "somebody-elses"
+    ticket = changed(document["ticket"], (what,), other)
+
+    said = converge.Conclude(ticket, result={}).run(context)["said"]
+
+    assert "nothing to conclude" in said[0]
+    assert "done" in converge.Conclude(document["ticket"], result={}).run(context)["said"][0]
+
+
+def test_an_operation_that_was_handed_out_again_is_the_new_holder_s(
+    state: Runtime, context: ActionContext, document: dict[str, Any], acted: list[dict[str, Any]]
+) -> None:
+    lost = {"code": "LEASE_LOST", "message": "lost"}
+    answer = converge.Conclude(document["ticket"], error=lost).run(context)
+    again = answer["operation"]["input"]["operation"]
+
+    assert operate.Activate(document).run(context).error["code"] == "LEASE_LOST"
+    assert operate.Activate(again).run(context) == {}
+    assert acted == [again]

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody of another project may name of a group, for every action and every workflow.
+
+A new action or workflow needs a case here: the tests count them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.store.database import Database
+from mistral_failover.store.tables import metadata
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NUMBER = re.compile(r"\d+\.\d+")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What one project has, and another one may have heard of."""
+
+    group: str
+    stack: str
+    member: str
+    server: str
+    traversal: str
+    node: str
+    resource: str
+    incident: str
+    goal: str
+    document: Mapping[str, Any]
+
+    @property
+    def strings(self) -> dict[str, str]:
+        """Each thing's name or id, by what it is."""
+        texts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "document"}
+        ticket = self.document["ticket"]
+        return {**texts, "key": ticket["key"], "owner": ticket["lock"]["owner"]}
+
+    def with_others(self, others: Mapping[str, str]) -> Known:
+        """The same with other names and ids, those of things that nobody has."""
+        text = json.dumps(asdict(self))
+        for what, said in sorted(self.strings.items(), key=lambda item: -len(item[1])):
+            text = text.replace(said, others[what])
+        return Known(**json.loads(text))
+
+
+def nobodys(known: Known) -> Known:
+    """References of the same form to what nobody has."""
+    fresh = "0badc0de-0000-4000-8000-{:012d}"
+    others = {}
+    for number, (what, said) in enumerate(known.strings.items()):
+        others[what] = fresh.format(number) if _UUID.fullmatch(said) else f"nobody-{what}"
+    others["node"] = f"update:{others['resource']}"
+    others["goal"] = "0" * 64
+    return known.with_others(others)
+
+
+def aodh(known: Known) -> dict[str, Any]:
+    """An alarm of Aodh's about a member's server."""
+    event = {"message_id": "m-1", "traits": [["instance_id", 1, known.server]]}
+    said = {"alarm_name": "lost", "alarm_id": "a", "previous": "ok", "current": "alarm"}
+    return {**said, "severity": "low", "reason": "", "reason_data": {"event": event}}
+
+
+Cases = Callable[[Known, str], Iterable[dict[str, Any]]]
+"""Inputs that name what a project has; the second argument is the caller's own group."""
+
+
+def _group(**more: Any) -> Cases:
+    return lambda known, own: [{"group": known.group, **more}]
+
+
+def _operation(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"operation": known.document}
+
+
+def _alarm(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"alarm": aodh(known)}
+    yield {"alarm": aodh(known), "group": known.group, "member": known.member}
+
+
+def _event(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"body": aodh(known)}
+    yield {"body": {"server": known.server, "state": "failed"}, "kind": "signal"}
+    yield {"body": {"group": known.group, "member": known.member}, "kind": "signal"}
+
+
+def _failover(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group}
+    yield {"group": known.group, "lost": [known.member], "to": known.member}
+    yield {"group": own, "incident": known.incident}
+
+
+def _rollback(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group}
+    yield {"group": own, "goal": known.goal}
+
+
+def _remove(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "lost": [known.member]}
+    yield {"group": own, "lost": [known.member]}
+
+
+def _confirm(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "member": known.member, "because": "sure"}
+    yield {"group": own, "member": known.member, "because": "sure"}
+
+
+def _maintenance(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "because": "work", "minutes": 5}
+    yield {"group": own, "because": "work", "minutes": 5, "members": [known.member]}
+
+
+def _dismiss(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"incident": known.incident, "because": "noise"}
+
+
+def _node(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"traversal": known.traversal, "node": known.node}
+    yield {"traversal": known.traversal, "node": f"cleanup:{known.resource}"}
+
+
+def _conclude(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"ticket": known.document["ticket"], "result": {"physical_id": "x"}}
+    yield {"ticket": known.document["ticket"], "error": {"code": "X", "message": "no"}}
+    yield {"ticket": known.document["ticket"], "error": {"code": "LEASE_LOST", "message": "no"}}
+
+
+def _report(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "traversal": known.traversal}
+    yield {"group": own, "traversal": known.traversal}
+
+
+def _history(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group}
+    yield {"group": own, "traversal": known.traversal}
+
+
+def _compare(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "before": known.goal, "after": known.goal[:7]}
+    yield {"group": own, "before": known.goal, "after": known.goal[:7]}
+
+
+def _plan(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "lost": [known.member]}
+
+
+def _definition(known: Known) -> dict[str, Any]:
+    return {
+        "failover_template_version": "2026-11-21",
+        "stack": known.stack,
+        "members": {"servers": [known.member]},
+        "resources": {},
+    }
+
+
+def _define(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"name": known.group, "definition": _definition(known)}
+
+
+def _launch(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"workflow": "failover.failover", "input": {"group": known.group}}
+
+
+OPERATIONS = (
+    "attach_volume",
+    "detach_volume",
+    "activate",
+    "reactivate",
+    "quiesce",
+    "patch_stack",
+    "fence",
+)
+BOTH: dict[str, Cases] = {
+    "confirm_fenced": _confirm,
+    "dismiss": _dismiss,
+    "maintenance": _maintenance,
+    "pause": _group(because="work"),
+    "remove": _remove,
+    "resume": _group(because="done"),
+    "rollback": _rollback,
+    "sweep": _group(),
+    **dict.fromkeys(OPERATIONS, _operation),
+}
+ACTIONS: dict[str, Cases] = {
+    **BOTH,
+    "admit": _alarm,
+    "admit_event": _event,
+    "begin": _failover,
+    "compare_goals": _compare,
+    "conclude": _conclude,
+    "define": _define,
+    "goals": _group(),
+    "held": _group(),
+    "history": _history,
+    "launch": _launch,
+    "plan": _plan,
+    "report": _report,
+    "status": _group(),
+    "work": _node,
+}
+
+
+def _on_alarm(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    for given in _alarm(known, own):
+        yield {**given.pop("alarm"), **given}
+
+
+def _protect(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"name": known.group, "definition": _definition(known)}
+
+
+WORKFLOWS: dict[str, Cases] = {
+    **BOTH,
+    "_work": _node,
+    "activate_first": _group(),
+    "failover": _failover,
+    "on_alarm": _on_alarm,
+    "on_event": _event,
+    "protect": _protect,
+    "unprotect": _protect,
+}
+
+
+def answer_of(result: Any) -> str:
+    """An answer as text, without ids and times, which differ from one occasion to the next."""
+    said = {"error": result.error} if getattr(result, "error", None) else result
+    text = json.dumps(said, sort_keys=True, default=vars)
+    return _NUMBER.sub("0.0", _UUID.sub("<id>", text))
+
+
+def told(known: Known, text: str, inputs: Mapping[str, Any]) -> list[str]:
+    """What of a project an answer tells beyond what its caller said."""
+    given = json.dumps(inputs)
+    return [said for said in known.strings.values() if said in text and said not in given]
+
+
+def rows(database: Database) -> dict[str, set[str]]:
+    """Every row of every table, as text."""
+
+    def read(tx: Any) -> dict[str, set[str]]:
+        return {
+            table.name: {
+                json.dumps(dict(row._mapping), sort_keys=True, default=str)
+                for row in tx.connection.execute(sa.select(table))
+            }
+            for table in metadata.sorted_tables
+        }
+
+    return database.reading(read)
+
+
+def changes(before: dict[str, set[str]], after: dict[str, set[str]]) -> list[str]:
+    """The rows that were changed or taken away, and those that are new."""
+    gone = [row for name, found in before.items() for row in found - after[name]]
+    return gone + [row for name, found in after.items() for row in found - before[name]]
