@@ -15,6 +15,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
     {
         # alarms and people's requests
         "admit.before": "an alarm was read, and nothing is decided about it",
+        "admit.next": "of several alarms in one body some are written down, the others are not",
         "admit.recorded": "within the transaction: the incident is written down",
         "admit.after": "an incident is admitted, and has no traversal yet",
         "order.after": "a person's order is an incident, and has no traversal yet",
@@ -22,6 +23,8 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "members.after": "the members were looked at, a replaced one has a new epoch",
         "link.before": "the traversal stands, and its incident does not know of it",
         "link.after": "the incident knows its traversal; nobody works on it yet",
+        "launch.before": "a workflow is to be started that nobody waits for",
+        "launch.after": "it was started; who asked for it does not know yet",
         "confirm.before": "a person's word for a fence was heard, and nothing is written down",
         "confirm.recorded": "their word is written down; what waits for it is not reopened",
         "confirm.after": "what waited is reopened; nobody works on it yet",
@@ -50,6 +53,8 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "attach.after": "Nova accepted to attach a volume",
         "detach.before": "nothing was sent; a volume is about to be detached",
         "detach.after": "Nova accepted to detach a volume",
+        "orphan.before": "nothing was sent; an attachment that Nova does not know is about to go",
+        "orphan.after": "Cinder deleted an attachment that Nova does not know",
         "stop.before": "nothing was sent; a lost member's server is about to be stopped",
         "stop.after": "Nova accepted to stop a server",
         "delete.before": "nothing was sent; a lost member's server is about to be deleted",

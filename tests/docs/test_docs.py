@@ -16,7 +16,9 @@ import pytest
 import yaml
 
 from mistral_failover import settings, workflows
-from mistral_failover.alarms.payloads import AODH_KEYS
+from mistral_failover.alarms import adapters
+from mistral_failover.alarms.admission import RULES
+from mistral_failover.alarms.aodh import AODH_KEYS
 from mistral_failover.cli import connection
 from mistral_failover.cli.drill import Drill
 from mistral_failover.cli.goals import Diff, List
@@ -29,6 +31,7 @@ from mistral_failover.model.schemas import GROUP, TYPE
 from mistral_failover.model.types import load_type, shipped_types
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
+from support.alarm_bodies import WEBHOOK
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "actions" / "mistral_failover"
@@ -357,19 +360,56 @@ def test_every_group_file_and_type_in_a_page_is_accepted_and_is_that_of_an_examp
             assert text in examples, f"no example reads:\n{text}"
 
 
-def test_the_alarm_s_template_hands_the_whole_body_to_the_shipped_workflow(tmp_path: Path) -> None:
-    (text,) = [text for _, text in blocks("yaml") if "OS::Mistral::Workflow" in text]
-    properties = yaml.safe_load(text)["on_lost"]["properties"]
+WORKFLOW_RESOURCES = {
+    name: resource["properties"]
+    for _, text in blocks("yaml")
+    if "OS::Mistral::Workflow" in text
+    for name, resource in yaml.safe_load(text).items()
+    if isinstance(resource, dict) and resource.get("type") == "OS::Mistral::Workflow"
+}
+
+
+def test_the_alarm_s_template_hands_the_whole_body_to_the_shipped_workflow() -> None:
+    properties = WORKFLOW_RESOURCES["on_lost"]
     (task,) = properties["tasks"]
 
     assert tuple(properties["input"]) == AODH_KEYS
     assert task["input"] == {key: f"<% $.{key} %>" for key in AODH_KEYS}
-    # What Heat makes of it.
-    name = task.pop("name")
-    body = {"input": list(properties["input"]), "tasks": {name: task}}
-    file = tmp_path / "on_lost.yaml"
-    file.write_text(yaml.safe_dump({"version": "2.0", "on_lost": body}), encoding="utf-8")
+
+
+def test_the_webhook_s_template_declares_every_key_that_alertmanager_posts() -> None:
+    properties = WORKFLOW_RESOURCES["on_alert"]
+    (task,) = properties["tasks"]
+
+    assert set(properties["input"]) == set(WEBHOOK)
+    handed_on = {key: WEBHOOK[key] for key in task["input"]["body"]}
+    (alarm,) = adapters.read(handed_on, task["input"]["kind"])
+    assert alarm.firing
+
+
+@pytest.mark.parametrize("name", WORKFLOW_RESOURCES)
+def test_what_heat_makes_of_a_template_s_workflow_is_valid(name: str, tmp_path: Path) -> None:
+    properties = WORKFLOW_RESOURCES[name]
+    tasks = {
+        task["name"]: {k: task[k] for k in task if k != "name"} for task in properties["tasks"]
+    }
+    body = {"input": list(properties["input"]), "tasks": tasks}
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({"version": "2.0", name: body}), encoding="utf-8")
+
     assert [p for p in validate([file]) if p.error] == []
+
+
+def test_every_rule_of_admission_is_documented_in_its_order() -> None:
+    rules = re.findall(r"^\| \d+ \| `(\w+)`", PAGES["docs/alarms.md"], re.M)
+
+    assert rules == ["unknown", *RULES]
+
+
+def test_every_kind_of_alarm_is_documented() -> None:
+    assert set(adapters.KINDS) <= set(
+        rows(section(PAGES["docs/alarms.md"], "How each kind arrives"))
+    )
 
 
 def test_the_configuration_names_options_that_exist() -> None:
@@ -380,6 +420,6 @@ def test_the_configuration_names_options_that_exist() -> None:
 
 
 def test_the_snippet_of_a_test_is_that_of_the_example() -> None:
-    ((_, text),) = blocks("python")
+    (text,) = [text for page, text in blocks("python") if page == "docs/developing.md"]
 
     assert text.strip() in (ROOT / "examples/own_type/test_own_type.py").read_text("utf-8")

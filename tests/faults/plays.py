@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from faults.drill import Drill, Play
 from faults.slot import Fault
+from support.alarm_bodies import ALERT, WEBHOOK
+from support.operators import Operator
 
 
 def alarm(member: str, fault: str) -> Any:
@@ -22,6 +25,16 @@ def alarm(member: str, fault: str) -> Any:
         drill.start("failover.on_alarm", **body)
 
     return act
+
+
+def event(drill: Drill) -> None:
+    """The active member's guest dies, and one webhook tells of that and of what is over."""
+    if "struck" not in drill.facts:
+        server = drill.facts["struck"] = drill.server("db_a")
+        drill.slot.cloud.client.fault("server", server, "crash")
+    lost = {**ALERT, "labels": {"instance_id": drill.facts["struck"]}, "fingerprint": drill.group}
+    over = {**lost, "status": "resolved", "fingerprint": f"{drill.group}, something else"}
+    drill.start("failover.on_event", body={**WEBHOOK, "alerts": [lost, over]})
 
 
 def move(drill: Drill) -> None:
@@ -71,12 +84,33 @@ def speed_up(drill: Drill) -> None:
     drill.slot.cloud.client.set_latency(attach=0)
 
 
+def leave_a_reservation(drill: Drill) -> None:
+    """Somebody reserved the volume for a server that is no more, and Nova knows nothing of it."""
+    client = drill.slot.cloud.client
+    volume = client.resources(drill.group)["data_volume"]["physical_resource_id"]
+    operator = Operator(client)
+    operator.set_volume(volume, "available")
+    operator.reserve(volume, str(uuid.uuid4()))
+    operator.set_volume(volume, "in-use")
+
+
+def take_out_of_service(drill: Drill) -> None:
+    """As its stack does before it goes."""
+    drill.run("failover.unprotect", name=drill.group)
+
+
+def protect(drill: Drill) -> None:
+    """A stack brings its group up; db_a was fenced when it went out of service, and stays so."""
+    drill.start("failover.protect", name=drill.group, definition=drill.definition())
+
+
 CRASH = Play("crash", alarm("db_a", "crash"))
 WIDE = Play("wide", alarm("db_a", "crash"), volumes=3)
 APPLICATION = Play(
     "application", alarm("db_a", "app"), ladder=({"kind": "quiesce", "limit": 5}, "stop")
 )
 DELETED = Play("deleted", alarm("db_a", "crash"), ladder=("delete",))
+EVENT = Play("event", event)
 MOVED = Play("moved", move)
 CONFIRMED = Play("confirmed", confirm, prepare=wait_for_a_word, ladder=("confirm",))
 HELD = Play(
@@ -87,6 +121,8 @@ HELD = Play(
     active="db_a",
 )
 SLOW = Play("slow", alarm("db_a", "crash"), prepare=slow_down, tidy=speed_up)
+ORPHANED = Play("orphaned", alarm("db_a", "crash"), prepare=leave_a_reservation)
+PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
     "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "exception"),)
 )
@@ -115,7 +151,10 @@ DRILLS: list[tuple[str, int, Play]] = [
     *((point, 1, CONFIRMED) for point in ("confirm.before", "confirm.recorded", "confirm.after")),
     *((point, 1, SLOW) for point in ("renew.before", "renew.after")),
     *((point, 1, TAKEN_OVER) for point in ("sweep.after", "check.stolen")),
+    *((point, 1, ORPHANED) for point in ("orphan.before", "orphan.after")),
+    *((point, 1, PROTECTED) for point in ("launch.before", "launch.after")),
     ("spread.before", 1, WIDE),
+    ("admit.next", 1, EVENT),
     ("order.after", 1, MOVED),
     ("held.after", 1, HELD),
 ]

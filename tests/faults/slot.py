@@ -121,6 +121,7 @@ class Slot:
             "lease_margin": 1.0,
             "poll_ceiling": 0.2,
             "sweep_after": 0.5,
+            "storm_groups": 0,  # one drill after the other fails, in one project
         }
         overrides = {f"failover.{key}": value for key, value in options.items()}
         workflows = mistral_failover.workflows.paths()

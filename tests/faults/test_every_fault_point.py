@@ -15,7 +15,16 @@ from faults.slot import LEASE, Fault, Slot
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
 # What was not written down can not be gone on with: who asked asks again, as Aodh does.
-ASKED_AGAIN = frozenset({"admit.before", "admit.recorded", "order.after", "confirm.before"})
+ASKED_AGAIN = frozenset(
+    {
+        "admit.before",
+        "admit.recorded",
+        "order.after",
+        "confirm.before",
+        "launch.before",
+        "launch.after",
+    }
+)
 # Where nobody can go on without the process that is frozen: only it knows what it was told, or it
 # holds SQLite's lock, which lets one process write at a time (other databases lock rows).
 ALONE = ASKED_AGAIN | {

@@ -118,8 +118,8 @@ def test_an_alarm_that_a_person_admits_to_a_named_member_fences_only_whom_it_was
     group.run(
         "activate_first", group=group.name, to={"left": "db_a", "right": "db_b"}
     ).assert_succeeded()
-    repeated = {**group.fails("app", "db_a"), "previous": "alarm"}
-    incident = group.run("on_alarm", **repeated).output["admission"]["incident"]
+    cleared = {**group.fails("app", "db_a"), "previous": "alarm", "current": "ok"}
+    incident = group.run("on_alarm", **cleared).output["admission"]["incident"]
 
     group.run("failover", group=group.name, incident=incident, to="db_b").assert_succeeded()
 
@@ -127,11 +127,12 @@ def test_an_alarm_that_a_person_admits_to_a_named_member_fences_only_whom_it_was
     assert group.status()["roles"] == {"left": "db_b", "right": "db_b"}
 
 
-def test_an_alarm_about_nobody_in_the_project_is_ignored(group: Any) -> None:
+def test_an_alarm_about_nobody_in_the_project_is_held(group: Any) -> None:
     run = group.run("on_alarm", alarm_id="a", previous="ok", current="alarm").assert_succeeded()
 
-    assert run.output["admission"]["decision"] == "IGNORED"
-    assert run.output["admission"]["incident"] is None
+    run.assert_tasks("admit")
+    assert run.output["admission"]["decision"] == "HELD"
+    assert "it names neither a group nor a server" in run.output["admission"]["sentence"]
 
 
 def test_a_body_that_is_no_alarm_is_refused_and_says_what_is_wrong(group: Any) -> None:
@@ -190,7 +191,7 @@ def test_starting_the_same_execution_again_starts_one_traversal(group: Any) -> N
     assert len(group.traversals()) == 2
 
 
-def test_a_dead_host_blocks_until_a_person_vouches_and_then_says_what_nova_can_not_do(
+def test_a_dead_host_blocks_until_a_person_vouches_and_then_says_who_frees_the_volume(
     group: Any,
 ) -> None:
     group.activate()
@@ -205,9 +206,9 @@ def test_a_dead_host_blocks_until_a_person_vouches_and_then_says_what_nova_can_n
     after = group.run(
         "confirm_fenced", group=group.name, member="db_a", because="I pulled the plug"
     )
-    after.assert_failed_with("FAILED")
+    after.assert_failed_with("BLOCKED")
     assert "HOST_DOWN" in after.output["error"]["message"]
-    assert "Fence the server by another rung" in after.output["error"]["message"]
+    assert f"openstack server delete {group.server('db_a')}" in after.output["error"]["message"]
     fence = next(row for row in group.status()["resources"] if row["type"] == "fence")
     assert "I pulled the plug" in fence["attributes"]["observed"]
 

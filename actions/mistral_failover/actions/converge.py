@@ -7,29 +7,12 @@ from typing import Any
 
 from mistral_lib.actions import Result
 
-from mistral_failover.actions import admitting, carrying, returning, sweeping, viewing
+from mistral_failover.actions import admitting, carrying, launching, returning, sweeping, viewing
 from mistral_failover.actions.base import FailoverAction, names, optional_text, text
 from mistral_failover.actions.documents import outcome_of, read_ready, read_ticket, timed_out_task
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Facts
-from mistral_failover.alarms.payloads import from_aodh
 from mistral_failover.fault_points import reach
-
-
-class Admit(FailoverAction):
-    """Decide on an alarm and start, once, the failover that it asks for."""
-
-    def __init__(self, alarm: Any, group: Any = None, member: Any = None) -> None:
-        super().__init__()
-        self.alarm = alarm
-        self.group = group
-        self.member = member
-
-    def answer(self, request: Request) -> Any:
-        alarm = from_aodh(self.alarm)
-        group = optional_text("group", self.group)
-        member = optional_text("member", self.member)
-        return admitting.on_alarm(request, alarm, group, member)
 
 
 class Begin(FailoverAction):
@@ -97,6 +80,20 @@ class Remove(FailoverAction):
         return returning.remove(request, text("group", self.group), lost, because)
 
 
+class Launch(FailoverAction):
+    """Start a workflow of this pack as an execution of its own, and do not wait for it."""
+
+    def __init__(self, workflow: Any, input: Any, because: Any = None) -> None:
+        super().__init__()
+        self.workflow = workflow
+        self.input = input
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        because = optional_text("because", self.because) or "asked for by another workflow"
+        return launching.launch(request, text("workflow", self.workflow), self.input, because)
+
+
 class Work(FailoverAction):
     """Check a node, carry out what can be carried out in place, and go on."""
 
@@ -125,7 +122,7 @@ class Conclude(FailoverAction):
 
 
 class Report(FailoverAction):
-    """How a traversal ended; an error when it did not reach its goal."""
+    """How a traversal ended; an error when it did not reach its goal, or waits for rights."""
 
     def __init__(self, group: Any, traversal: Any) -> None:
         super().__init__()
@@ -140,9 +137,13 @@ class Report(FailoverAction):
         reach("report.after")
         if found["status"] in ("FAILED", "BLOCKED"):
             remedy = "See failover.history for each step; failover.status for where it stands."
-            error = {"code": found["status"], "message": found["reason"], "remedy": remedy}
-            return Result(error=error | {"report": found})
-        return found
+            error = {"code": found["status"], "remedy": remedy}
+        elif found["status"] == "IN_PROGRESS" and found["reason"]:
+            remedy = "Run failover.sweep with a token of your own, unless a cron trigger does."
+            error = {"code": "RIGHTS_ENDED", "remedy": remedy}
+        else:
+            return found
+        return Result(error={**error, "message": found["reason"], "report": found})
 
 
 class Sweep(FailoverAction):

@@ -7,7 +7,7 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.actions import starting
+from mistral_failover.actions import rights, starting, suspending
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Facts, Standing
 from mistral_failover.convergence.graph import Plan, plan
@@ -32,12 +32,13 @@ def status(request: Request, name: str) -> dict[str, Any]:
             "group": name,
             "stack": stands.group.stack,
             "status": traversal["status"] if traversal else "DEFINED",
-            "reason": traversal["reason"] if traversal else "no goal was given yet",
+            "reason": _reason(tx, traversal) if traversal else "no goal was given yet",
             "roles": dict(stands.roles),
             "lost": sorted(stands.lost),
             "goal": traversal["goal_version"] if traversal else None,
             "last_complete_goal": stands.state.last_complete_goal,
             "traversal": traversal,
+            **suspending.standing(tx, stands.state.id),
             "members": [
                 {"name": m.name, "server": m.server_id, "epoch": m.epoch}
                 for m in groups.members_of(tx, stands.state.id).values()
@@ -81,6 +82,7 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
         traversal = views.traversal(tx, traversal_id)
         if traversal is None or traversal["group_id"] != stands.state.id:
             return None, None
+        traversal = {**traversal, "reason": _reason(tx, traversal)}
         return traversal, tx.goal(stands.state.id, traversal["goal_version"])
 
     found, goal = request.runtime.database.reading(read)
@@ -97,6 +99,13 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
     }
 
 
+def _reason(tx: Any, traversal: dict[str, Any]) -> str:
+    """Why a traversal stands as it does; while it is under way, whose rights it waits for."""
+    if traversal["status"] != "IN_PROGRESS":
+        return str(traversal["reason"])
+    return rights.waiting(tx.records(traversal["group_id"]))
+
+
 def preview(request: Request, name: str, facts: Facts) -> dict[str, Any]:
     """What a failover would do now: the goal and each operation, in an order that may happen.
 
@@ -106,6 +115,7 @@ def preview(request: Request, name: str, facts: Facts) -> dict[str, Any]:
     stands = starting.standing(request, name)
     members = starting.look_at_members(request, stands, facts, remember=False)
     goal = starting.next_goal(stands, facts, members)
+    starting.look_at_new_volumes(request, stands, goal)
 
     def read(tx: Any) -> tuple[Plan, list[Record]]:
         records = list(tx.records(stands.state.id))
