@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Templates of stacks: the examples' own, and those that Heat moves by itself, to compare with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from testcloud.settings import ROOT
+
+SERVERS, GROUP = "protected-servers.yaml", "protected-group.yaml"
+_SERVER: dict[str, Any] = {
+    "type": "OS::Nova::Server",
+    "properties": {
+        "image": "tiny",
+        "flavor": "m1.tiny",
+        "networks": [{"network": "net1"}],
+        "scheduler_hints": {"group": {"get_resource": "spread"}},
+    },
+}
+_SPREAD = {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}}
+
+
+def protected(example: str, *, volumes: int = 1, fence: list[Any] | None = None) -> str:
+    """An example's template whose group may fail over at any time; with further volumes and
+    another ladder if asked."""
+    template = yaml.safe_load((ROOT / "examples" / example).read_text("utf-8"))
+    text = template["resources"]["protection"]["properties"]["input"]["definition"]["str_replace"]
+    group = yaml.safe_load(text["template"])
+    group["limits"] = {"cooldown": 0, "per_hour": 1000}
+    if fence is not None:
+        group["fence"] = fence
+    for number in range(2, volumes + 1):
+        volume = f"data_volume{number}"
+        template["resources"][volume] = template["resources"]["data_volume"]
+        template["resources"]["protection"]["depends_on"].append(volume)
+        attachment = {"volume": volume, "server": {"get_param": "active"}}
+        group["resources"][f"data{number}"] = {
+            "type": "volume_attachment",
+            "properties": attachment,
+        }
+    group["resources"]["database"]["depends_on"] = [
+        name for name, spec in group["resources"].items() if spec["type"] == "volume_attachment"
+    ]
+    text["template"] = _dumped(group)
+    return _dumped(template)
+
+
+def moved_by_heat(volumes: int) -> str:
+    """Two servers, and volumes whose attachments follow a parameter: what a PATCH moves."""
+    active = {"if": ["on_a", {"get_resource": "db_a"}, {"get_resource": "db_b"}]}
+    resources: dict[str, Any] = {"spread": _SPREAD, "db_a": _SERVER, "db_b": _SERVER}
+    return _dumped(
+        {
+            "heat_template_version": "2021-04-16",
+            "parameters": {"active": {"type": "string", "default": "db_a"}},
+            "conditions": {"on_a": {"equals": [{"get_param": "active"}, "db_a"]}},
+            "resources": resources | _attached(volumes, active),
+            "outputs": _told(volumes)
+            | {name: {"value": {"get_resource": name}} for name in ("db_a", "db_b")},
+        }
+    )
+
+
+def healed_by_heat(volumes: int) -> str:
+    """An autoscaling group of two, and volumes attached to its first member: what Aodh's action
+    trust+heat heals by replacing the member."""
+    members = {
+        "type": "OS::Heat::AutoScalingGroup",
+        "properties": {
+            "min_size": 2,
+            "max_size": 2,
+            "desired_capacity": 2,
+            "resource": {**_SERVER, "properties": {**_SERVER["properties"], "scheduler_hints": {}}},
+        },
+    }
+    # Heat has no path into refs, and no members while it validates.
+    first = {
+        "yaql": {
+            "expression": "coalesce($.data, list(null)).first()",
+            "data": {"get_attr": ["members", "refs"]},
+        }
+    }
+    return _dumped(
+        {
+            "heat_template_version": "2021-04-16",
+            "resources": {"members": members} | _attached(volumes, first),
+            "outputs": _told(volumes)
+            | {
+                "members": {"value": {"get_attr": ["members", "refs"]}},
+                "group": {"value": {"get_resource": "members"}},
+            },
+        }
+    )
+
+
+def _attached(volumes: int, server: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for number in range(1, volumes + 1):
+        volume = f"volume{number}"
+        found[volume] = {"type": "OS::Cinder::Volume", "properties": {"size": 1}}
+        found[f"attachment{number}"] = {
+            "type": "OS::Cinder::VolumeAttachment",
+            "properties": {"volume_id": {"get_resource": volume}, "instance_uuid": server},
+        }
+    return found
+
+
+def _told(volumes: int) -> dict[str, Any]:
+    ids = [{"get_resource": f"volume{number}"} for number in range(1, volumes + 1)]
+    return {"volumes": {"value": ids}}
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors, which a group file may not have."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Everything is written out."""
+        return True
+
+
+def _dumped(document: Any) -> str:
+    return yaml.dump(document, Dumper=_Plain, sort_keys=False)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only real services can show. Runs with ``--cloud=real``, against the test cloud."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from testcloud import settings, templates
+from testcloud.errors import CloudError
+from testcloud.settings import Settings
+from testcloud.tenant import Protected, Tenant
+
+_numbers = itertools.count(1)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Nothing here can be run against the emulated cloud."""
+    return None if config.getoption("--cloud") == "real" else True
+
+
+@pytest.fixture(scope="session")
+def where() -> Settings:
+    """The test cloud."""
+    return settings.load()
+
+
+@pytest.fixture(scope="session")
+def demo(where: Settings) -> Tenant:
+    """A tenant."""
+    return Tenant(where, "demo")
+
+
+@pytest.fixture(scope="session")
+def other(where: Settings) -> Tenant:
+    """Another tenant."""
+    return Tenant(where, "other")
+
+
+@pytest.fixture(scope="session")
+def operator(where: Settings) -> Tenant:
+    """Who runs the cloud."""
+    return Tenant(where, "admin")
+
+
+@pytest.fixture(scope="module")
+def protect(demo: Tenant, where: Settings) -> Iterator[Callable[..., Protected]]:
+    """Create a stack of an example, and wait until it is active; deleted with the module's others,
+    all at once, for that takes long."""
+    made: list[tuple[Tenant, str]] = []
+
+    def make(
+        template: str = templates.SERVERS,
+        *,
+        path: str = "signed",
+        tenant: Tenant = demo,
+        name: str = "",
+        volumes: int = 1,
+    ) -> Protected:
+        name = name or f"real-{os.getpid()}-{next(_numbers)}"
+        made.append((tenant, name))
+        tenant.create_stack(
+            name,
+            templates.protected(template, volumes=volumes),
+            alarm_path=path,
+            heat_url=where.url("heat-api") + "/v1",
+        )
+        protected = Protected(tenant, name)
+        protected.wait_until_active()
+        return protected
+
+    yield make
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda stack: _tidy(*stack), made))
+
+
+def _tidy(tenant: Tenant, name: str) -> None:
+    """Delete a stack however a test left it: a second time where its group did not go."""
+    try:
+        tenant.delete_stack(name)
+    except CloudError:
+        if name in tenant.action("failover.status")["groups"]:
+            for member in tenant.action("failover.status", group=name)["lost"]:
+                tenant.run(
+                    "failover.confirm_fenced", group=name, member=member, because="the test is over"
+                )
+        tenant.delete_stack(name)
+
+
+@pytest.fixture(autouse=True)
+def _audited(demo: Tenant) -> Iterator[None]:
+    """After each test no guest has seen what must never be."""
+    before = len(demo.guests.violations())
+    yield
+    assert demo.guests.violations()[before:] == []

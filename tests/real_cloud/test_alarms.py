@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From Nova's notification of a death to the standby active, with no hand touching anything.
+
+Nova notifies, Ceilometer makes an event of it, Aodh's alarm fires, Heat takes the signal and starts
+the stack's workflow, and that hands the alarm to failover.on_alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testcloud.templates import GROUP, SERVERS
+from testcloud.tenant import Protected, Tenant, until
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def dies(stack: Protected, operator: Tenant, member: str) -> None:
+    """The member's guest crashes, and Nova says so."""
+    server = stack.servers()[member]
+    stack.tenant.guests.fault("server", server, "crash")
+    operator.cloud.compute.reset_server_state(server, "error")
+
+
+def is_repaired(stack: Protected, operator: Tenant, member: str) -> None:
+    """The member's server runs again, and somebody vouches for it."""
+    server = stack.servers()[member]
+    compute = operator.cloud.compute
+    if compute.get_server(server).status == "ERROR":
+        compute.reset_server_state(server, "active")
+    if compute.get_server(server).status == "SHUTOFF":
+        compute.start_server(server)
+    until(lambda: compute.get_server(server).status == "ACTIVE", f"{member} to be up", 30)
+    stack.tenant.guests.fault("server", server, "revive")
+    done = stack.tenant.run(
+        "failover.failover", group=stack.name, lost=[], recovered=[member], because="repaired"
+    )
+    assert done["state"] == "SUCCESS", done["output"]
+
+
+def stands_on(stack: Protected, member: str) -> None:
+    """Assert that volume, application and stack are where they belong."""
+    server = stack.servers()[member]
+    assert stack.tenant.holders(stack.volume()) == [server]
+    assert [m for m, running in stack.applications().items() if running] == [member]
+    assert stack.tenant.outputs(stack.name)["active"] == member
+
+
+def admitted(stack: Protected) -> list[dict[str, Any]]:
+    """The alarms that started something."""
+    return [
+        incident
+        for incident in stack.status()["incidents"]
+        if incident["decision"] == "ADMITTED" and "went from" in incident["sentence"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "path"), [(SERVERS, "signed"), (SERVERS, "trust"), (GROUP, "signed")]
+)
+def test_the_standby_takes_over_when_nova_says_that_the_active_server_died(
+    template: str, path: str, protect: Callable[..., Protected], operator: Tenant
+) -> None:
+    stack = protect(template, path=path)
+    first = stack.active()
+    assert first is not None
+    stands_on(stack, first)
+
+    dies(stack, operator, first)
+    second = stack.wait_until_active(first)
+
+    stands_on(stack, second)
+    (incident,) = admitted(stack)
+    assert first in incident["sentence"]
+
+
+def test_the_alarm_follows_whoever_is_active_and_speaks_again(
+    protect: Callable[..., Protected], operator: Tenant
+) -> None:
+    stack = protect(GROUP, path="trust")
+    first = stack.active()
+    assert first is not None
+    dies(stack, operator, first)
+    second = stack.wait_until_active(first)
+    is_repaired(stack, operator, first)
+
+    dies(stack, operator, second)
+
+    assert stack.wait_until_active(second) == first
+    stands_on(stack, first)
+    assert len(admitted(stack)) == 2
+
+
+def test_the_stack_goes_though_its_active_server_is_in_error(
+    protect: Callable[..., Protected], operator: Tenant
+) -> None:
+    stack = protect(SERVERS)
+    member = stack.active()
+    assert member is not None
+    volume = stack.volume()
+    operator.action("failover.status")  # the operator sees none of the tenant's groups
+    stack.tenant.action("failover.pause", group=stack.name, because="the stack is going")
+    operator.cloud.compute.reset_server_state(stack.servers()[member], "error")
+
+    stack.tenant.delete_stack(stack.name)
+
+    assert operator.cloud.block_storage.find_volume(volume, ignore_missing=True) is None
