@@ -188,6 +188,7 @@ def _body(client: MistralClient, group: str, occasion: str) -> dict[str, Any]:
         "current": "alarm",
         "reason": "an event hits the query",
         "reason_data": {"type": "event", "event": event},
+        "group": group,  # several groups may protect one server
     }
 
 

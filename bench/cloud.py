@@ -129,7 +129,8 @@ class Bench:
     def healed(self) -> Measured:
         """Members replaced by Aodh's notifier."""
         name = f"bench-heal-{self.tag}"
-        self.demo.create_stack(name, templates.healed_by_heat(self.volumes))
+        template = templates.healed_by_heat(self.volumes)
+        self.demo.create_stack(name, template, files={templates.MEMBER: templates.member()})
         try:
             measured = Measured([], [])
             with Notifier(self.where, self.demo) as notifier:

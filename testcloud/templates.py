@@ -9,6 +9,8 @@ import yaml
 
 from testcloud.settings import ROOT
 
+MEMBER = "member.yaml"
+"""The name under which Heat gets :func:`member`, as a file beside the template."""
 SERVERS, GROUP = "protected-servers.yaml", "protected-group.yaml"
 _SERVER: dict[str, Any] = {
     "type": "OS::Nova::Server",
@@ -47,6 +49,21 @@ def protected(example: str, *, volumes: int = 1, fence: list[Any] | None = None)
     return _dumped(template)
 
 
+def member() -> str:
+    """The template of a member of :func:`healed_by_heat`: Aodh looks for the server in a stack of
+    its own, whose name in the group it then marks unhealthy."""
+    server = {**_SERVER, "properties": {**_SERVER["properties"]}}
+    del server["properties"]["scheduler_hints"]
+    return _dumped(
+        {
+            "heat_template_version": "2021-04-16",
+            "resources": {"server": server},
+            # What the group calls its member's id.
+            "outputs": {"OS::stack_id": {"value": {"get_resource": "server"}}},
+        }
+    )
+
+
 def moved_by_heat(volumes: int) -> str:
     """Two servers, and volumes whose attachments follow a parameter: what a PATCH moves."""
     active = {"if": ["on_a", {"get_resource": "db_a"}, {"get_resource": "db_b"}]}
@@ -64,7 +81,7 @@ def moved_by_heat(volumes: int) -> str:
 
 
 def healed_by_heat(volumes: int) -> str:
-    """An autoscaling group of two, and volumes attached to its first member: what Aodh's action
+    """An autoscaling group of two stacks, and volumes attached to its first member: what Aodh's action
     trust+heat heals by replacing the member."""
     members = {
         "type": "OS::Heat::AutoScalingGroup",
@@ -72,7 +89,7 @@ def healed_by_heat(volumes: int) -> str:
             "min_size": 2,
             "max_size": 2,
             "desired_capacity": 2,
-            "resource": {**_SERVER, "properties": {**_SERVER["properties"], "scheduler_hints": {}}},
+            "resource": {"type": MEMBER},
         },
     }
     # Heat has no path into refs, and no members while it validates.

@@ -100,10 +100,24 @@ class Tenant:
 
     # -- Heat
 
-    def create_stack(self, name: str, template: str, limit: float = 180, **parameters: Any) -> None:
-        """Create a stack and wait for it. Raises CloudError STACK with the reason it failed for."""
+    def create_stack(
+        self,
+        name: str,
+        template: str,
+        limit: float = 180,
+        files: Mapping[str, str] | None = None,
+        **parameters: Any,
+    ) -> None:
+        """Create a stack and wait for it; ``files`` are templates that it names.
+
+        Raises CloudError STACK with the reason it failed for.
+        """
         self.cloud.orchestration.create_stack(
-            name=name, template=template, parameters=parameters, timeout_mins=10
+            name=name,
+            template=template,
+            files=dict(files or {}),
+            parameters=parameters,
+            timeout_mins=10,
         )
         self.wait_for_stack(name, limit)
 

@@ -3,23 +3,62 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mistral_failover.workflows
 import pytest
 
 from mistral_failover.drill import examples
-from mistral_failover.drill.scene import Scene
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.emulator.clouds import write_clouds_yaml
+from mistral_failover.emulator.server import EmulatedCloud
+
+
+@dataclass
+class Scene:
+    """A Mistral with the pack in a process of its own, and the emulated cloud that it acts in."""
+
+    mistral: MistralProcess
+    cloud: EmulatorClient
+
+    def action(self, name: str, /, **inputs: Any) -> Any:
+        """Run an action through the API."""
+        return self.mistral.client.run_action(name, inputs)
+
+    def run(self, workflow: str, /, timeout: float = 30, **inputs: Any) -> dict[str, Any]:
+        """Run a workflow to its end; returns the execution."""
+        return self.mistral.client.run(workflow, inputs, timeout=timeout)
+
+    def server(self, group: str, member: str) -> str:
+        """The id of the server behind a member."""
+        return str(self.cloud.resources(group)[member]["physical_resource_id"])
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder: Path = tmp_path_factory.mktemp("scene")
-    with Scene(folder, latency="zero") as scene:
-        yield scene
+    with EmulatedCloud() as cloud:
+        clouds = folder / "clouds.yaml"
+        write_clouds_yaml(clouds, "emulated", cloud.url)
+        options = {
+            "database": f"sqlite:///{folder}/failover.sqlite",
+            "cloud": "emulated",
+            "command_channel": f"emulator+{cloud.url}",
+        }
+        with MistralProcess(
+            folder / "mistral",
+            workflows=mistral_failover.workflows.paths(),
+            overrides={f"failover.{name}": value for name, value in options.items()},
+            env=os.environ | {"OS_CLIENT_CONFIG_FILE": str(clouds)},
+        ) as mistral:
+            yield Scene(mistral, cloud.client)
 
 
 @pytest.fixture
