@@ -81,7 +81,7 @@ def moved_by_heat(volumes: int) -> str:
 
 
 def healed_by_heat(volumes: int) -> str:
-    """An autoscaling group of two stacks, and volumes attached to its first member: what Aodh's action
+    """An autoscaling group of two stacks, volumes attached to its first member: what Aodh's action
     trust+heat heals by replacing the member."""
     members = {
         "type": "OS::Heat::AutoScalingGroup",
