@@ -60,6 +60,22 @@ def test_what_is_kept_of_a_body_has_no_secret_in_it(
     assert payload["reason_data"]["event"]["message_id"] == "m9"
 
 
+def test_an_alarm_about_a_server_of_two_groups_is_of_the_one_that_it_names(
+    serve: Callable[..., str], hear: Any, context: ActionContext, state: Runtime, project: str
+) -> None:
+    first, second = serve("first"), serve("second")
+    shared = [("db_a", "s-a", 1.0), ("db_b", "s-b", 2.0)]
+    for name in (first, second):
+        identity = groups.group_id(project, name)
+        state.database.atomically(lambda tx, i=identity: groups.see_members(tx, i, shared))
+
+    answer = gate.Admit(aodh(), group=second).run(context)
+
+    assert getattr(answer, "error", {}).get("code") == "CONFIG", "admitted; no cloud to start in"
+    assert [i["decision"] for i in kept(context, second)] == ["ADMITTED"]
+    assert kept(context, first) == []
+
+
 # -- repeats
 
 

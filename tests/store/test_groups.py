@@ -173,6 +173,24 @@ def test_a_server_is_known_within_its_project_only(database: Database, group: st
     assert database.reading(lambda tx: groups.member_behind(tx, "mine", "unheard")) is None
 
 
+def test_a_server_of_two_groups_is_found_in_the_one_that_is_named(
+    database: Database, group: str
+) -> None:
+    second = database.atomically(lambda tx: groups.define(tx, "mine", "h", {}))
+    see(database, group, ("a", "s1"))
+    see(database, second, ("b", "s1"))
+
+    def behind(name: str | None) -> Any:
+        return database.reading(lambda tx: groups.member_behind(tx, "mine", "s1", name))
+
+    assert [behind(None), behind("g"), behind("h"), behind("i")] == [
+        ("g", "a"),
+        ("g", "a"),
+        ("h", "b"),
+        None,
+    ]
+
+
 # -- incidents
 
 

@@ -121,8 +121,8 @@ def _active(tx: Any, state: GroupState) -> str | None:
 def _whom(request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None) -> Whom:
     strangers = () if group and member else (*alarm.servers, *alarm.others)
     for server in alarm.servers if strangers else ():
-        behind = groups.member_behind(tx, request.project_id, server)
-        if behind is not None and group in (None, behind[0]):
+        behind = groups.member_behind(tx, request.project_id, server, group)
+        if behind is not None:
             group, member, strangers = behind[0], member or behind[1], ()
             break
     state = groups.find(tx, request.project_id, group) if group else None

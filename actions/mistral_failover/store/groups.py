@@ -160,14 +160,19 @@ def confirm_fenced(tx: Session, identity: str, member: str, because: str) -> boo
     )
 
 
-def member_behind(tx: Session, project_id: str, server_id: str) -> tuple[str, str] | None:
-    """The (group name, member name) whose server this is, within the project."""
+def member_behind(
+    tx: Session, project_id: str, server_id: str, group: str | None = None
+) -> tuple[str, str] | None:
+    """The (group name, member name) whose server this is, within the project; of several groups
+    the one named, else the first by name."""
     query = (
         sa.select(groups.c.name, members.c.name)
         .join(groups, groups.c.id == members.c.group_id)
         .where(groups.c.project_id == project_id, members.c.server_id == server_id)
         .order_by(groups.c.name)
     )
+    if group is not None:
+        query = query.where(groups.c.name == group)
     row = tx.connection.execute(query).first()
     return (row[0], row[1]) if row else None
 
