@@ -21,7 +21,7 @@ test: $(STAMP)
 # The contract of the cloud, and whole failovers, on real services: see docs/developing.md.
 test-cloud: $(STAMP)
 	$(BIN)/python -m testcloud up
-	$(BIN)/pytest --cloud=real --timeout=600 --durations=15 tests/contract tests/real_cloud
+	$(BIN)/pytest --cloud=real --timeout=900 --durations=15 tests/contract tests/real_cloud
 
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests/faults -n 2

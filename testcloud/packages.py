@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,12 @@ DEBIAN = {
     "rabbitmq-server": "rabbitmq-server",
     "memcached": "memcached",
     "qemu-utils": "qemu-img",  # Glance and Cinder look at images with it
+    "gcc": "gcc",  # uWSGI is compiled
+}
+# A header of each.
+HEADERS = {
+    "libc6-dev": Path("/usr/include/stdio.h"),
+    "python3-dev": Path(sysconfig.get_path("include")) / "Python.h",
 }
 REQUIREMENTS, CONSTRAINTS = HERE / "requirements.txt", HERE / "constraints.txt"
 DRIVER = HERE / "neutron_driver"
@@ -39,6 +46,7 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
     :raises CloudError: PACKAGES_MISSING, NO_UV, INSTALL_FAILED.
     """
     missing = [p for p, program in DEBIAN.items() if shutil.which(program, path=PLACES) is None]
+    missing += [package for package, header in HEADERS.items() if not header.exists()]
     if missing:
         _debian(missing, settings, tell)
     stamp = settings.venv / ".installed"
@@ -105,4 +113,6 @@ def _debian(missing: list[str], settings: Settings, tell: Callable[[str], None])
     tell(f"installing {', '.join(missing)}")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     run([apt, "update", "-q"], settings, quiet)
-    run([apt, "install", "-qy", "--no-install-recommends", *missing], settings, quiet)
+    # On a machine that has just booted apt may be busy with its own updates.
+    patient = ["-o", "DPkg::Lock::Timeout=600"]
+    run([apt, *patient, "install", "-qy", "--no-install-recommends", *missing], settings, quiet)

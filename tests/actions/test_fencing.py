@@ -116,6 +116,18 @@ def test_without_a_further_proof_its_word_counts_all_the_same(
     assert attempt.climb("quiesce", "stop", attached=("s-a",))["rung"] == "quiesce"
 
 
+def test_for_a_proof_that_is_there_no_server_is_deleted(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nova_has_it_in(monkeypatch, "ERROR")
+    attempt.answers["stop"] = STILL_ON
+
+    proof = attempt.climb("quiesce", "stop", "delete", attached=("s-a",))
+
+    assert proof["rung"] == "quiesce"
+    assert [rung for rung, *_ in attempt.climbed if rung == "delete"] == []
+
+
 def test_a_member_that_nova_has_in_no_error_is_left_running(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +271,14 @@ def record(name: str, type_: str, *, member: str = "db_a", server: str | None = 
             (),
         ),
         (
+            # The server behind the name was replaced; the application's stop there says nothing
+            # about the volume on the old one.
+            [record("data", "volume_attachment"), record("db", "activation", server=None)],
+            ("s-1", "s-a"),
+            (("s-a", "pg-stop"),),
+            ("data",),
+        ),
+        (
             [record("db", "activation"), record("other", "dns_record", server=None)],
             ("s-1", "s-a"),
             (("s-1", "pg-stop"),),
@@ -271,6 +291,7 @@ def record(name: str, type_: str, *, member: str = "db_a", server: str | None = 
         "only on others",
         "a volume alone",
         "an application on its volume",
+        "an application on another server than its volume",
         "a type of the user's",
         "what never began",
     ],

@@ -179,7 +179,8 @@ def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
     monkeypatch: pytest.MonkeyPatch, inputs: Any, properties: Any, release: Release
 ) -> None:
     asked: list[Release] = []
-    monkeypatch.setattr(servers, "server_state", lambda *_: ServerState("ACTIVE", None, None, True))
+    status = "SHUTOFF" if inputs == fenced("stop") else "ACTIVE"
+    monkeypatch.setattr(servers, "server_state", lambda *_: ServerState(status, None, None, True))
     monkeypatch.setattr(volumes, "detach", lambda _c, _v, _s, _l, terms: asked.append(terms))
     resource = {**OPERATION["resource"], "physical_id": "v1"}
     operation = {**OPERATION, "resource": resource, "inputs": inputs, "properties": properties}
@@ -187,6 +188,22 @@ def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
     operations.detach_volume(tools(Obedient()), operation)
 
     assert asked == [release]
+
+
+def test_from_a_server_that_was_started_after_its_fence_stopped_it_no_volume_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(servers, "server_state", lambda *_: ServerState("ACTIVE", None, None, True))
+    monkeypatch.setattr(volumes, "detach", lambda *given: asked.append(given))
+    resource = {**OPERATION["resource"], "physical_id": "v1"}
+    operation = {**OPERATION, "resource": resource, "inputs": fenced("stop")}
+
+    with pytest.raises(ActionError, match="started again since") as caught:
+        operations.detach_volume(tools(Obedient()), operation)
+
+    assert caught.value.code == "FENCE_UNPROVEN"
+    assert asked == []
 
 
 @pytest.mark.parametrize("is_blocked", [True, False])

@@ -10,10 +10,12 @@ import pytest
 import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, gate, people, recording
+from mistral_failover.actions import admitting, converge, gate, people, recording
+from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.records import Ready
+from mistral_failover.model.goal import empty_goal
 from mistral_failover.store import groups, incidents, tables
 from mistral_failover.store.incidents import Incident
 from support.alarm_bodies import aodh
@@ -52,10 +54,13 @@ def test_what_is_kept_of_a_body_has_no_secret_in_it(
     token = "gAAAAAB" + "x" * 40
     data = {"event": {"message_id": "m9", "raw": [{"auth_token": "hidden"}, f"token {token}"]}}
 
-    heard = hear({**aodh(), "reason": f"X-Auth-Token: {token}", "reason_data": data})
+    said = {**aodh(), "alarm_name": f"password=hidden {token}"}
+    heard = hear({**said, "reason": f"X-Auth-Token: {token}", "reason_data": data})
 
-    payload = row(state, project, heard["incident"]).payload
-    assert token not in str(payload)
+    kept_ = row(state, project, heard["incident"])
+    payload = kept_.payload
+    assert token not in str(payload) + kept_.sentence
+    assert "hidden" not in kept_.sentence
     assert "hidden" not in str(payload)
     assert payload["reason_data"]["event"]["message_id"] == "m9"
 
@@ -74,6 +79,28 @@ def test_an_alarm_about_a_server_of_two_groups_is_of_the_one_that_it_names(
     assert getattr(answer, "error", {}).get("code") == "CONFIG", "admitted; no cloud to start in"
     assert [i["decision"] for i in kept(context, second)] == ["ADMITTED"]
     assert kept(context, first) == []
+
+
+def test_an_alarm_that_was_admitted_brings_no_group_up_that_was_removed_since(
+    begun: Ready, hear: Any, state: Runtime, project: str, context: ActionContext
+) -> None:
+    heard = hear(aodh())
+    identity = groups.group_id(project, "payments")
+    found = state.database.reading(lambda tx: groups.get(tx, identity))
+    assert found is not None
+    definition = state.database.reading(lambda tx: state.definitions.group(tx, found))
+    state.engine.start(
+        identity,
+        empty_goal(definition, set()),
+        traversal_id=f"removed-{project}",
+        expected=found.current_traversal,
+        cause="removed",
+    )
+
+    with pytest.raises(ActionError) as caught:
+        admitting.start(Request(state, context), row(state, project, heard["incident"]))
+
+    assert caught.value.code == "NOT_IN_SERVICE"
 
 
 # -- repeats

@@ -38,8 +38,9 @@ def stuck(state: Runtime, begun: Ready, context: ActionContext) -> Callable[[flo
         assert gate.Admit(ALARM).run(context).error["code"] == "CONFIG"
         (incident,) = people.Status("payments").run(context)["incidents"]
         aged = incidents.update().where(incidents.c.id == incident["id"])
+        times = ("first_at", "last_at", "decided_at")
         state.database.atomically(
-            lambda tx: tx.execute(aged.values(first_at=tx.now() - age, last_at=tx.now() - age))
+            lambda tx: tx.execute(aged.values(dict.fromkeys(times, tx.now() - age)))
         )
         return str(incident["id"])
 

@@ -308,11 +308,17 @@ class Rig(ABC):
         for server_id in self._lists(volume_id):
             if self.volume_status(volume_id) != "in-use":
                 admin.reset_volume(volume_id, "in-use")
-            self.api().detach(server_id, volume_id)
-            self.until(lambda s=server_id: s not in self._lists(volume_id), limit=20)
+            self.until(lambda s=server_id: self._is_free_of(volume_id, s))
         if self.volume_status(volume_id) not in ("available", None):
             admin.reset_volume(volume_id, "available", attach_status="detached")
         self.api().cinder("DELETE", f"/volumes/{volume_id}")
+
+    def _is_free_of(self, volume_id: str, server_id: str) -> bool:
+        """Ask again each time: a request may be refused for what is under way."""
+        if server_id not in self._lists(volume_id):
+            return True
+        self.api().detach(server_id, volume_id)
+        return False
 
     def _lists(self, volume_id: str) -> list[str]:
         """The servers that have a volume, or are about to, as Cinder's attachments say."""

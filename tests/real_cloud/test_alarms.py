@@ -15,7 +15,7 @@ import pytest
 from testcloud.templates import GROUP, SERVERS
 from testcloud.tenant import Protected, Tenant, until
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 
 def dies(stack: Protected, operator: Tenant, member: str) -> None:
@@ -33,7 +33,7 @@ def is_repaired(stack: Protected, operator: Tenant, member: str) -> None:
         compute.reset_server_state(server, "active")
     if compute.get_server(server).status == "SHUTOFF":
         compute.start_server(server)
-    until(lambda: compute.get_server(server).status == "ACTIVE", f"{member} to be up", 30)
+    until(lambda: compute.get_server(server).status == "ACTIVE", f"{member} to be up", 120)
     stack.tenant.guests.fault("server", server, "revive")
     done = stack.tenant.run(
         "failover.failover", group=stack.name, lost=[], recovered=[member], because="repaired"

@@ -11,7 +11,7 @@ import pytest
 from testcloud.errors import CloudError
 from testcloud.tenant import Protected, Tenant
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")

@@ -49,6 +49,16 @@ def test_a_second_rollback_undoes_the_first(group: Any) -> None:
     assert group.holders() == ["db_b"]
 
 
+def test_a_role_holder_on_whom_nothing_is_may_be_named_when_the_group_goes(protect: Any) -> None:
+    routing = {"type": "stack_parameters", "properties": {"parameters": {"active": "me"}}}
+    group = protect({"routing": routing})
+    group.activate()
+
+    run = group.run("remove", group=group.name, lost=["db_a"]).assert_succeeded()
+
+    assert run.output["outcome"]["status"] == "COMPLETE"
+
+
 def test_a_named_goal_is_gone_back_to(group: Any) -> None:
     group.activate()
     home = group.status()["goal"]

@@ -12,13 +12,14 @@ from mistral_failover.actions import recording, starting
 from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.recording import Recorded
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Facts
+from mistral_failover.actions.starting import Facts, Standing
 from mistral_failover.actions.who import person
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.fault_points import reach
+from mistral_failover.model.goal import Goal
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
 
@@ -90,11 +91,33 @@ def _begun_or_refused(request: Request, recorded: Recorded) -> dict[str, Any]:
 
 
 def start(request: Request, incident: Incident) -> dict[str, Any]:
-    """Start the traversal of an admitted incident, unless it has been."""
+    """Start the traversal of an admitted incident, unless it has been.
+
+    Raises what :func:`starting.begin` raises; ActionError NOT_IN_SERVICE where the group was taken
+    out of service since the alarm was admitted.
+    """
     derive = starting.moving(request, _facts_in(incident))
+    if "asked_for" not in incident.fact:  # a person may bring it up again, an alarm may not
+        derive = _in_service(derive)
     return starting.begin(
         request, incident.fact["group"], derive, incident_id=incident.id, cause=incident.sentence
     )
+
+
+def _in_service(derive: starting.Derive) -> starting.Derive:
+    """Derive only where the group has a goal that gives roles: admission saw it so, but that was a
+    while ago, and the goal is derived anew whenever another one came in between."""
+
+    def checked(stands: Standing) -> Goal:
+        if not stands.roles:
+            raise ActionError(
+                "NOT_IN_SERVICE",
+                f"{stands.group.name} was taken out of service",
+                "failover.activate_first brings it up again.",
+            )
+        return derive(stands)
+
+    return checked
 
 
 def by_hand(

@@ -57,14 +57,21 @@ def suspect_of(
         for r in here
         if r.type == ACTIVATION and r.properties and "stop" in r.properties
     }
-    # A volume is at rest when the applications on its server are; what else is there, who knows.
-    resting = (ACTIVATION, ATTACHMENT) if stops else (ACTIVATION,)
+    # A volume is at rest when the applications on its own server are; of other things nobody knows.
+    quiet = {server for server, _ in stops}
     attached = {_server_of(r, member) for r in here if r.type == ATTACHMENT}
     return Suspect(
         member=member,
         servers=tuple(sorted(filter(None, servers))),
         stops=tuple(sorted((server, stop) for server, stop in stops if server)),
-        unvouched=tuple(sorted(r.name for r in here if r.type not in resting)),
+        unvouched=tuple(
+            sorted(
+                r.name
+                for r in here
+                if r.type != ACTIVATION
+                and not (r.type == ATTACHMENT and _server_of(r, member) in quiet)
+            )
+        ),
         confirmed=confirmed,
         attached=tuple(sorted(filter(None, attached))),
     )
@@ -80,12 +87,14 @@ def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]
 
     What a person confirms counts before any rung. A member that quiesced is climbed on for while
     Nova has its server in error, since Nova detaches nothing from that until it is stopped; without
-    a further proof its word is the proof. Raises ActionError FENCE_UNPROVEN, blocked, when nothing
-    yields one.
+    a further proof its word is the proof, and for that nothing is deleted. Raises ActionError
+    FENCE_UNPROVEN, blocked, when nothing yields one.
     """
     tried: list[str] = []
     quiesced: Evidence | None = None
     for rung in [{"kind": "confirm", "limit": 0}, *operation["properties"]["ladder"]]:
+        if quiesced is not None and rung["kind"] == "delete":
+            continue
         evidence = _RUNGS[rung["kind"]](tools, operation, suspect, float(rung["limit"]))
         if evidence.proven and evidence.rung == "quiesce" and _in_error(tools, suspect):
             quiesced = evidence

@@ -14,6 +14,7 @@ from typing import Any
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.runtime import Request
 from mistral_failover.cloud.claims import sight
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.store import lying
 from mistral_failover.store.lying import SWEPT
@@ -27,13 +28,20 @@ def loosened(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]
     if not found:
         return
     cloud = request.cloud(Unguarded())
+    trouble: CloudError | None = None
     for held in found:
-        seen = sight(cloud, held.volume, held.server)
+        try:
+            seen = sight(cloud, held.volume, held.server)
+        except CloudError as error:
+            trouble = error  # of one group; the others' turn comes all the same
+            continue
         if seen == held.sight:
             continue
         sentence = f"{held.resource}: reopened by a sweep, for by now {seen}"
         if database.atomically(partial(_reopened, held, sentence)):
             yield {**ready_document(held.ready), "group": held.group, "sentence": sentence}
+    if trouble is not None:
+        raise trouble
 
 
 def _reopened(held: lying.HeldUp, sentence: str, tx: Any) -> bool:

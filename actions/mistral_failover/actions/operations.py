@@ -59,6 +59,8 @@ def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
     proof = fence_proof(operation)
     if proof is None:
         _refuse_unproven(tools, operation, server_id)
+    elif proof["rung"] == "stop":
+        _refuse_started(tools, operation, server_id)
     release = Release(
         off=proof["observed"] if proof and proof["rung"] != "quiesce" else None,
         fenced=proof is not None,
@@ -161,6 +163,17 @@ def _how_to_go_on(operation: Document) -> Iterator[None]:
                 f'failover.failover with group "{operation["group"]}" and lost [].'
             )
         raise
+
+
+def _refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
+    """Who was stopped may have been started again while this waited for a person."""
+    if servers.server_state(tools.cloud, server_id).status == "ACTIVE":
+        member = operation["member"]["name"]
+        raise ActionError(
+            "FENCE_UNPROVEN",
+            f"server {server_id} was stopped for the fence of {member}, and started again since",
+            f'Start failover.failover with lost: ["{member}"], which fences it anew.',
+        )
 
 
 def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:

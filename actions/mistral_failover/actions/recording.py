@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.actions import starting
-from mistral_failover.actions.errors import masked_body
+from mistral_failover.actions.errors import masked, masked_body
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Standing
 from mistral_failover.alarms.admission import (
@@ -61,6 +61,7 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
     ``group`` and ``member`` say whom it is about; without them the alarm's body does, the server
     that it names, and without all that it is the active member.
     """
+    alarm = replace(alarm, sentence=masked(alarm.sentence))
     if alarm.routine:
         return Recorded(nobody(alarm, None))
     group, member = group or alarm.group, member or alarm.member

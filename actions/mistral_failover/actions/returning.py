@@ -45,7 +45,7 @@ def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> d
 
     def nothing(stands: Standing) -> Goal:
         for member in lost:
-            if member not in stands.occupied:
+            if member not in stands.occupied and member not in stands.roles.values():
                 raise ActionError(
                     "UNKNOWN_MEMBER",
                     f"lost: nothing of {group} is on {member}",

@@ -196,7 +196,12 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
     """Hold an admitted incident back that could not be started for too long; why, if so."""
 
     def hold(tx: Any) -> str | None:
-        if tx.now() - incident.last_at <= STALE:
+        tx.lock_group(incident.group_id, shared=False)
+        # As it is by now: somebody may have started it, or a person admitted it a moment ago.
+        found = incidents.get(tx, request.project_id, incident.id)
+        if found is None or found.decision != "ADMITTED" or found.traversal_id is not None:
+            return None
+        if tx.now() - max(found.last_at, found.decided_at) <= STALE:
             return None
         sentence = f"{incident.sentence}; it could not be started for {STALE / 60:.0f} minutes"
         incidents.decide(tx, incident.id, "HELD", sentence, rule="too_late")

@@ -18,7 +18,7 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.servers import deletion, server_state
+from mistral_failover.cloud.servers import deletion, server_state, takes_along
 from mistral_failover.fault_points import reach
 
 
@@ -122,9 +122,11 @@ def sight(cloud: Cloud, volume_id: str, server_id: str) -> str:
         return f"volume {volume_id} is gone"
     server = server_state(cloud, server_id)
     listing = server.exists and lists(cloud, server_id, volume_id)
+    along = ", ".join(sorted(takes_along(cloud, server_id))) if server.exists else ""
     return (
         f"of volume {volume_id} Cinder says {state}, with {known or 'no attachment'}; "
         f"server {server_id} is {server} and Nova lists it {'there' if listing else 'not there'}"
+        + (f"; with it would go {along}" if along else "")
     )
 
 

@@ -18,6 +18,7 @@ from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
+_STOPPING = "task_state powering-off"
 _TASK_ENDS = 6  # patiences within which a live compute service has ended a server's task
 
 
@@ -131,9 +132,12 @@ class Detach(Steps):
     def _while_busy(self, error: CloudError, state: str) -> Look:
         """A stop that a dead host never saw keeps Nova from saying that the host is dead. Proven
         off, the server has no task whose end could still be waited for."""
+        if self._release.off is None or _STOPPING not in error.message:
+            self._busy_since = None  # another task is somebody's, and its host may be well
+            return Look(f"{state}, and {error.message}")
         now = time.monotonic()
         self._busy_since = self._busy_since or now
-        if self._release.off is None or now - self._busy_since < self.patience * _TASK_ENDS:
+        if now - self._busy_since < self.patience * _TASK_ENDS:
             return Look(f"{state}, and {error.message}")
         return self._without_its_host(f"nobody ends what it has begun there ({error.message})")
 

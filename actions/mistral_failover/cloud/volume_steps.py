@@ -68,14 +68,14 @@ class Steps:
                 failure.about = self._about()
             raise failure from None
 
-    def _about(self) -> dict[str, Any] | None:
+    def _about(self) -> dict[str, Any]:
         """What a look has to find changed before it is worth trying again."""
         try:
             seen = sight(self.cloud, self.volume_id, self.server_id)
         except LeaseLost:
             raise
         except CloudError:
-            return None
+            seen = ""  # whatever the next sweep sees is something else, and worth a try
         return {"volume": self.volume_id, "server": self.server_id, "sight": seen}
 
     def look(self) -> tuple[Any, dict[str, Any] | None, str]:
