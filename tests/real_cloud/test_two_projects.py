@@ -77,15 +77,17 @@ def test_an_execution_is_not_there_for_another_project(ours: Protected, other: T
 
 
 def test_two_groups_of_one_name_live_side_by_side(
-    ours: Protected, other: Tenant, protect: Callable[..., Protected]
+    other: Tenant, protect: Callable[..., Protected]
 ) -> None:
-    theirs = protect(tenant=other, name=ours.name)
+    # A stack of its own: the name of `ours` must stay unheard of in the other project.
+    mine = protect()
+    theirs = protect(tenant=other, name=mine.name)
     home = theirs.active()
 
-    to = next(member for member in ours.servers() if member != ours.active())
-    ended = ours.tenant.run("failover.failover", group=ours.name, to=to, lost=[])
+    to = next(member for member in mine.servers() if member != mine.active())
+    ended = mine.tenant.run("failover.failover", group=mine.name, to=to, lost=[])
 
     assert ended["state"] == "SUCCESS", ended["output"]
-    assert ours.active() == to
+    assert mine.active() == to
     assert theirs.active() == home
     assert theirs.tenant.holders(theirs.volume()) == [theirs.servers()[str(home)]]
