@@ -81,6 +81,19 @@ def test_an_alarm_that_could_not_be_started_for_long_waits_for_a_person(
     assert sweep(context) == ([], incident), "once"
 
 
+def test_what_a_person_admitted_a_moment_ago_is_not_taken_back(
+    stuck: Callable[[float], str], state: Runtime, context: ActionContext
+) -> None:
+    identity = stuck(sweeping.STALE + 1)
+    just_now = incidents.update().where(incidents.c.id == identity)
+    state.database.atomically(lambda tx: tx.execute(just_now.values(decided_at=tx.now())))
+
+    refused, incident = sweep(context)
+
+    assert refused == [identity]
+    assert incident["decision"] == "ADMITTED"
+
+
 def test_it_is_admitted_when_it_is_said_again(
     stuck: Callable[[float], str], context: ActionContext
 ) -> None:

@@ -9,16 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import mistral_failover.workflows
 import pytest
 
 from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
-from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.server import EmulatedCloud
+from support.deployments import create_example, deployed
 
 
 @dataclass
@@ -46,30 +43,12 @@ class Deployment:
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The example's group, failed over by hand once: two goals."""
-    folder: Path = tmp_path_factory.mktemp("deployment")
-    with EmulatedCloud() as cloud:
-        clouds = folder / "clouds.yaml"
-        write_clouds_yaml(clouds, "emulated", cloud.url)
-        options = {
-            "database": f"sqlite:///{folder}/failover.sqlite",
-            "cloud": "emulated",
-            "command_channel": f"emulator+{cloud.url}",
-        }
-        mistral = MistralProcess(
-            folder / "mistral",
-            workflows=mistral_failover.workflows.paths(),
-            overrides={f"failover.{name}": value for name, value in options.items()},
-            env=os.environ | {"OS_CLIENT_CONFIG_FILE": str(clouds)},
-        )
-        group = "payments"
-        cloud.client.create_stack(group, examples.stack(1))
-        cloud.client.add_application(
-            f"postgresql-{group}", start="pg-start", stop="pg-stop", needs_volume=True, stack=group
-        )
-        with mistral:
-            deployed = Deployment(mistral, group)
-            definition = {"definition": examples.group(1, group), "name": group}
-            mistral.client.run_action("failover.define", definition)
-            deployed.run("activate_first")
-            deployed.run("failover", to="db_b", lost=[], because="a test of the standby")
-            yield deployed
+    group = "payments"
+    with deployed(tmp_path_factory.mktemp("deployment")) as (mistral, cloud):
+        create_example(cloud, group)
+        deployment = Deployment(mistral, group)
+        definition = {"definition": examples.group(1, group), "name": group}
+        mistral.client.run_action("failover.define", definition)
+        deployment.run("activate_first")
+        deployment.run("failover", to="db_b", lost=[], because="a test of the standby")
+        yield deployment

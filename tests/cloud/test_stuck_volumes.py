@@ -6,7 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from openstack import exceptions
 
+from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volumes import attach, detach
 from support.operators import Operator
@@ -54,3 +56,31 @@ def test_a_detach_that_nova_gave_up_without_a_word_is_asked_for_again(
     operator.delete_server(pair.a)
     detach(cloud, pair.volume, pair.a, 5)
     assert attach(cloud, pair.volume, pair.b, 5)["server_id"] == pair.b
+
+
+@pytest.mark.parametrize(("task", "deleted"), [("powering-off", True), ("image_uploading", False)])
+def test_only_a_stop_that_never_ends_tells_of_a_dead_host(
+    cloud: Any,
+    pair: Any,
+    operator: Operator,
+    monkeypatch: pytest.MonkeyPatch,
+    task: str,
+    deleted: bool,
+) -> None:
+    """An image of a server that is off is made by a host that is well."""
+    attach(cloud, pair.volume, pair.a, 5)
+    words = f"Cannot 'detach_volume' instance {pair.a} while it is in task_state {task}"
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise exceptions.ConflictException(words, http_status=409)
+
+    monkeypatch.setattr(cloud.compute, "delete_volume_attachment", refuse)
+    release = Release(off="it is off", fenced=True, delete_server=True)
+
+    if deleted:
+        detach(cloud, pair.volume, pair.a, 10, release)
+    else:
+        with pytest.raises(CloudError) as raised:
+            detach(cloud, pair.volume, pair.a, 2, release)
+        assert raised.value.code in ("TIMEOUT", "VOLUME_STUCK")
+    assert operator.server_exists(pair.a) is not deleted

@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import mistral_failover.workflows
 import pytest
 
 from mistral_failover.drill import examples
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.server import EmulatedCloud
+from support.deployments import create_example, deployed
 
 
 @dataclass
@@ -43,32 +39,15 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder: Path = tmp_path_factory.mktemp("scene")
-    with EmulatedCloud() as cloud:
-        clouds = folder / "clouds.yaml"
-        write_clouds_yaml(clouds, "emulated", cloud.url)
-        options = {
-            "database": f"sqlite:///{folder}/failover.sqlite",
-            "cloud": "emulated",
-            "command_channel": f"emulator+{cloud.url}",
-        }
-        with MistralProcess(
-            folder / "mistral",
-            workflows=mistral_failover.workflows.paths(),
-            overrides={f"failover.{name}": value for name, value in options.items()},
-            env=os.environ | {"OS_CLIENT_CONFIG_FILE": str(clouds)},
-        ) as mistral:
-            yield Scene(mistral, cloud.client)
+    with deployed(tmp_path_factory.mktemp("scene")) as (mistral, cloud):
+        yield Scene(mistral, cloud)
 
 
 @pytest.fixture
 def group(scene: Scene, request: pytest.FixtureRequest) -> str:
     """A stack that no group is defined over yet."""
     name = f"group{abs(hash(request.node.name)) % 10**6}"
-    scene.cloud.create_stack(name, examples.stack(1))
-    scene.cloud.add_application(
-        f"postgresql-{name}", start="pg-start", stop="pg-stop", needs_volume=True, stack=name
-    )
+    create_example(scene.cloud, name)
     return name
 
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Mistral with the pack, in a process of its own, over an emulated cloud of this one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import mistral_failover.workflows
+
+from mistral_failover.drill import examples
+from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.emulator.clouds import write_clouds_yaml
+from mistral_failover.emulator.server import EmulatedCloud
+
+
+@contextmanager
+def deployed(folder: Path) -> Iterator[tuple[MistralProcess, EmulatorClient]]:
+    """Run both while the block lasts; all that they keep is in ``folder``."""
+    with EmulatedCloud() as cloud:
+        clouds = folder / "clouds.yaml"
+        write_clouds_yaml(clouds, "emulated", cloud.url)
+        options = {
+            "database": f"sqlite:///{folder}/failover.sqlite",
+            "cloud": "emulated",
+            "command_channel": f"emulator+{cloud.url}",
+        }
+        with MistralProcess(
+            folder / "mistral",
+            workflows=mistral_failover.workflows.paths(),
+            overrides={f"failover.{name}": value for name, value in options.items()},
+            env=os.environ | {"OS_CLIENT_CONFIG_FILE": str(clouds)},
+        ) as mistral:
+            yield mistral, cloud.client
+
+
+def create_example(cloud: EmulatorClient, name: str) -> None:
+    """Create the example's stack and teach its servers the database; no group is defined yet."""
+    cloud.create_stack(name, examples.stack(1))
+    cloud.add_application(
+        f"postgresql-{name}", start="pg-start", stop="pg-stop", needs_volume=True, stack=name
+    )
