@@ -70,12 +70,29 @@ POINTS: Mapping[str, str] = MappingProxyType(
 )
 """Each point's name, and what is true when it is reached."""
 
+BROKER_POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "command.published": "the broker has a command; its result is waited for",
+        "notice.published": "the broker has a notice of an epoch; nothing else was sent",
+        "agent.received": "the agent took a command from its queue, and wrote nothing down",
+        "agent.journaled": "the intent is in the journal; the broker still has the command",
+        "agent.acknowledged": "the broker forgot the command; nothing runs yet",
+        "agent.running": "the command's process runs",
+        "agent.ended": "the command's process ended; its outcome is not in the journal",
+        "agent.recorded": "the outcome is in the journal; nobody was told",
+        "agent.answered": "the broker has the result",
+        "agent.deposed": "the agent knows a newer epoch; what it must stop still runs",
+        "agent.quiet": "what a deposed agent has to stop is stopped, and journaled",
+    }
+)
+"""The same for what only a real broker and agents reach."""
+
 _hook: Callable[[str], None] | None = None
 
 
 def reach(name: str) -> None:
-    """Say that a point of :data:`POINTS` is reached; costs one comparison unless a test armed a
-    hook, which may raise."""
+    """Say that a point of :data:`POINTS` or :data:`BROKER_POINTS` is reached; costs one comparison
+    unless a test armed a hook, which may raise."""
     if _hook is not None:
         _hook(name)
 

@@ -54,6 +54,11 @@ _OPTIONS = [
         secret=True,
         help="URL of the channel that carries commands to members; its scheme names the driver.",
     ),
+    cfg.StrOpt(
+        "agent_key_file",
+        help="File with the secret from which the keys of the members' agents follow: 32 bytes at "
+        "least, readable by Mistral alone, the same for every executor.",
+    ),
     cfg.FloatOpt(
         "poll_first", default=0.05, min=0.0, help="Seconds between a wait's first two looks."
     ),
@@ -138,6 +143,7 @@ class Settings:
     lease_margin: float = 2.0
     http_timeout: float = 10.0
     command_channel: str | None = None
+    agent_key_file: str | None = None
     poll_first: float = 0.05
     poll_growth: float = 1.12
     poll_ceiling: float = 2.0

@@ -14,8 +14,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import base, people
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Ready
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.model.goal import render_goal
+from mistral_failover.model.ids import derived_id
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, incidents
 

@@ -16,8 +16,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import gate, people
 from mistral_failover.actions.converge import Work
 from mistral_failover.actions.runtime import Runtime
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.model.goal import render_goal
+from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups
 from support.strangers import ACTIONS, Known, answer_of, aodh, changes, nobodys, rows, told
 

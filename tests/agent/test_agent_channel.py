@@ -5,26 +5,30 @@ import pytest
 from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
-from mistral_failover.agent.channel import ChannelError, Command, channel_for
+from mistral_failover.agent.channel import ChannelError, Command, Means, channel_for
 from mistral_failover.agent.emulated import EmulatedChannel
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.guard import Unguarded
+
+MEANS = Means(Session(), Unguarded())
 
 
 def test_the_scheme_names_the_driver():
-    channel = channel_for("emulator+http://127.0.0.1:8000", session=Session())
+    channel = channel_for("emulator+http://127.0.0.1:8000", MEANS)
     assert isinstance(channel, EmulatedChannel)
 
 
 @pytest.mark.parametrize("url", [None, "", "smoke://127.0.0.1"])
 def test_without_a_known_scheme_there_is_no_channel(url):
     with pytest.raises(ChannelError) as raised:
-        channel_for(url, session=Session())
+        channel_for(url, MEANS)
     assert raised.value.code == "CONFIG"
     assert "command_channel" in raised.value.remedy
 
 
 def test_the_emulators_guests_are_reached_on_this_machine_only():
     with pytest.raises(ChannelError) as raised:
-        channel_for("emulator+http://192.0.2.1:8000", session=Session())
+        channel_for("emulator+http://192.0.2.1:8000", MEANS)
     assert raised.value.code == "CONFIG"
 
 
@@ -38,11 +42,11 @@ def test_a_channel_that_nobody_serves_is_unreachable_after_the_limit():
 
     channel = EmulatedChannel(
         "emulator+http://127.0.0.1:1",
-        session=Session(auth=Token("http://127.0.0.1:1", "token")),
+        Means(Session(auth=Token("http://127.0.0.1:1", "token")), Unguarded()),
         clock=lambda: now[0],
         sleep=sleep,
     )
-    command = Command("k1", "g", "a", "s1", 1, "pg-start", limit=2.0)
+    command = Command("k1", Address("i", "g", "a", "s1"), 1, "pg-start", limit=2.0)
     with pytest.raises(ChannelError) as raised:
         channel.run(command)
     assert raised.value.code == "UNREACHABLE"

@@ -5,15 +5,16 @@ import threading
 
 import pytest
 
-from mistral_failover.agent.channel import ChannelError, Command, channel_for
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.agent.channel import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.guard import LeaseLost, Unguarded
 
 
 @pytest.fixture
 def channel_of(emulated):
     def make(cloud):
         url = emulated.url.replace("http://", "emulator+http://")
-        return channel_for(url, session=cloud.session)
+        return channel_for(url, Means(cloud.session, Unguarded()))
 
     return make
 
@@ -28,9 +29,7 @@ def command(server_id, name="pg-start", **more):
     return Command(
         **{
             "id": "key-1",
-            "group": "payments",
-            "member": "db_a",
-            "server_id": server_id,
+            "to": Address("group-1", "payments", "db_a", server_id),
             "epoch": 3,
             "name": name,
             "limit": 5.0,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from mistral_failover.convergence.records import Operation, Outcome
-from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.model.ids import derived_id
 from mistral_failover.store import views
 from mistral_failover.store.tables import journal, operations
 from support.rows import rows

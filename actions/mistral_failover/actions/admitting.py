@@ -17,9 +17,9 @@ from mistral_failover.actions.who import person
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import GroupState
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
 

@@ -9,7 +9,7 @@ key             meaning
 ticket          the right to carry it out and to conclude it; hand it on as it is
 verb            create, update or delete
 key             the id of the operation: the same at every repeat
-group, stack    names
+group, stack    names; and group_id
 resource        id, name, type, physical_id, attributes of the record
 member          name, server_id, epoch of the member that the resource sits on; or null
 properties      what it shall become (for delete: what it was)
@@ -42,13 +42,14 @@ from mistral_failover.store.groups import MemberRow
 
 # The command may have run, or whatever came before the bug or before the rights ended: a repeat
 # must carry the same id.
-_UNKNOWN = frozenset({"NO_ANSWER", "UNEXPECTED"}) | NO_RIGHTS
+_UNKNOWN = frozenset({"NO_ANSWER", "UNKNOWN_OUTCOME", "UNEXPECTED"}) | NO_RIGHTS
 _TIMED_OUT = re.compile(r"Task timed out \[timeout\(s\)=(\d+)\]")
 _OPERATION = (
     "ticket",
     "verb",
     "key",
     "group",
+    "group_id",
     "stack",
     "resource",
     "member",
@@ -106,6 +107,7 @@ def operation_document(
         "verb": operation.ticket.verb,
         "key": operation.ticket.key,
         "group": group.name,
+        "group_id": record.group_id,
         "stack": group.stack,
         "resource": {
             "id": record.id,

@@ -14,13 +14,14 @@ from typing import Any
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.operations import Document, Tools, run_command
 from mistral_failover.agent.channel import ChannelError, Command
+from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Record
-from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.model.ids import derived_id
 from mistral_failover.store.groups import MemberRow
 
 ACTIVATION = "activation"
@@ -143,9 +144,7 @@ def _quiesce(tools: Tools, operation: Document, suspect: Suspect, limit: float) 
     for server, name in suspect.stops:
         command = Command(
             id=derived_id(operation["key"], server, name),
-            group=operation["group"],
-            member=member.name,
-            server_id=server,
+            to=Address(operation["group_id"], operation["group"], member.name, server),
             epoch=member.epoch,
             name=name,
             limit=limit,

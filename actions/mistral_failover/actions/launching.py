@@ -12,9 +12,9 @@ from typing import Any
 
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.fault_points import reach
 from mistral_failover.model.canonical import canonical_json
+from mistral_failover.model.ids import derived_id
 
 PUBLIC = "failover."
 PRIVATE = "failover._"

@@ -14,14 +14,15 @@ from typing import Any
 
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.agent.channel import Channel, Command, CommandResult
+from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import patches, servers, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import fence_name
+from mistral_failover.model.ids import derived_id
 
 Document = Mapping[str, Any]
 
@@ -207,9 +208,7 @@ def _command(
     member = operation["member"]
     command = Command(
         id=derived_id(operation["key"], name),
-        group=operation["group"],
-        member=member["name"],
-        server_id=server_id,
+        to=Address(operation["group_id"], operation["group"], member["name"], server_id),
         epoch=member["epoch"],
         name=name,
         arguments=arguments,
@@ -227,8 +226,8 @@ def run_command(channel: Channel, command: Command) -> CommandResult:
         said = (result.stderr or result.stdout).strip()[-500:]
         raise ActionError(
             "COMMAND_FAILED",
-            f"{command.name} on {command.member} ended with {result.exit_code}: {said}",
-            f"Look at {command.name} on {command.member}, then start failover.failover again; it "
-            "declares nobody lost as long as this goal was not reached.",
+            f"{command.name} on {command.to.member} ended with {result.exit_code}: {said}",
+            f"Look at {command.name} on {command.to.member}, then start failover.failover again; "
+            "it declares nobody lost as long as this goal was not reached.",
         )
     return result

@@ -27,8 +27,8 @@ from mistral_failover.alarms.admission import (
 )
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.records import GroupState
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.fault_points import reach
+from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, incidents, suspensions
 from mistral_failover.store.incidents import OPERATOR, Incident
 

@@ -10,11 +10,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from keystoneauth1.session import Session
-
 from mistral_failover import settings as configuration
 from mistral_failover.actions.errors import ActionError
-from mistral_failover.agent.channel import Channel, Command, CommandResult, channel_for
+from mistral_failover.agent.channel import (
+    Channel,
+    Command,
+    CommandResult,
+    Heartbeat,
+    Means,
+    channel_for,
+)
+from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Guard, LeaseLost
@@ -22,7 +28,7 @@ from mistral_failover.cloud.mistral_api import Mistral, mistral_for
 from mistral_failover.cloud.session import refusal, refuse_other_clouds
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.convergence.traversals import derived_id
+from mistral_failover.model.ids import derived_id
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
@@ -98,17 +104,25 @@ class LeaseGuard:
 class ChannelOnDemand:
     """The configured channel, made when a first command is sent: most operations send none."""
 
-    def __init__(self, url: str | None, session: Session) -> None:
+    def __init__(self, url: str | None, means: Means) -> None:
         self._url = url
-        self._session = session
+        self._means = means
 
     @cached_property
     def _channel(self) -> Channel:
-        return channel_for(self._url, session=self._session)
+        return channel_for(self._url, self._means)
 
     def run(self, command: Command) -> CommandResult:
         """See ``agent.channel.Channel``. Raises ChannelError, CONFIG included."""
         return self._channel.run(command)
+
+    def depose(self, to: Address, epoch: int) -> None:
+        """See ``agent.channel.Channel``."""
+        self._channel.depose(to, epoch)
+
+    def heard(self, to: Address) -> Heartbeat | None:
+        """See ``agent.channel.Channel``."""
+        return self._channel.heard(to)
 
 
 class Request:
@@ -164,9 +178,11 @@ class Request:
         """
         return mistral_for(self.context.security, self.runtime.settings)
 
-    def channel(self, cloud: Cloud) -> Channel:
-        """The way to the members' agents."""
-        return ChannelOnDemand(self.runtime.settings.command_channel, cloud.session)
+    def channel(self, cloud: Cloud, guard: Guard) -> Channel:
+        """The way to the members' agents, guarded as the cloud is."""
+        settings = self.runtime.settings
+        means = Means(cloud.session, guard, settings.agent_key_file)
+        return ChannelOnDemand(settings.command_channel, means)
 
 
 _runtimes: dict[Settings, Runtime] = {}

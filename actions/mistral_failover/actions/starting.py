@@ -21,11 +21,11 @@ from mistral_failover.cloud.stacks import members as stack_members
 from mistral_failover.cloud.volumes import refuse_unmovable
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import GroupState, Ready
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.fault_points import reach
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.model.group import Group
+from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, incidents
 
 _ATTEMPTS = 5

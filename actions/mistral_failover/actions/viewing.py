@@ -13,8 +13,8 @@ from mistral_failover.actions.starting import Facts, Standing
 from mistral_failover.convergence.graph import Plan, plan
 from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.sentences import doing
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, incidents, views
 
 _INCIDENTS_SHOWN = 10

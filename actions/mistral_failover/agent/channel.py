@@ -3,7 +3,7 @@
 
 What a command does is the agent's: it runs what its own allow-list has under the name, journals
 the command's id before and after, answers a known id with the recorded result, and refuses an
-epoch older than the newest it has seen. So sending a command again is harmless.
+epoch other than its own. So sending a command again is harmless.
 
 The URL's scheme names the driver; each driver is a module of its own.
 """
@@ -17,14 +17,27 @@ from urllib.parse import urlsplit
 
 from keystoneauth1.session import Session
 
-# Scheme -> "module:class"; a class is called with (url, session=session).
-DRIVERS = {"emulator+http": "mistral_failover.agent.emulated:EmulatedChannel"}
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.guard import Guard
+
+# Scheme -> "module:class"; a class is called with (url, means).
+_AMQP = "mistral_failover.agent.amqp:AmqpChannel"
+DRIVERS = {
+    "amqp": _AMQP,
+    "amqps": _AMQP,
+    "emulator+http": "mistral_failover.agent.emulated:EmulatedChannel",
+    # Of kombu, for drills and tests: within one process, and between processes of one machine.
+    "filesystem": _AMQP,
+    "memory": _AMQP,
+}
 
 REMEDIES = {
     "NO_ANSWER": "Find out whether the node still runs. As long as that is open, fence it before "
     "another member takes its role.",
     "OLD_EPOCH": "Nothing to do: the member was fenced or replaced since this command was decided.",
     "REFUSED": "Put the command on the member's allow-list, or correct its name in the group file.",
+    "UNKNOWN_OUTCOME": "Look on the node whether the command took effect, say so there with "
+    "failover-agent settle, then start failover.failover again.",
     "UNREACHABLE": "Check [failover] command_channel and that the channel's service runs.",
     "CONFIG": "Correct [failover] command_channel.",
 }
@@ -34,20 +47,24 @@ REMEDIES = {
 class Command:
     """A named command for one member.
 
-    ``id``: the operation's key, the same at every repeat. ``member`` is the member's name in the
-    group, ``server_id`` its server in Nova, ``epoch`` the member's epoch when this was decided.
-    ``arguments``: JSON values for the allow-list's entry. ``limit``: seconds to wait for the
-    result; the command itself may go on after that.
+    ``id``: the operation's key, the same at every repeat. ``epoch``: the member's when this was
+    decided. ``arguments``: JSON values for the allow-list's entry. ``limit``: seconds to wait for
+    a word of the agent's; it says at once that it has the command, and again and again that it
+    still runs. ``longest``: seconds to wait for the result of one that says so; at least the limit.
     """
 
     id: str
-    group: str
-    member: str
-    server_id: str
+    to: Address
     epoch: int
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     limit: float = 30.0
+    longest: float = 0.0
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for the result at most."""
+        return max(self.limit, self.longest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +81,84 @@ class CommandResult:
     replayed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The last that an agent said by itself.
+
+    ``ago``: seconds since. ``running``: names of the commands that it was carrying out.
+    ``deposed``: None, or what came of its ``on_deposed`` command since it learned that it was.
+    """
+
+    epoch: int
+    ago: float
+    running: tuple[str, ...]
+    deposed: str | None
+
+
 class ChannelError(Exception):
     """There is no result.
 
     ``code``: NO_ANSWER (within the limit; the command may have run), OLD_EPOCH, REFUSED (it has
-    not run), UNREACHABLE (the channel, not the member, could not be reached), CONFIG.
+    not run), UNKNOWN_OUTCOME (the agent can not tell whether it has), UNREACHABLE (the channel,
+    not the member, could not be reached), CONFIG. ``heard``: what the agent said meanwhile, in
+    words; empty where it said nothing.
     """
 
-    def __init__(self, code: str, message: str, remedy: str | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, remedy: str | None = None, *, heard: str = ""
+    ) -> None:
         self.code = code
         self.message = message
         self.remedy = REMEDIES.get(code, "") if remedy is None else remedy
+        self.heard = heard
         super().__init__(f"{code}: {message}")
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a driver is given beside its URL.
+
+    ``session``: carries the rights of the request, for drivers that authenticate with Keystone; its
+    calls pass the guard by themselves. ``guard``: says, right before something is sent, whether it
+    may still be. ``key_file``: path of the secret that the members' keys follow from.
+    """
+
+    session: Session
+    guard: Guard
+    key_file: str | None = None
 
 
 class Channel(Protocol):
     """A driver of the command channel; safe to use from several threads."""
 
     def run(self, command: Command) -> CommandResult:
-        """Send the command and wait for its result, at most ``command.limit`` seconds.
+        """Send the command and wait for its result, at most ``command.patience`` seconds.
 
-        Raises `ChannelError`.
+        Raises `ChannelError`; LeaseLost once the guard permits no more.
+        """
+        ...
+
+    def depose(self, to: Address, epoch: int) -> None:
+        """Make the commands of epochs before ``epoch`` void: their queues go, and the agent, when
+        it can be reached again, learns that it was deposed. Harmless when repeated.
+
+        Raises `ChannelError` UNREACHABLE, CONFIG; LeaseLost.
+        """
+        ...
+
+    def heard(self, to: Address) -> Heartbeat | None:
+        """What the member's agent last said by itself; None when nothing is known.
+
+        Raises `ChannelError` UNREACHABLE, CONFIG.
         """
         ...
 
 
-def channel_for(url: str | None, *, session: Session) -> Channel:
-    """Return the channel of a URL, such as ``emulator+http://127.0.0.1:8774``.
+def channel_for(url: str | None, means: Means) -> Channel:
+    """Return the channel of a URL, such as ``amqps://user:secret@broker.example.org/failover``.
 
-    ``session`` carries the rights of the request, for drivers that authenticate with Keystone.
-    Raises `ChannelError` CONFIG for a missing URL or an unknown scheme.
+    Raises `ChannelError` CONFIG for a missing URL or an unknown scheme, and where the driver needs
+    what it is not given.
     """
     if not url:
         raise ChannelError("CONFIG", "No command channel is configured.")
@@ -104,5 +169,5 @@ def channel_for(url: str | None, *, session: Session) -> Channel:
             f"The command channel's scheme {scheme!r} is unknown; known: {', '.join(DRIVERS)}.",
         )
     module, _, name = DRIVERS[scheme].partition(":")
-    channel: Channel = getattr(import_module(module), name)(url, session=session)
+    channel: Channel = getattr(import_module(module), name)(url, means)
     return channel

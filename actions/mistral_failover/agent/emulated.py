@@ -10,9 +10,8 @@ from urllib.parse import quote, urlsplit
 
 import requests
 from keystoneauth1 import exceptions as keystone
-from keystoneauth1.session import Session
 
-from mistral_failover.agent.channel import ChannelError, Command, CommandResult
+from mistral_failover.agent.channel import ChannelError, Command, CommandResult, Means
 
 _SLICE = 0.8  # of the session's timeout: the emulator then answers before the transport gives up
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
@@ -30,8 +29,8 @@ class EmulatedChannel:
     def __init__(
         self,
         url: str,
+        means: Means,
         *,
-        session: Session,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -40,7 +39,7 @@ class EmulatedChannel:
         if parts.hostname != "127.0.0.1":
             raise ChannelError("CONFIG", "The emulator listens on 127.0.0.1 only.")
         self._base = f"http://{parts.netloc}/emulator/nodes"
-        self._session = session
+        self._session = means.session
         self._clock = clock
         self._sleep = sleep
 
@@ -71,7 +70,7 @@ class EmulatedChannel:
 
     def _post(self, command: Command, seconds: float) -> requests.Response:
         return self._session.post(
-            f"{self._base}/{quote(command.server_id, safe='')}/commands",
+            f"{self._base}/{quote(command.to.server_id, safe='')}/commands",
             json={
                 "id": command.id,
                 "name": command.name,
@@ -110,12 +109,12 @@ def _error(answer: requests.Response, command: Command) -> ChannelError:
             "The channel does not accept the token of the request.",
             "Start it again with a new token.",
         )
-    return ChannelError("UNREACHABLE", f"Member {command.member}: {message}")
+    return ChannelError("UNREACHABLE", f"Member {command.to.member}: {message}")
 
 
 def _no_answer(command: Command) -> ChannelError:
     return ChannelError(
         "NO_ANSWER",
-        f"Member {command.member} (server {command.server_id}) did not answer {command.name} "
+        f"Member {command.to.member} (server {command.to.server_id}) did not answer {command.name} "
         f"within {command.limit:g} s.",
     )

@@ -28,9 +28,10 @@ from mistral_failover.convergence.records import (
     Verb,
 )
 from mistral_failover.convergence.sentences import because, doing
-from mistral_failover.convergence.traversals import begin_again, derived_id
+from mistral_failover.convergence.traversals import begin_again
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
+from mistral_failover.model.ids import derived_id
 from mistral_failover.model.references import resolve_attributes
 from mistral_failover.model.types import ResourceType, check_properties
 

@@ -6,8 +6,6 @@ Functions over one transaction, in which the group is locked (``Transaction.lock
 
 from __future__ import annotations
 
-from uuid import UUID, uuid5
-
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.ports import Transaction
@@ -15,14 +13,7 @@ from mistral_failover.convergence.records import GroupState, Ready, Started, Tra
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import Goal, returned_to
-
-NAMESPACE = UUID("6f1a1c0e-54f5-5d0c-9c53-0b8f2f6a7d11")
-"""All derived ids live here, so that a repeat meets its own traces."""
-
-
-def derived_id(*parts: str) -> str:
-    """An id that is the same for the same parts, whoever derives it."""
-    return str(uuid5(NAMESPACE, "/".join(parts)))
+from mistral_failover.model.ids import derived_id
 
 
 def begin(

@@ -14,10 +14,10 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.drill.critical import Share, critical_path
 from mistral_failover.drill.scene import Scene
+from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, views
 
 GROUP = "payments"

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import GroupState
-from mistral_failover.convergence.traversals import derived_id
 from mistral_failover.model.canonical import version_of
+from mistral_failover.model.ids import group_id
 from mistral_failover.store import goals
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import goals as goal_table
@@ -27,11 +27,6 @@ class MemberRow:
     created_at: float | None
     epoch: int
     confirmed_because: str | None
-
-
-def group_id(project_id: str, name: str) -> str:
-    """The id of a project's group: derived, so that defining it twice meets itself."""
-    return derived_id("group", project_id, name)
 
 
 def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any]) -> str:

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes over the broker between the executors and the agents: names, keys, envelopes.
+
+Only the standard library is needed here, since agents import it too.
+
+**Names.** An agent is addressed by its group's id and its server's id, so a new server behind an
+old name shares nothing with its predecessor. One queue holds the commands of one server and one
+epoch. An agent reads ``notices`` (which epoch holds by now) and the commands of its epoch; it
+writes to the exchanges RESULTS and HEARTBEATS, and nowhere else.
+
+**Keys.** Everything is signed (HMAC-SHA256). From the installation's secret follows a group's key,
+from that a member's, from that a key for one server and one epoch::
+
+    secret -> group key -> member key -> server key (notices) -> epoch key (all else)
+
+A node holds its member key, or the group key where its member's name is not known beforehand (an
+autoscaling group). Nothing of it can be reckoned back, so what another group's nodes know is of no
+use here; and what was signed for another epoch or another server is not valid.
+
+**Envelopes.** The body is JSON; the headers name kind, member and epoch, from which the reader
+derives the key. Nothing of the body is looked at before the signature holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeGuard
+
+COMMANDS = "failover.commands"
+"""The exchange (direct) that executors publish commands and notices to; routing key: the queue."""
+RESULTS = "failover.results"
+"""The exchange (direct) that agents publish results to; routing key: the command's reply_to."""
+HEARTBEATS = "failover.heartbeats"
+"""The exchange (direct) that agents publish heartbeats to; routing key: the queue."""
+DEAD = "failover.dead"
+"""The exchange (fanout), and its queue, that get the commands which nobody took in time."""
+
+MAX_BYTES = 64 * 1024
+"""Of a message's body; a larger one is refused unread."""
+MAX_OUTPUT = 16 * 1024
+"""Characters of a command's stdout, and of its stderr, that a result carries: the last ones."""
+
+Kind = Literal["command", "notice", "result", "heartbeat"]
+
+KIND = "failover-kind"
+MEMBER = "failover-member"
+EPOCH = "failover-epoch"
+SIGNATURE = "failover-signature"
+
+_MAX_EPOCH = 2**31 - 1
+
+
+class Malformed(Exception):
+    """A message that is not what it claims to be. ``code``: TOO_LARGE, NOT_SIGNED, BAD_SIGNATURE,
+    or MALFORMED. The message never quotes what came."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(f"{code}: {message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server as a member of one group. ``group`` and ``member`` are names, ``group_id`` and
+    ``server_id`` UUIDs."""
+
+    group_id: str
+    group: str
+    member: str
+    server_id: str
+
+    def commands(self, epoch: int) -> str:
+        """The queue of the commands of one epoch."""
+        return f"failover.{self.group_id}.{self.server_id}.{epoch}"
+
+    @property
+    def notices(self) -> str:
+        """The queue that tells the agent which epoch holds: it keeps the latest notice only."""
+        return f"failover.{self.group_id}.{self.server_id}.notices"
+
+    @property
+    def heartbeats(self) -> str:
+        """The queue that keeps the agent's latest heartbeat."""
+        return f"failover.{self.group_id}.{self.server_id}.heartbeats"
+
+
+# -- keys
+
+
+def group_key(secret: bytes, group_id: str) -> bytes:
+    """A group's key, from the installation's secret."""
+    return _derive(secret, "group", group_id)
+
+
+def member_key(group_key: bytes, member: str) -> bytes:
+    """A member's key, from its group's."""
+    return _derive(group_key, "member", member)
+
+
+def server_key(member_key: bytes, server_id: str) -> bytes:
+    """The key that notices to one server are signed with."""
+    return _derive(member_key, "server", server_id)
+
+
+def epoch_key(member_key: bytes, server_id: str, epoch: int) -> bytes:
+    """The key of everything else between one server's agent and the executors in one epoch."""
+    return _derive(server_key(member_key, server_id), "epoch", str(epoch))
+
+
+def message_key(kind: str, member_key: bytes, server_id: str, epoch: int) -> bytes:
+    """The key that a kind of message is signed with."""
+    if kind == "notice":
+        return server_key(member_key, server_id)
+    return epoch_key(member_key, server_id, epoch)
+
+
+def _derive(key: bytes, purpose: str, name: str) -> bytes:
+    text = json.dumps(["mistral-failover", 1, purpose, name]).encode()
+    return hmac.new(key, text, hashlib.sha256).digest()
+
+
+# -- envelopes
+
+
+def seal(kind: Kind, document: Mapping[str, Any], key: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Body and headers of a message. ``document`` has ``member`` and ``epoch`` at least; ``key``
+    is that of :func:`message_key`. Raises Malformed TOO_LARGE."""
+    body = json.dumps(document, allow_nan=False).encode()
+    if len(body) > MAX_BYTES:
+        raise Malformed("TOO_LARGE", f"{len(body)} bytes, of which {MAX_BYTES} may be")
+    return body, {
+        KIND: kind,
+        MEMBER: document["member"],
+        EPOCH: document["epoch"],
+        SIGNATURE: _sign(kind, body, key),
+    }
+
+
+def unseal(
+    kind: Kind,
+    body: Any,
+    headers: Any,
+    key_for: Callable[[str, int], bytes],
+) -> dict[str, Any]:
+    """The document of a message, once its signature holds. ``key_for(member, epoch)`` gives the
+    key that it must have been signed with. Raises Malformed."""
+    if isinstance(body, str):
+        body = body.encode("utf-8", "surrogatepass")
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise Malformed("MALFORMED", "its body is not bytes")
+    body = bytes(body)
+    if len(body) > MAX_BYTES:
+        raise Malformed("TOO_LARGE", f"{len(body)} bytes, of which {MAX_BYTES} may be")
+    if not isinstance(headers, Mapping):
+        raise Malformed("NOT_SIGNED", "it has no headers")
+    member, epoch, signature = headers.get(MEMBER), headers.get(EPOCH), headers.get(SIGNATURE)
+    if not isinstance(signature, str) or not isinstance(member, str) or not is_epoch(epoch):
+        raise Malformed("NOT_SIGNED", "a header of its signature is missing or no such thing")
+    try:
+        given = bytes.fromhex(signature)
+        key = key_for(member, epoch)
+    except (ValueError, UnicodeError):
+        raise Malformed("NOT_SIGNED", "a header of its signature is no such thing") from None
+    if headers.get(KIND) != kind or not hmac.compare_digest(
+        given, bytes.fromhex(_sign(kind, body, key))
+    ):
+        raise Malformed("BAD_SIGNATURE", "its signature is not the sender's")
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Malformed("MALFORMED", "its body is not JSON") from None
+    if not isinstance(document, dict) or (document.get("member"), document.get("epoch")) != (
+        member,
+        epoch,
+    ):
+        raise Malformed("MALFORMED", "its body and its headers disagree")
+    return document
+
+
+def is_epoch(value: Any) -> TypeGuard[int]:
+    """Whether a value is the number of an epoch."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_EPOCH
+
+
+def _sign(kind: str, body: bytes, key: bytes) -> str:
+    return hmac.new(key, kind.encode() + b"\0" + body, hashlib.sha256).hexdigest()
