@@ -23,6 +23,7 @@ from testcloud import (
     roster,
     saved,
     seed,
+    serving,
 )
 from testcloud.errors import CloudError
 from testcloud.plan import Step, carry_out
@@ -278,7 +279,7 @@ def check_ports(settings: Settings) -> None:
     ports |= {name: settings.port(name) for name in roster.INFRASTRUCTURE}
     running = Processes(settings).running()
     for name, port in ports.items():
-        if name not in running and infrastructure.listens(port):
+        if name not in running and serving.listens(port):
             raise CloudError(
                 "PORT_TAKEN",
                 f"Somebody else listens on port {port}, which {name} needs.",

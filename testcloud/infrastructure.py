@@ -10,10 +10,7 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import socket
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +19,15 @@ from pymysql.constants import ER
 
 from testcloud.errors import CloudError
 from testcloud.processes import Processes
+from testcloud.rabbitmq import Node
 from testcloud.roster import environment
-from testcloud.settings import HOST, Settings, write_private
+from testcloud.serving import listens, program, until
+from testcloud.settings import HOST, Settings
 
-PLACES = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/lib/rabbitmq/bin"
 DATABASES = (
     *("keystone", "placement", "glance", "neutron", "nova_api", "nova", "nova_cell0"),
     *("cinder", "heat", "mistral", "aodh", "failover"),
 )
-_RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
-_LIMIT = 90.0  # seconds until each must answer
-
-
-def program(name: str) -> str:
-    """The path of a program.
-
-    :raises CloudError: PACKAGES_MISSING.
-    """
-    found = shutil.which(name, path=PLACES)
-    if found is None:
-        raise CloudError(
-            "PACKAGES_MISSING", f"There is no {name}.", "As root: python -m testcloud install"
-        )
-    return found
 
 
 def start_mariadb(settings: Settings) -> None:
@@ -66,50 +49,23 @@ def start_mariadb(settings: Settings) -> None:
     processes.start(
         "mariadb", (program("mariadbd"), *options), environment(settings), home, first=True
     )
-    _until(processes, "mariadb", lambda: _answers(settings))
+    until(processes, "mariadb", lambda: _answers(settings))
 
 
 def start_rabbitmq(settings: Settings) -> None:
     """Start epmd and the broker, and return when it takes connections."""
-    home = settings.data / "rabbitmq"
-    home.mkdir(parents=True, exist_ok=True)
-    config = settings.etc / "rabbitmq.conf"
-    write_private(
-        config,
-        "loopback_users = none\n"
-        "default_user = cloud\n"
-        f"default_pass = {settings.secret('messages')}\n"
-        "log.console = true\nlog.console.level = warning\nlog.file = false\n"
-        "vm_memory_high_watermark.relative = 0.2\n"
-        "disk_free_limit.absolute = 50MB\n",
+    node = Node(
+        name=f"testcloud{settings.first_port}",
+        home=settings.data / "rabbitmq",
+        log=settings.log,
+        config=settings.etc / "rabbitmq.conf",
+        port=settings.port("rabbitmq"),
+        nodes_port=settings.port("rabbitmq-nodes"),
+        epmd_port=settings.port("epmd"),
+        user="cloud",
+        password=settings.secret("messages"),
     )
-    (home / "plugins").write_text("[].\n", encoding="ascii")
-    (home / "env.conf").touch()
-    variables = {
-        **environment(settings),
-        "HOME": str(home),
-        "ERL_EPMD_PORT": str(settings.port("epmd")),
-        "ERL_EPMD_ADDRESS": HOST,
-        # Then its script becomes the broker instead of watching over it.
-        "RUNNING_UNDER_SYSTEMD": "yes",
-        "RABBITMQ_NODENAME": f"testcloud{settings.first_port}@localhost",
-        "RABBITMQ_NODE_IP_ADDRESS": HOST,
-        "RABBITMQ_NODE_PORT": str(settings.port("rabbitmq")),
-        "RABBITMQ_DIST_PORT": str(settings.port("rabbitmq-nodes")),
-        "RABBITMQ_MNESIA_BASE": str(home / "mnesia"),
-        "RABBITMQ_LOG_BASE": str(settings.log),
-        "RABBITMQ_PID_FILE": str(home / "pid"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
-        "RABBITMQ_CONFIG_FILE": str(config),
-        "RABBITMQ_CONF_ENV_FILE": str(home / "env.conf"),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none "
-        "-kernel inet_dist_use_interface {127,0,0,1}",
-    }
-    processes = Processes(settings)
-    processes.start("epmd", (program("epmd"), "-address", HOST), variables, home)
-    _until(processes, "epmd", lambda: listens(settings.port("epmd")))
-    processes.start("rabbitmq", (_RABBITMQ,), variables, home, first=True)
-    _until(processes, "rabbitmq", lambda: listens(settings.port("rabbitmq")))
+    node.start(Processes(settings), environment(settings))
 
 
 def start_memcached(settings: Settings) -> None:
@@ -120,7 +76,7 @@ def start_memcached(settings: Settings) -> None:
         command += ["-u", "nobody"]
     processes = Processes(settings)
     processes.start("memcached", command, environment(settings), Path("/"))
-    _until(processes, "memcached", lambda: listens(port))
+    until(processes, "memcached", lambda: listens(port))
 
 
 def create_databases(settings: Settings) -> None:
@@ -156,15 +112,6 @@ def _root(settings: Settings) -> Any:
         return pymysql.connect(**where)  # a new installation's root has none
 
 
-def listens(port: int) -> bool:
-    """Whether somebody takes connections at a port of loopback."""
-    try:
-        with socket.create_connection((HOST, port), timeout=1):
-            return True
-    except OSError:
-        return False
-
-
 def _install(settings: Settings, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -186,13 +133,3 @@ def _answers(settings: Settings) -> bool:
     except pymysql.OperationalError:
         return False
     return True
-
-
-def _until(processes: Processes, name: str, true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _LIMIT
-    while not true():
-        if processes.find(name) is None:
-            raise processes.died(name)
-        if time.monotonic() > deadline:
-            raise CloudError("NOT_READY", f"{name} does not answer after {_LIMIT:g} s.")
-        time.sleep(0.1)

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from testcloud import hashes
 from testcloud.errors import CloudError
-from testcloud.infrastructure import PLACES
+from testcloud.processes import Folders
+from testcloud.serving import PLACES
 from testcloud.settings import HERE, Settings
 
 # A program of each, by which it is seen to be there.
@@ -45,10 +46,8 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
 
     :raises CloudError: PACKAGES_MISSING, NO_UV, INSTALL_FAILED.
     """
-    missing = [p for p, program in DEBIAN.items() if shutil.which(program, path=PLACES) is None]
-    missing += [package for package, header in HEADERS.items() if not header.exists()]
-    if missing:
-        _debian(missing, settings, tell)
+    missing = [package for package, header in HEADERS.items() if not header.exists()]
+    install_debian(DEBIAN, settings, tell, also=missing)
     stamp = settings.venv / ".installed"
     if hashes.stamped(stamp, key()):
         return
@@ -80,13 +79,13 @@ def uv() -> str:
     return found
 
 
-def run(command: list[str], settings: Settings, environment: dict[str, str] | None = None) -> None:
+def run(command: list[str], folders: Folders, environment: dict[str, str] | None = None) -> None:
     """Run an installer to its end; its output goes to ``log/install.log``.
 
     :raises CloudError: INSTALL_FAILED.
     """
-    settings.log.mkdir(parents=True, exist_ok=True)
-    log = settings.log / "install.log"
+    folders.log.mkdir(parents=True, exist_ok=True)
+    log = folders.log / "install.log"
     with log.open("ab") as output:
         done = subprocess.run(
             command,
@@ -101,7 +100,21 @@ def run(command: list[str], settings: Settings, environment: dict[str, str] | No
         raise CloudError("INSTALL_FAILED", f"{name} failed.", f"See {log}.")
 
 
-def _debian(missing: list[str], settings: Settings, tell: Callable[[str], None]) -> None:
+def install_debian(
+    programs: Mapping[str, str],
+    folders: Folders,
+    tell: Callable[[str], None],
+    *,
+    also: Iterable[str] = (),
+) -> None:
+    """Install Debian's packages of which the program is missing, and these besides.
+
+    :raises CloudError: PACKAGES_MISSING, INSTALL_FAILED.
+    """
+    missing = [p for p, program in programs.items() if shutil.which(program, path=PLACES) is None]
+    missing += also
+    if not missing:
+        return
     apt = shutil.which("apt-get")
     command = f"apt-get install --no-install-recommends {' '.join(missing)}"
     if apt is None or os.getuid() != 0:
@@ -112,7 +125,7 @@ def _debian(missing: list[str], settings: Settings, tell: Callable[[str], None])
         )
     tell(f"installing {', '.join(missing)}")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    run([apt, "update", "-q"], settings, quiet)
+    run([apt, "update", "-q"], folders, quiet)
     # On a machine that has just booted apt may be busy with its own updates.
     patient = ["-o", "DPkg::Lock::Timeout=600"]
-    run([apt, *patient, "install", "-qy", "--no-install-recommends", *missing], settings, quiet)
+    run([apt, *patient, "install", "-qy", "--no-install-recommends", *missing], folders, quiet)

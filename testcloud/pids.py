@@ -34,7 +34,7 @@ class Identity:
             self.boot == boot_id()
             and found is not None
             and found.started == self.started
-            and found.state not in "ZX"
+            and not _ended(self.pid, found)
         )
 
     def members(self) -> list[int]:
@@ -54,7 +54,7 @@ class Identity:
                 if (
                     stat is not None
                     and stat.session == self.pid
-                    and stat.state not in "ZX"
+                    and not _ended(int(entry.name), stat)
                     and stat.started >= self.started
                 ):
                     found.append(int(entry.name))
@@ -96,6 +96,17 @@ def memory(pids: list[int]) -> int:
             int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:")
         )
     return total
+
+
+def _ended(pid: int, found: _Stat) -> bool:
+    """Whether nothing of a process is left but its exit code: a zombie of which a thread is still
+    ending holds its files and ports."""
+    if found.state not in "ZX":
+        return False
+    try:
+        return len(list((PROC / str(pid) / "task").iterdir())) <= 1
+    except OSError:
+        return True
 
 
 def _stat(pid: int) -> _Stat | None:

@@ -13,23 +13,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from testcloud import pids
 from testcloud.errors import CloudError
 from testcloud.pids import Identity
-from testcloud.settings import Settings, write_private
+from testcloud.settings import write_private
 
 _FIRST = -10  # the niceness of whom the others wait for
 GRACE = 10.0
 """Seconds from TERM to KILL, unless the process is given longer."""
 
 
+class Folders(Protocol):
+    """Where processes leave their traces."""
+
+    @property
+    def run(self) -> Path:
+        """One file for each process."""
+        ...
+
+    @property
+    def log(self) -> Path:
+        """One log for each process."""
+        ...
+
+
 class Processes:
     """The processes of one cloud, each with a file ``run/NAME.json`` and a log ``log/NAME.log``."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
 
     def find(self, name: str) -> Identity | None:
         """The process of this name, None when it is not running."""
@@ -44,7 +58,7 @@ class Processes:
     def running(self) -> list[str]:
         """The names of all that run, or of which a child still runs."""
         names = []
-        for path in sorted(self._settings.run.glob("*.json")):
+        for path in sorted(self._folders.run.glob("*.json")):
             found = self._recorded(path.stem)
             if found is not None and found.members():
                 names.append(path.stem)
@@ -66,7 +80,7 @@ class Processes:
         if self.find(name) is not None:
             return False
         self.stop(name, kill=True)  # children of one that was killed hold its port
-        self._settings.log.mkdir(parents=True, exist_ok=True)
+        self._folders.log.mkdir(parents=True, exist_ok=True)
         with self._log(name).open("ab") as log:
             # The services' logs may hold what a caller sent.
             os.fchmod(log.fileno(), 0o600)
@@ -87,7 +101,7 @@ class Processes:
         identity = pids.identify(child.pid)
         if identity is None:
             raise self.died(name)
-        write_private(self._settings.run / f"{name}.json", json.dumps(asdict(identity)))
+        write_private(self._folders.run / f"{name}.json", json.dumps(asdict(identity)))
         _Children.of_this_process.append(child)
         return True
 
@@ -99,7 +113,7 @@ class Processes:
         found = self._recorded(name)
         members = [] if found is None else found.members()
         if found is None or not members:
-            (self._settings.run / f"{name}.json").unlink(missing_ok=True)
+            (self._folders.run / f"{name}.json").unlink(missing_ok=True)
             return False
         if not kill:
             _signal([found.pid] if found.alive() else members, signal.SIGTERM)
@@ -115,7 +129,7 @@ class Processes:
                     f"See cat /proc/{found.pid}/stack.",
                 )
         _Children.reap()
-        (self._settings.run / f"{name}.json").unlink(missing_ok=True)
+        (self._folders.run / f"{name}.json").unlink(missing_ok=True)
         return True
 
     def stop_all(self, names: Iterable[str], *, grace: float = GRACE) -> None:
@@ -133,10 +147,10 @@ class Processes:
         return CloudError("PROCESS_DIED", f"{name} ended: {last[:300]}", f"See {log}.")
 
     def _log(self, name: str) -> Path:
-        return self._settings.log / f"{name}.log"
+        return self._folders.log / f"{name}.log"
 
     def _recorded(self, name: str) -> Identity | None:
-        path = self._settings.run / f"{name}.json"
+        path = self._folders.run / f"{name}.json"
         try:
             raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             return Identity(int(raw["pid"]), int(raw["started"]), str(raw["boot"]))

@@ -42,7 +42,7 @@ def protected(example: str, *, volumes: int = 1, fence: list[Any] | None = None)
             "type": "volume_attachment",
             "properties": attachment,
         }
-    group["resources"]["database"]["depends_on"] = [
+    group["resources"]["files"]["depends_on"] = [
         name for name, spec in group["resources"].items() if spec["type"] == "volume_attachment"
     ]
     text["template"] = _dumped(group)

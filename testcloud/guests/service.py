@@ -11,19 +11,21 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from mistral_failover.emulator import control, nodes
+from mistral_failover.emulator import control
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import Application, Token, User
-from mistral_failover.emulator.web import Call, Service, endpoint, plain_error
+from mistral_failover.emulator.web import Call, Handler, Service, endpoint, plain_error
 from testcloud.guests.mirror import Mirror
 from testcloud.guests.sight import BadToken, Sight, Unreachable
 
 APPLICATIONS = (
+    Application("files", "volume-up", "volume-down", needs_volume=True),
     Application("postgresql", "pg-start", "pg-stop", "pg-status", needs_volume=True),
     Application("web", "web-start", "web-stop", "web-status"),
 )
@@ -49,7 +51,7 @@ def application(emulation: Emulation, sight: Sight) -> Starlette:
             watching.cancel()
             emulation.stop()
 
-    async def command(call: Call) -> Any:
+    async def guarded(handler: Handler, call: Call) -> Any:
         server_id = call.path("server_id")
         try:
             token = await _identify(call, sight)
@@ -59,7 +61,7 @@ def application(emulation: Emulation, sight: Sight) -> Starlette:
                 await mirror.place(server_id, token)
         except Unreachable as error:
             raise _unreachable(error) from None
-        return await nodes.command(call)
+        return await handler(call)
 
     async def fault(call: Call) -> Any:
         server_id = call.body.get("id")
@@ -76,8 +78,16 @@ def application(emulation: Emulation, sight: Sight) -> Starlette:
         endpoint(CONTROL, f"/emulator{path}", handlers.get(path, handler), "control", [method])
         for path, handler, method in control.GUESTS
     ]
-    path = "/emulator/nodes/{server_id}/commands"
-    routes.append(endpoint(COMMANDS, path, command, "command", ["POST"]))
+    routes += [
+        endpoint(
+            COMMANDS,
+            f"/emulator/nodes/{{server_id}}/{end}",
+            partial(guarded, handler),
+            operation,
+            [method],
+        )
+        for end, handler, operation, method in control.AGENTS
+    ]
     return Starlette(routes=routes, lifespan=lifespan)
 
 

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Mistral that can be told where to go wrong: ``python -m faults.child STATE_DIR ...``.
 
-It takes the arguments of ``mistral_failover.embedded`` and obeys STATE_DIR/plan.json, written by
-``faults.slot``: ``{"id", "faults": [{"point", "nth", "mode"}]}``. Each fault happens once, also
-when the process is started again in between: STATE_DIR/fired/ID.NUMBER says that it has.
+It takes the arguments of ``mistral_failover.embedded`` and obeys STATE_DIR/plan.json, as
+``support.armed`` says. A further mode is ``duplicate``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
-import json
 import signal
 import sys
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +18,9 @@ from mistral_failover import fault_points
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.embedded import __main__ as embedded
 from mistral_failover.embedded.server import EmbeddedMistral
+from support import armed
 
 DUPLICATE_HEAD_START = 1.0  # seconds that the duplicate gets before the first goes on
-
-
-class Injected(Exception):
-    """What a bug or a database that went away could raise."""
 
 
 class Running(threading.local):
@@ -37,52 +30,13 @@ class Running(threading.local):
         self.actions: list[tuple[FailoverAction, Any]] = []
 
 
-class Faults:
+class Faults(armed.Faults):
     """The hook: does at a point what the plan says."""
 
     def __init__(self, folder: Path) -> None:
-        self._plan = folder / "plan.json"
-        self._fired = folder / "fired"
-        self._fired.mkdir(exist_ok=True)
-        self._mutex = threading.Lock()
-        self._seen: Counter[tuple[str, str]] = Counter()
+        super().__init__(folder)
         self.running = Running()
         self.latest: list[tuple[FailoverAction, Any]] = []
-
-    def __call__(self, point: str) -> None:
-        due = self._due(point)
-        if due is not None:
-            mode, mark = due
-            getattr(self, mode)(point, mark)
-
-    def _due(self, point: str) -> tuple[str, Path] | None:
-        """The fault that happens here and now, marked as having happened."""
-        try:
-            plan = json.loads(self._plan.read_text())
-        except (FileNotFoundError, ValueError):
-            return None
-        with self._mutex:
-            self._seen[plan["id"], point] += 1
-            for number, fault in enumerate(plan["faults"]):
-                if fault["point"] != point or self._seen[plan["id"], point] < fault["nth"]:
-                    continue
-                mark = self._fired / f"{plan['id']}.{number}"
-                with contextlib.suppress(FileExistsError):
-                    mark.touch(exist_ok=False)
-                    return fault["mode"], mark
-        return None
-
-    def kill(self, point: str, mark: Path) -> None:
-        """Die at once."""
-        signal.pthread_kill(threading.get_ident(), signal.SIGKILL)
-
-    def freeze(self, point: str, mark: Path) -> None:
-        """Stop at once, until somebody sends SIGCONT."""
-        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-
-    def exception(self, point: str, mark: Path) -> None:
-        """Raise."""
-        raise Injected(f"injected at {point}")
 
     def duplicate(self, point: str, mark: Path) -> None:
         """Have another thread do what this one is doing: the action that Mistral delivered, and

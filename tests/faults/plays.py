@@ -104,12 +104,40 @@ def protect(drill: Drill) -> None:
     drill.start("failover.protect", name=drill.group, definition=drill.definition())
 
 
+POWER_OFF = """
+version: '2.0'
+house.power_off:
+  input: [group, member, servers, because]
+  output:
+    proof: <% $.said %>
+  tasks:
+    switch_off:
+      action: std.echo
+      input:
+        output: the power of <% $.member %> is off
+      publish:
+        said: <% task().result %>
+"""
+
+
+def teach_to_switch_off(drill: Drill) -> None:
+    """The house has a workflow that switches hosts off."""
+    for child in (drill.slot.victim, drill.slot.survivor):
+        child.client.upload(POWER_OFF)
+
+
 CRASH = Play("crash", alarm("db_a", "crash"))
 WIDE = Play("wide", alarm("db_a", "crash"), volumes=3)
 APPLICATION = Play(
     "application", alarm("db_a", "app"), ladder=({"kind": "quiesce", "limit": 5}, "stop")
 )
 DELETED = Play("deleted", alarm("db_a", "crash"), ladder=("delete",))
+SWITCHED_OFF = Play(
+    "switched off",
+    alarm("db_a", "crash"),
+    prepare=teach_to_switch_off,
+    ladder=({"workflow": "house.power_off", "limit": 20},),
+)
 EVENT = Play("event", event)
 MOVED = Play("moved", move)
 CONFIRMED = Play("confirmed", confirm, prepare=wait_for_a_word, ladder=("confirm",))
@@ -131,7 +159,8 @@ _CRASH = (
     "admit.before admit.recorded admit.after members.after link.before link.after "
     "start.before start.swapped start.after check.before check.locked check.after "
     "conclude.before conclude.released conclude.reported conclude.after "
-    "attach.before attach.after detach.before detach.after stop.before stop.after "
+    "attach.before attach.after detach.before detach.after depose.before depose.after "
+    "stop.before stop.after "
     "patch.before patch.after report.before report.after"
 )
 # The calls of a failover: stop the server, detach, attach, start the application, PATCH.
@@ -147,6 +176,7 @@ DRILLS: list[tuple[str, int, Play]] = [
         for when in ("before", "after")
         for nth in range(1, COMMANDS + 1)
     ),
+    *((point, 1, SWITCHED_OFF) for point in ("rung.before", "rung.after")),
     *((point, 1, DELETED) for point in ("delete.before", "delete.after")),
     *((point, 1, CONFIRMED) for point in ("confirm.before", "confirm.recorded", "confirm.after")),
     *((point, 1, SLOW) for point in ("renew.before", "renew.after")),

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import signal
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +28,8 @@ from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.store import groups, incidents, schema
 from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id
+from support import armed
+from support.armed import Fault, Plan
 
 LEASE = 3.0
 TESTS = Path(__file__).parents[1]
@@ -46,7 +45,7 @@ class Child(MistralProcess):
     def resume(self) -> None:
         """Let a frozen process go on."""
         assert self.pid is not None
-        os.kill(self.pid, signal.SIGCONT)
+        armed.wake(self.pid)
 
     def write_stacks_down(self) -> None:
         """Have STATE_DIR/stacks tell what every thread is doing."""
@@ -57,37 +56,22 @@ class Child(MistralProcess):
         """Whether the process is stopped."""
         if self.pid is None:
             return False
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text()
-        except FileNotFoundError:  # it has just ended
-            return False
-        return stat.rpartition(")")[2].split()[0] == "T"
+        return armed.stopped(self.pid)
 
     def dead(self) -> bool:
         """Whether the process has ended."""
         return self._process is not None and self._process.poll() is not None
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What happens to the victim: at the nth time that it reaches the point."""
-
-    point: str
-    mode: str
-    nth: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.mode} at {self.point} ({self.nth})"
-
-
 class Slot:
-    """A context manager."""
+    """A context manager. ``options``: of ``[failover]``, besides those that every slot has."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         self.folder = folder
+        self._options = options
         self._stack = contextlib.ExitStack()
         self._numbers = itertools.count(1)
-        self._plan = ""
+        self.plan = Plan(folder / "victim")
 
     def __enter__(self) -> Slot:
         with contextlib.ExitStack() as stack:
@@ -122,6 +106,7 @@ class Slot:
             "poll_ceiling": 0.2,
             "sweep_after": 0.5,
             "storm_groups": 0,  # one drill after the other fails, in one project
+            **self._options,
         }
         overrides = {f"failover.{key}": value for key, value in options.items()}
         workflows = mistral_failover.workflows.paths()
@@ -135,25 +120,17 @@ class Slot:
 
     def arm(self, *faults: Fault) -> None:
         """Have these faults happen to the victim from now on."""
-        self._plan = uuid.uuid4().hex
-        plan = {"id": self._plan, "faults": [vars(fault) for fault in faults]}
-        path = self.folder / "victim" / "plan.json"
-        path.with_suffix(".new").write_text(json.dumps(plan))
-        path.with_suffix(".new").replace(path)
+        self.plan.set(*faults)
 
     def fired(self, number: int) -> bool:
         """Whether the armed fault of that number has happened."""
-        return (self.folder / "victim" / "fired" / f"{self._plan}.{number}").exists()
+        return self.plan.fired(number)
 
     def duplicates_under_way(self) -> bool:
         """Whether a second delivery is still being worked on."""
-        fired = {p.name for p in (self.folder / "victim" / "fired").glob(f"{self._plan}.*")}
-        plan = json.loads((self.folder / "victim" / "plan.json").read_text())
         return any(
-            fault["mode"] == "duplicate"
-            and f"{self._plan}.{number}" in fired
-            and f"{self._plan}.{number}.ended" not in fired
-            for number, fault in enumerate(plan["faults"])
+            fault.mode == "duplicate" and self.plan.fired(number) and not self.plan.ended(number)
+            for number, fault in enumerate(self.plan.faults)
         )
 
     def state(self, group: str) -> State:
