@@ -7,7 +7,7 @@ import argparse
 import sys
 import time
 
-from bench import admission, core, many, moving, split, workers
+from bench import admission, broker, core, many, moving, split, workers
 
 PARTS = {
     "moving": (moving.main, "one group: total time over the cloud's critical path"),
@@ -15,6 +15,7 @@ PARTS = {
     "many": (many.main, "many groups at once: a host died"),
     "admission": (admission.main, "one alarm delivered 10,000 times among 100 different ones"),
     "core": (core.main, "the convergence core without Mistral: size of the graph"),
+    "broker": (broker.main, "commands to 1,000 members on one broker, and its memory"),
     "workers": (workers.main, "the convergence core without Mistral: many workers at once"),
 }
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A command runs once in a guest, and its result comes back, or the reason why not."""
 
+import dataclasses
+import re
 import threading
 
 import pytest
 
+from emulator.emulated_clients import until
 from mistral_failover.agent.channel import ChannelError, Command, Means, channel_for
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
@@ -91,6 +94,166 @@ def test_a_command_longer_than_one_http_call_is_waited_for(
     cloud.session.timeout = 0.5
     assert channel_of(cloud).run(command(pair.a)).exit_code == 0
     assert len(emulator.audit(kind="application_started")) == 1
+
+
+def test_a_member_that_says_that_it_is_at_work_is_waited_for_beyond_the_limit(
+    connect, channel_of, channel, pair, emulator
+):
+    emulator.set_latency(command_start=0.8)
+    cloud = connect()
+    cloud.session.timeout = 0.2
+
+    result = channel_of(cloud).run(command(pair.a, limit=0.4, longest=10.0))
+
+    assert (result.exit_code, result.replayed) == (0, True)
+
+
+def test_one_that_is_at_work_for_too_long_is_given_up_and_it_is_told_what_it_said(
+    connect, channel_of, channel, pair, emulator
+):
+    emulator.set_latency(command_start=30)
+    cloud = connect()
+    cloud.session.timeout = 0.1
+    with pytest.raises(ChannelError) as raised:
+        channel_of(cloud).run(command(pair.a, limit=0.2, longest=0.5))
+    assert raised.value.code == "NO_ANSWER"
+    assert raised.value.heard == "it said 0 s ago that pg-start runs"
+
+
+def test_one_that_falls_silent_at_work_is_given_up_after_the_limit(
+    connect, channel_of, channel, pair, emulator
+):
+    emulator.set_latency(command_start=30)
+    cloud = connect()
+    cloud.session.timeout = 0.1
+    threading.Timer(0.2, lambda: emulator.fault("server", pair.a, "hang")).start()
+    with pytest.raises(ChannelError) as raised:
+        channel_of(cloud).run(command(pair.a, limit=0.5, longest=60.0))
+    assert raised.value.code == "NO_ANSWER"
+    assert re.fullmatch(r"it said [01] s ago that pg-start runs", raised.value.heard)
+
+
+ADDRESS = Address("group-1", "payments", "db_a", "")
+
+
+def address(server_id):
+    return dataclasses.replace(ADDRESS, server_id=server_id)
+
+
+def test_who_is_deposed_stops_its_applications_and_takes_no_older_command(channel, pair, emulator):
+    channel.run(command(pair.a))
+
+    channel.depose(address(pair.a), 4)
+
+    assert emulator.nodes()[pair.a]["applications"] == []
+    with pytest.raises(ChannelError) as raised:
+        channel.run(command(pair.a, id="key-2"))
+    assert raised.value.code == "OLD_EPOCH"
+    heard = channel.heard(address(pair.a))
+    assert (heard.epoch, heard.running, heard.deposed) == (4, (), "stopped pg")
+    assert channel.run(command(pair.a, id="key-3", epoch=4)).exit_code == 0
+    assert channel.heard(address(pair.a)).deposed is None
+
+
+def test_deposing_again_changes_nothing(channel, pair, emulator):
+    channel.run(command(pair.a))
+    for epoch in (4, 4, 3):
+        channel.depose(address(pair.a), epoch)
+
+    assert [e["epoch"] for e in emulator.audit(kind="deposed")] == [4]
+    assert channel.heard(address(pair.a)).epoch == 4
+
+
+@pytest.mark.parametrize(("fault", "running"), [("hang", ["pg"]), ("crash", [])])
+def test_who_comes_back_finds_itself_deposed(channel, pair, emulator, fault, running):
+    channel.run(command(pair.a))
+    emulator.fault("server", pair.a, fault)
+
+    channel.depose(address(pair.a), 4)
+
+    assert emulator.nodes()[pair.a]["applications"] == running
+    assert emulator.audit(kind="deposed") == []
+    emulator.fault("server", pair.a, "thaw" if fault == "hang" else "revive")
+    assert emulator.nodes()[pair.a]["applications"] == []
+    assert [e["applications"] for e in emulator.audit(kind="deposed")] == [running]
+    assert channel.heard(address(pair.a)).epoch == 4
+
+
+def test_a_guest_of_a_host_that_comes_back_finds_itself_deposed(channel, pair, emulator):
+    channel.run(command(pair.a))
+    host = emulator.nodes()[pair.a]["host"]
+    emulator.fault("host", host, "power_off")
+    channel.depose(address(pair.a), 4)
+    assert emulator.audit(kind="deposed") == []
+
+    emulator.fault("host", host, "revive")
+
+    (told,) = emulator.audit(kind="deposed")
+    assert (told["server"], told["epoch"]) == (pair.a, 4)
+    with pytest.raises(ChannelError) as raised:
+        channel.run(command(pair.a, id="key-2"))
+    assert raised.value.code == "OLD_EPOCH"
+
+
+def test_who_is_deposed_at_work_takes_no_effect_any_more(channel, pair, emulator):
+    emulator.set_latency(command_start=0.4)
+    caught = []
+
+    def start():
+        with pytest.raises(ChannelError) as raised:
+            channel.run(command(pair.a))
+        caught.append(raised.value.code)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    until(lambda: emulator.audit(kind="command_started"))
+    assert channel.heard(address(pair.a)).running == ("pg-start",)
+    channel.depose(address(pair.a), 4)
+    thread.join()
+
+    assert caught == ["OLD_EPOCH"]
+    until(lambda: [e for e in emulator.critical() if e["outcome"] == "killed"])
+    assert emulator.audit(kind="application_started") == []
+
+
+def test_a_deposed_member_takes_a_newer_command_once_everything_is_stopped(channel, pair, emulator):
+    channel.run(command(pair.a))
+    emulator.set_latency(command_stop=0.3)
+    channel.depose(address(pair.a), 4)
+    emulator.api_fault("on_deposed", "fail")
+
+    assert channel.heard(address(pair.a)).deposed == "stopping pg"
+    assert channel.run(command(pair.a, "pg-stop", id="key-2", epoch=4)).stdout == (
+        "pg is not running"
+    )
+    (stopped,) = emulator.audit(kind="application_stopped")
+    (taken,) = [e for e in emulator.audit(kind="command_started") if e["id"] == "key-2"]
+    assert stopped["seq"] < taken["seq"]
+
+
+def test_a_command_of_a_newer_epoch_deposes_whoever_did_not_know(channel, pair, emulator):
+    channel.run(command(pair.a))
+
+    channel.run(command(pair.a, "pg-stop", id="key-2", epoch=5))
+
+    assert [e["epoch"] for e in emulator.audit(kind="deposed")] == [5]
+
+
+def test_of_who_is_out_of_reach_the_last_word_is_known(channel, pair, emulator):
+    assert channel.heard(address(pair.a)).ago == 0
+    emulator.fault("server", pair.a, "hang")
+    until(lambda: channel.heard(address(pair.a)).ago > 0)
+
+
+def test_of_a_node_that_is_not_there_nothing_is_known_and_deposing_it_is_harmless(
+    connect, channel_of, channel, pair
+):
+    channel.depose(address("nobody"), 4)
+    assert channel.heard(address("nobody")) is None
+    stranger = channel_of(connect("other"))
+    stranger.depose(address(pair.a), 9)
+    assert stranger.heard(address(pair.a)) is None
+    assert channel.heard(address(pair.a)).epoch == 0
 
 
 def test_a_guest_of_another_project_is_not_reached(connect, channel_of, pair):

@@ -79,7 +79,7 @@ class Address:
 
     @property
     def notices(self) -> str:
-        """The queue that tells the agent which epoch holds: it keeps the latest notice only."""
+        """The queue that tells the agent which epoch holds: the highest of the notices in it."""
         return f"failover.{self.group_id}.{self.server_id}.notices"
 
     @property

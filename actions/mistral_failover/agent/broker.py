@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The broker as executors and agents see it: how to connect, and what has to be declared.
+
+Agents import this too: nothing but the standard library, kombu and :mod:`.wire` is needed.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from amqp.exceptions import MessageNacked
+from kombu.connection import Connection
+from kombu.exceptions import ChannelError, ConnectionError, OperationalError
+from kombu.messaging import Producer
+
+from mistral_failover.agent import wire
+from mistral_failover.agent.local import FileTransport, MemoryTransport
+
+HEARTBEAT = 10.0
+"""Seconds: a connection over which nothing came for twice as long is taken for broken."""
+CONNECT = 5.0
+"""Seconds that connecting may take; a handshake of TLS as long again."""
+CALL = 10.0
+"""Seconds that one call over the broker may take."""
+
+COMMAND_TTL = 3600.0
+"""Seconds after which a command that nobody took goes to the dead letters."""
+UNUSED = 7 * 86400.0
+"""Seconds after which a queue goes that nobody used or declared again."""
+NOTICES = 16
+"""Notices that are kept for an agent that is away."""
+DEAD_TTL = 7 * 86400.0
+DEAD_LENGTH = 10_000
+
+ERRORS: tuple[type[BaseException], ...] = (
+    OSError,
+    OperationalError,
+    ConnectionError,
+    ChannelError,
+    MessageNacked,
+    # py-amqp raises these while it tears down a connection that has just been lost.
+    AttributeError,
+    KeyError,
+)
+"""What a call over the broker raises when it is away, refuses, or does not answer in time."""
+
+
+class BadUrl(ValueError):
+    """The broker's URL can not be used; the message never quotes the password."""
+
+
+class Unroutable(Exception):
+    """The broker has no queue for a message that must have one."""
+
+
+class Broker:
+    """One broker, named by a URL.
+
+    ``amqp://user:password@host[:port]/vhost``, or ``amqps://...[?cafile=PATH]``: the broker's
+    certificate is verified, with the system's authorities unless a file names others.
+    ``memory://NAME`` and ``filesystem:///FOLDER`` are for drills and tests.
+
+    ``real``: the broker honours what queues are declared with. ``shown``: the URL without user and
+    password, for messages.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises `BadUrl`."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+            query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=False))
+        except ValueError:
+            raise BadUrl("The broker's URL can not be read.") from None
+        self.real = parts.scheme in ("amqp", "amqps")
+        self._options: dict[str, Any]
+        if self.real:
+            self._options, self.shown = _amqp(parts, port, query)
+        elif query or parts.username or port or parts.scheme not in ("memory", "filesystem"):
+            raise BadUrl(
+                "The broker's URL must be amqp://, amqps://, memory://NAME or filesystem:///FOLDER."
+            )
+        else:
+            self._options, self.shown = _local(parts.scheme, parts.netloc, unquote(parts.path))
+
+    def __repr__(self) -> str:
+        """Without user and password."""
+        return f"Broker({self.shown!r})"
+
+    def connection(self, seconds: float = CONNECT) -> Connection:
+        """A new connection, which is not established; that may take ``seconds``. For one thread at
+        a time."""
+        options = dict(self._options, connect_timeout=min(seconds, CONNECT))
+        # Connections change what they are given.
+        options["transport_options"] = dict(options["transport_options"])
+        if isinstance(options.get("ssl"), dict):
+            options["ssl"] = dict(options["ssl"])
+        return Connection(**options)
+
+    def connect(self, seconds: float = CONNECT) -> Connection:
+        """A new connection, established at the first attempt and within about ``seconds``. Raises
+        :data:`ERRORS`."""
+        connection = self.connection(seconds)
+        try:
+            connection.ensure_connection(max_retries=0)
+        except BaseException:
+            forget(connection)
+            raise
+        return connection
+
+    # -- what has to be there
+
+    def declare_exchanges(self, channel: Any) -> None:
+        """The exchanges, and the queue of dead letters. By executors only."""
+        for name in (wire.COMMANDS, wire.RESULTS, wire.HEARTBEATS):
+            channel.exchange_declare(exchange=name, type="direct", durable=True, auto_delete=False)
+        channel.exchange_declare(exchange=wire.DEAD, type="fanout", durable=True, auto_delete=False)
+        self._queue(
+            channel,
+            wire.DEAD,
+            {
+                "x-max-length": DEAD_LENGTH,
+                "x-overflow": "drop-head",
+                "x-message-ttl": _milliseconds(DEAD_TTL),
+            },
+        )
+        channel.queue_bind(queue=wire.DEAD, exchange=wire.DEAD, routing_key="")
+
+    def declare_commands(self, channel: Any, address: wire.Address, epoch: int) -> str:
+        """The queue of one epoch's commands; return its name. By executors only: that it exists is
+        the broker's word that the epoch holds."""
+        name = address.commands(epoch)
+        self._queue(
+            channel,
+            name,
+            {
+                "x-dead-letter-exchange": wire.DEAD,
+                "x-expires": _milliseconds(UNUSED),
+                "x-message-ttl": _milliseconds(COMMAND_TTL),
+            },
+        )
+        channel.queue_bind(queue=name, exchange=wire.COMMANDS, routing_key=name)
+        return name
+
+    def declare_notices(self, channel: Any, address: wire.Address, *, bind: bool = False) -> str:
+        """The queue of the latest notices, of which the highest epoch counts; return its name.
+        More than one, lest an executor that lost its lock drives the notice out with its own, of
+        an older epoch, that it was about to publish. ``bind``: executors do, agents may not."""
+        name = address.notices
+        self._queue(channel, name, {"x-max-length": NOTICES, "x-overflow": "drop-head"})
+        if bind:
+            channel.queue_bind(queue=name, exchange=wire.COMMANDS, routing_key=name)
+        return name
+
+    def declare_heartbeats(self, channel: Any, address: wire.Address, *, bind: bool = False) -> str:
+        """The queue of the latest heartbeat; return its name. ``bind``: executors do, agents may
+        not. A declaration renews the queue's life."""
+        name = address.heartbeats
+        self._queue(
+            channel,
+            name,
+            {
+                "x-max-length": 1,
+                "x-overflow": "drop-head",
+                "x-message-ttl": _milliseconds(COMMAND_TTL),
+                "x-expires": _milliseconds(UNUSED),
+            },
+        )
+        if bind:
+            channel.queue_bind(queue=name, exchange=wire.HEARTBEATS, routing_key=name)
+        return name
+
+    def keep_latest(self, channel: Any, queue: str) -> None:
+        """Right before publishing to a queue of the latest message: make room where the broker does
+        not do it by itself."""
+        if not self.real:
+            channel.queue_purge(queue=queue)
+
+    def queue_exists(self, connection: Connection, name: str) -> bool:
+        """Ask the broker, a round trip, whether there is a queue. Raises :data:`ERRORS` when it
+        does not say.
+
+        The channel that asks is lost when there is none, so it is one of its own.
+        """
+        _still_there(connection)
+        channel = connection.channel()
+        try:
+            channel.queue_declare(queue=name, passive=True)
+        except ChannelError as error:
+            # A queue on a node of the cluster that is away is "not found" as well.
+            if _code(error) != "404" or "no queue" not in str(error):
+                raise
+            return False
+        finally:
+            connection.maybe_close_channel(channel)
+        return True
+
+    def delete_queue(self, channel: Any, name: str) -> None:
+        """Delete a queue with all that is in it; none is fine. What it held is gone: deletion
+        makes no dead letters."""
+        channel.queue_delete(queue=name)
+
+    # -- messages
+
+    def publish(
+        self,
+        channel: Any,
+        exchange: str,
+        routing_key: str,
+        sealed: tuple[bytes, dict[str, Any]],
+        *,
+        mandatory: bool = False,
+        expiration: float | None = None,
+        timeout: float = CALL,
+    ) -> None:
+        """Publish what ``wire.seal`` made, persistent; return once the broker has it.
+
+        ``expiration``: seconds after which it is a dead letter; None: as long as its queue keeps
+        it. While the confirmation is waited for, the channel's consumers may be called. Raises
+        :data:`ERRORS`, after which the broker may have it or not, and, where ``mandatory``,
+        `Unroutable`.
+        """
+        body, headers = sealed
+        returned: list[Any] = []
+        listeners = channel.events["basic_return"] if self.real else set()
+
+        def on_return(*what: Any) -> None:
+            returned.append(what)
+
+        listeners.add(on_return)
+        try:
+            Producer(channel, auto_declare=False).publish(
+                body,
+                exchange=exchange,
+                routing_key=routing_key,
+                headers=headers,
+                content_type="application/octet-stream",
+                content_encoding="binary",
+                delivery_mode=2,
+                expiration=expiration,
+                mandatory=mandatory,
+                timeout=timeout,
+                retry=False,
+            )
+        finally:
+            listeners.discard(on_return)
+        if returned:
+            raise Unroutable(f"{exchange} has no queue {routing_key}")
+
+    @staticmethod
+    def _queue(channel: Any, name: str, arguments: dict[str, Any]) -> None:
+        channel.queue_declare(
+            queue=name, durable=True, exclusive=False, auto_delete=False, arguments=arguments
+        )
+
+
+def wait(connection: Connection, seconds: float) -> bool:
+    """Let the connection's consumers be called, for one event, or none within ``seconds``; tell
+    which. Must be called every few seconds: it keeps the connection alive. Raises :data:`ERRORS`,
+    among them ConsumerCancelled when a queue was deleted that a consumer reads."""
+    _still_there(connection)
+    came = True
+    try:
+        connection.drain_events(timeout=seconds)
+    except TimeoutError as error:
+        if error.errno is not None:  # the kernel's word that the peer is gone, not ours to go on
+            raise
+        came = False
+    connection.heartbeat_check()
+    return came
+
+
+def forget(connection: Connection) -> None:
+    """Close a connection at once, without a word to the broker: for one that may be broken."""
+    connection.collect(socket_timeout=0.1)
+
+
+def _still_there(connection: Connection) -> None:
+    """kombu would connect anew, without the channels and consumers that there were."""
+    if not connection.connected:
+        raise ConnectionResetError("The connection to the broker was lost.")
+
+
+def _amqp(parts: Any, port: int | None, query: dict[str, str]) -> tuple[dict[str, Any], str]:
+    secure = parts.scheme == "amqps"
+    cafile = query.pop("cafile", None)
+    if query or (cafile and not secure):
+        raise BadUrl("The broker's URL may have ?cafile=PATH, with amqps, and nothing else.")
+    if not parts.hostname:
+        raise BadUrl("The broker's URL names no host.")
+    if cafile is not None and not Path(cafile).is_file():
+        raise BadUrl(f"There is no file {cafile} with the broker's authorities.")
+    port = port or (5671 if secure else 5672)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    vhost = unquote(parts.path[1:]) or "/"
+    options: dict[str, Any] = {
+        "hostname": host,
+        "port": port,
+        "userid": unquote(parts.username or "guest"),
+        "password": unquote(parts.password or "guest"),
+        "virtual_host": vhost,
+        # By this name: with "amqp" kombu takes another library where that is installed.
+        "transport": "pyamqp",
+        "login_method": "PLAIN",
+        "heartbeat": HEARTBEAT,
+        "transport_options": {
+            "confirm_publish": True,
+            "read_timeout": CALL,
+            "write_timeout": CALL,
+            "client_properties": {"connection_name": "mistral-failover"},
+        },
+    }
+    if secure:
+        options["ssl"] = {
+            "cert_reqs": ssl.CERT_REQUIRED,
+            "ca_certs": cafile,
+            "server_hostname": parts.hostname,
+        }
+    return options, f"{parts.scheme}://{host}:{port}/{parts.path[1:]}"
+
+
+def _local(scheme: str, name: str, folder: str) -> tuple[dict[str, Any], str]:
+    options: dict[str, Any] = {"hostname": name, "transport_options": {}}
+    if scheme == "memory":
+        options["transport"] = MemoryTransport
+        options["transport_options"]["polling_interval"] = 0.01
+        return options, f"memory://{name}"
+    if name or not folder.strip("/"):
+        raise BadUrl("The URL of a folder is filesystem:///FOLDER.")
+    options["transport"] = FileTransport
+    options["transport_options"].update(polling_interval=0.02, folder=folder)
+    return options, f"filesystem://{folder}"
+
+
+def _code(error: ChannelError) -> str:
+    """AMQP's reply code: a number with py-amqp, text with kombu's virtual transports."""
+    return str(error.reply_code)
+
+
+def _milliseconds(seconds: float) -> int:
+    return int(seconds * 1000)

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transports of kombu that need no broker: for drills and tests on one machine.
+
+They do what kombu's own ``memory`` and ``filesystem`` do, and what those leave out here: a queue
+exists or it does not, a deleted one stays away while somebody still polls it, a message is there
+wholly or not at all, and what a consumer took and did not acknowledge comes back when it closes.
+Neither knows time limits, lengths, dead letters, confirmations or returned messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import threading
+import time
+import uuid
+from collections import defaultdict, deque
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from kombu.transport import virtual
+
+Binding = tuple[str, None, str]
+"""Routing key, pattern (never here), queue."""
+
+
+class _Room:
+    """The queues of one name, shared by all connections of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.queues: dict[str, deque[Any]] = {}
+        self.bindings: dict[str, set[tuple[str, str]]] = defaultdict(set)
+
+
+_ROOMS: dict[str, _Room] = defaultdict(_Room)
+
+
+class _Channel(virtual.Channel):
+    """What both have in common: bindings are kept with the queues, not by each connection."""
+
+    def queue_bind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,  # noqa: ARG002 - as in AMQP
+        **_: Any,
+    ) -> None:
+        self._bind(exchange or "amq.direct", routing_key, queue)
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,  # noqa: ARG002 - as in AMQP
+        **_: Any,
+    ) -> None:
+        self._unbind(exchange or "amq.direct", routing_key, queue)
+
+    def queue_delete(
+        self,
+        queue: str,
+        if_unused: bool = False,  # noqa: ARG002 - as in AMQP
+        if_empty: bool = False,
+        **_: Any,
+    ) -> None:
+        if not (if_empty and self._size(queue)):
+            self._delete(queue)
+
+    def get_table(self, exchange: str) -> list[Binding]:
+        return [(key, None, queue) for key, queue in self._bound(exchange)]
+
+    def _bind(self, exchange: str, routing_key: str, queue: str) -> None:
+        raise NotImplementedError
+
+    def _unbind(self, exchange: str, routing_key: str, queue: str) -> None:
+        raise NotImplementedError
+
+    def _bound(self, exchange: str) -> list[tuple[str, str]]:
+        raise NotImplementedError
+
+
+class MemoryChannel(_Channel):
+    """Queues in this process."""
+
+    @property
+    def _room(self) -> _Room:
+        return _ROOMS[self.connection.client.hostname or ""]
+
+    def _has_queue(self, queue: str, **_: Any) -> bool:
+        return queue in self._room.queues
+
+    def _new_queue(self, queue: str, **_: Any) -> None:
+        self._room.queues.setdefault(queue, deque())
+
+    def _put(self, queue: str, message: Any, **_: Any) -> None:
+        # A message that went nowhere is lost, as with AMQP; each queue gets one of its own.
+        with self._room.lock:
+            if queue in self._room.queues:
+                self._room.queues[queue].append(json.dumps(message))
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002
+        try:
+            return json.loads(self._room.queues[queue].popleft())
+        except (KeyError, IndexError):
+            raise Empty from None
+
+    def _size(self, queue: str) -> int:
+        return len(self._room.queues.get(queue, ()))
+
+    def _purge(self, queue: str) -> int:
+        with self._room.lock:
+            waiting = self._room.queues.get(queue, deque())
+            count = len(waiting)
+            waiting.clear()
+        return count
+
+    def _delete(self, queue: str, *_: Any, **__: Any) -> None:
+        with self._room.lock:
+            self._room.queues.pop(queue, None)
+            for bound in self._room.bindings.values():
+                bound.difference_update([pair for pair in bound if pair[1] == queue])
+
+    def _bind(self, exchange: str, routing_key: str, queue: str) -> None:
+        with self._room.lock:
+            self._room.bindings[exchange].add((routing_key, queue))
+
+    def _unbind(self, exchange: str, routing_key: str, queue: str) -> None:
+        with self._room.lock:
+            self._room.bindings[exchange].discard((routing_key, queue))
+
+    def _bound(self, exchange: str) -> list[tuple[str, str]]:
+        with self._room.lock:
+            return list(self._room.bindings.get(exchange, ()))
+
+
+class FileChannel(_Channel):
+    """A folder per queue, a file per message; what becomes visible is renamed into its place.
+
+    ``folder/queues/QUEUE/MESSAGE``, ``folder/exchanges/EXCHANGE/BINDING``, ``folder/aside``.
+    """
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self.connection.client.transport_options["folder"])
+
+    def _queue(self, queue: str) -> Path:
+        return self._folder / "queues" / queue
+
+    def _aside(self) -> Path:
+        """A name of nobody else's in the same file system."""
+        place = self._folder / "aside"
+        place.mkdir(parents=True, exist_ok=True)
+        return place / uuid.uuid4().hex
+
+    def _has_queue(self, queue: str, **_: Any) -> bool:
+        return self._queue(queue).is_dir()
+
+    def _new_queue(self, queue: str, **_: Any) -> None:
+        self._queue(queue).mkdir(parents=True, exist_ok=True)
+
+    def _put(self, queue: str, message: Any, **_: Any) -> None:
+        aside = self._aside()
+        aside.write_text(json.dumps(message), encoding="utf-8")
+        try:
+            aside.rename(self._queue(queue) / f"{time.time_ns():020}-{aside.name}")
+        except (FileNotFoundError, NotADirectoryError):  # no such queue: as with AMQP, it is lost
+            aside.unlink(missing_ok=True)
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002
+        for message in self._waiting(queue):
+            aside = self._aside()
+            try:
+                message.rename(aside)
+            except FileNotFoundError:  # somebody else took it
+                continue
+            try:
+                return json.loads(aside.read_text(encoding="utf-8"))
+            finally:
+                aside.unlink()
+        raise Empty
+
+    def _waiting(self, queue: str) -> list[Path]:
+        try:
+            return sorted(self._queue(queue).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _size(self, queue: str) -> int:
+        return len(self._waiting(queue))
+
+    def _purge(self, queue: str) -> int:
+        waiting = self._waiting(queue)
+        for message in waiting:
+            message.unlink(missing_ok=True)
+        return len(waiting)
+
+    def _delete(self, queue: str, *_: Any, **__: Any) -> None:
+        for binding in (self._folder / "exchanges").glob("*/*"):
+            if self._read(binding)[1:] == (queue,):
+                binding.unlink(missing_ok=True)
+        aside = self._aside()
+        with suppress(FileNotFoundError):
+            self._queue(queue).rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def _binding(self, exchange: str, routing_key: str, queue: str) -> tuple[Path, str]:
+        text = json.dumps([routing_key, queue])
+        folder = self._folder / "exchanges" / exchange
+        return folder / hashlib.sha256(text.encode()).hexdigest(), text
+
+    def _bind(self, exchange: str, routing_key: str, queue: str) -> None:
+        place, text = self._binding(exchange, routing_key, queue)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        aside = self._aside()
+        aside.write_text(text, encoding="utf-8")
+        aside.rename(place)
+
+    def _unbind(self, exchange: str, routing_key: str, queue: str) -> None:
+        self._binding(exchange, routing_key, queue)[0].unlink(missing_ok=True)
+
+    def _bound(self, exchange: str) -> list[tuple[str, str]]:
+        try:
+            files = list((self._folder / "exchanges" / exchange).iterdir())
+        except FileNotFoundError:
+            return []
+        return [(found[0], found[1]) for found in map(self._read, files) if found]
+
+    @staticmethod
+    def _read(binding: Path) -> tuple[str, ...]:
+        try:
+            return tuple(json.loads(binding.read_text(encoding="utf-8")))
+        except FileNotFoundError:  # its queue was deleted meanwhile
+            return ()
+
+
+class MemoryTransport(virtual.Transport):
+    """``memory://NAME``: within one process; the same name, the same queues."""
+
+    Channel = MemoryChannel
+    driver_type = driver_name = "memory"
+
+
+class FileTransport(virtual.Transport):
+    """``filesystem:///FOLDER``: between processes of one machine."""
+
+    Channel = FileChannel
+    driver_type = driver_name = "filesystem"
