@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long to wait before something is tried again."""
+
+from __future__ import annotations
+
+import random
+
+
+class Pauses:
+    """Pauses that double from ``first`` to ``longest`` seconds, each shortened by up to a quarter
+    at random, so that many agents do not come back at once."""
+
+    def __init__(self, first: float = 0.5, longest: float = 30.0) -> None:
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def next(self) -> float:
+        """The next pause, in seconds."""
+        pause = self._next
+        self._next = min(pause * 2, self._longest)
+        return pause * random.uniform(0.75, 1.0)  # noqa: S311 - nobody must not guess it
+
+    def reset(self) -> None:
+        """It went well: begin with the first again."""
+        self._next = self._first
