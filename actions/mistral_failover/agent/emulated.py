@@ -11,7 +11,14 @@ from urllib.parse import quote, urlsplit
 import requests
 from keystoneauth1 import exceptions as keystone
 
-from mistral_failover.agent.channel import ChannelError, Command, CommandResult, Means
+from mistral_failover.agent.channel import (
+    ChannelError,
+    Command,
+    CommandResult,
+    Heartbeat,
+    Means,
+)
+from mistral_failover.agent.wire import Address
 
 _SLICE = 0.8  # of the session's timeout: the emulator then answers before the transport gives up
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
@@ -23,7 +30,8 @@ class EmulatedChannel:
     """Commands as HTTP requests that the emulator holds until the command has ended.
 
     A session's calls are bounded by the remaining lease, so a long command is asked for in
-    slices: the same id again waits for the same command.
+    slices: the same id again waits for the same command. A slice that ends before the command is
+    the agent's word that it is at work.
     """
 
     def __init__(
@@ -45,22 +53,30 @@ class EmulatedChannel:
 
     def run(self, command: Command) -> CommandResult:
         """See `Channel.run`; errors of the session's guard pass through."""
-        deadline = self._clock() + command.limit
+        began = self._clock()
+        heard_at: float | None = None
         pause = _PAUSE
         while True:
+            silent_at = (began if heard_at is None else heard_at) + command.limit
+            deadline = min(silent_at, began + command.patience)
             left = max(0.0, deadline - self._clock())
             try:
-                answer = self._post(command, min(left, (self._session.timeout or 10.0) * _SLICE))
+                answer = self._post(command, min(left, self._slice))
             except keystone.ConnectTimeout:
-                error = _no_answer(command)
+                error = self._no_answer(command, began, heard_at)
             except keystone.ConnectFailure:
-                error = ChannelError("UNREACHABLE", f"Nothing answers at {self._base}.")
+                error = self._nobody()
             else:
                 if answer.ok:
                     return _result(answer.json())
-                error = _error(answer, command)
-                if error.code != "NO_ANSWER":
-                    raise error
+                code, message = _said(answer)
+                if code == "RUNNING":
+                    heard_at = self._clock()
+                    silent_at = heard_at + command.limit
+                    deadline = min(silent_at, began + command.patience)
+                if code not in ("RUNNING", "NO_ANSWER"):
+                    raise _error(answer, command.to, code, message)
+                error = self._no_answer(command, began, heard_at)
             left = deadline - self._clock()
             if left <= 0:
                 raise error from None
@@ -68,9 +84,27 @@ class EmulatedChannel:
                 self._sleep(min(pause, left))
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
+    def depose(self, to: Address, epoch: int) -> None:
+        """See `Channel.depose`."""
+        self._ask("POST", to, "epoch", json={"epoch": epoch})
+
+    def heard(self, to: Address) -> Heartbeat | None:
+        """See `Channel.heard`."""
+        said = self._ask("GET", to, "heartbeat")["heartbeat"]
+        if said is None:
+            return None
+        return Heartbeat(said["epoch"], said["ago"], tuple(said["running"]), said["deposed"])
+
+    @property
+    def _slice(self) -> float:
+        return (self._session.timeout or 10.0) * _SLICE
+
+    def _url(self, to: Address, end: str) -> str:
+        return f"{self._base}/{quote(to.server_id, safe='')}/{end}"
+
     def _post(self, command: Command, seconds: float) -> requests.Response:
         return self._session.post(
-            f"{self._base}/{quote(command.to.server_id, safe='')}/commands",
+            self._url(command.to, "commands"),
             json={
                 "id": command.id,
                 "name": command.name,
@@ -80,6 +114,36 @@ class EmulatedChannel:
             },
             authenticated=True,
             raise_exc=False,
+        )
+
+    def _ask(self, method: str, to: Address, end: str, **options: Any) -> dict[str, Any]:
+        """One request that is answered at once. Raises `ChannelError` UNREACHABLE."""
+        try:
+            answer = self._session.request(
+                self._url(to, end), method, authenticated=True, raise_exc=False, **options
+            )
+        except keystone.ConnectFailure:
+            raise self._nobody() from None
+        if answer.ok:
+            return dict(answer.json())
+        raise ChannelError("UNREACHABLE", f"Member {to.member}: {_said(answer)[1]}")
+
+    def _nobody(self) -> ChannelError:
+        return ChannelError("UNREACHABLE", f"Nothing answers at {self._base}.")
+
+    def _no_answer(self, command: Command, began: float, heard_at: float | None) -> ChannelError:
+        who = f"Member {command.to.member} (server {command.to.server_id})"
+        if heard_at is None:
+            return ChannelError(
+                "NO_ANSWER",
+                f"{who} did not answer {command.name} within {command.limit:g} s.",
+            )
+        now = self._clock()
+        heard = f"it said {now - heard_at:.0f} s ago that {command.name} runs"
+        return ChannelError(
+            "NO_ANSWER",
+            f"{who} has not ended {command.name} within {now - began:.0f} s.",
+            heard=heard,
         )
 
 
@@ -93,28 +157,22 @@ def _result(body: dict[str, Any]) -> CommandResult:
     )
 
 
-def _error(answer: requests.Response, command: Command) -> ChannelError:
+def _said(answer: requests.Response) -> tuple[str, str]:
+    """The code and the message of a refusal."""
     try:
         said = answer.json()["error"]
-        code, message = str(said["code"]), str(said["message"])
+        return str(said["code"]), str(said["message"])
     except (ValueError, KeyError, TypeError):
-        code, message = "", f"HTTP {answer.status_code}"
+        return "", f"HTTP {answer.status_code}"
+
+
+def _error(answer: requests.Response, to: Address, code: str, message: str) -> ChannelError:
     if code in _REFUSALS:
         return ChannelError(code, message)
-    if code == "NO_ANSWER":
-        return _no_answer(command)
     if answer.status_code == 401:
         return ChannelError(
             "REFUSED",
             "The channel does not accept the token of the request.",
             "Start it again with a new token.",
         )
-    return ChannelError("UNREACHABLE", f"Member {command.to.member}: {message}")
-
-
-def _no_answer(command: Command) -> ChannelError:
-    return ChannelError(
-        "NO_ANSWER",
-        f"Member {command.to.member} (server {command.to.server_id}) did not answer {command.name} "
-        f"within {command.limit:g} s.",
-    )
+    return ChannelError("UNREACHABLE", f"Member {to.member}: {message}")

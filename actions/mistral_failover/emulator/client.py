@@ -108,7 +108,7 @@ class EmulatorClient:
         return list(self._call("GET", f"/emulator/volumes/{volume_id}/writers")["servers"])
 
     def fault(self, target: str, name: str, fault: str) -> None:
-        """server: crash, hang, app, revive; host: compute_down, power_off, revive."""
+        """server: crash, hang, thaw, app, revive; host: compute_down, power_off, revive."""
         body = {"target": target, "id": name, "fault": fault}
         self._call("POST", "/emulator/faults", body)
 
@@ -170,7 +170,8 @@ class EmulatorClient:
         arguments: dict[str, Any] | None = None,
         limit: float = 30,
     ) -> dict[str, Any]:
-        """Runs a named command in a guest; raises EmulatorError NO_ANSWER, OLD_EPOCH, REFUSED."""
+        """Runs a named command in a guest; raises EmulatorError NO_ANSWER, RUNNING, OLD_EPOCH,
+        REFUSED."""
         body = {
             "id": command_id,
             "name": name,

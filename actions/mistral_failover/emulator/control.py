@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.routing import Route
 
-from mistral_failover.emulator import alarms, faults, identity, nodes, trusts
+from mistral_failover.emulator import agents, alarms, faults, identity, nodes, trusts
 from mistral_failover.emulator.state import Application, ApplicationCredential, User, new_id
 from mistral_failover.emulator.web import Call, Service, endpoint, plain_error
 
@@ -154,6 +154,7 @@ def _nodes(call: Call) -> Any:
                 "answers": nodes.answers(call.emulation, guest),
                 "condition": guest.condition,
                 "epoch": guest.epoch,
+                "deposed": guest.deposed,
                 "applications": sorted(guest.applications),
                 "volumes": guest.volumes,
                 "known_to_nova": guest.server_id in state.servers,
@@ -217,6 +218,14 @@ GUESTS = (
 )
 """Path, handler and method of what is about guests: whoever has only guests serves these too."""
 
+AGENTS = (
+    ("commands", nodes.command, "command", "POST"),
+    ("epoch", agents.depose, "depose", "POST"),
+    ("heartbeat", agents.heartbeat, "heard", "GET"),
+)
+"""The end of the path below a node, handler, operation and method of what its agent is told and
+tells."""
+
 
 def routes() -> list[Route]:
     """The emulator's own routes."""
@@ -232,11 +241,13 @@ def routes() -> list[Route]:
         ("/alarm", _alarm, "POST"),
         ("/alarm-body", _alarm_body, "GET"),
     )
-    command = "/emulator/nodes/{server_id}/commands"
     return [
         *(
             endpoint(OPEN, f"/emulator{path}", handler, "control", [method])
             for path, handler, method in table
         ),
-        endpoint(NODES, command, nodes.command, "command", ["POST"]),
+        *(
+            endpoint(NODES, f"/emulator/nodes/{{server_id}}/{end}", handler, operation, [method])
+            for end, handler, operation, method in AGENTS
+        ),
     ]

@@ -2,11 +2,11 @@
 """What can go wrong with a server or a host, and how it comes back.
 
 server crash: the guest is dead, Nova still says ACTIVE, its host works. server hang: the guest
-answers nobody, its applications go on writing. server app: the applications died, the guest is
-well. host compute_down: nova-compute is dead, the guests run on. host power_off: both are dead.
-revive: a server's guest boots again, without applications; a host's compute service returns,
-takes up the messages that waited for it, removes guests whose server was deleted meanwhile, and
-after a power loss boots the guests that Nova calls ACTIVE.
+answers nobody, its applications go on writing; thaw: it answers again, and they have run on. server
+app: the applications died, the guest is well. host compute_down: nova-compute is dead, the guests
+run on. host power_off: both are dead. revive: a server's guest boots again, without applications; a
+host's compute service returns, takes up the messages that waited for it, removes guests whose
+server was deleted meanwhile, and after a power loss boots the guests that Nova calls ACTIVE.
 """
 
 import time
@@ -22,13 +22,21 @@ API_FAULTS = ("error", "lost", "hold", "fail", "stuck")
 
 
 def _crash(emulation: Emulation, guest: Guest) -> None:
+    nodes.fall_silent(guest)
     guest.condition = "crashed"
     nodes.end_applications(emulation, guest, "crash")
 
 
 def _hang(emulation: Emulation, guest: Guest) -> None:
     del emulation
+    nodes.fall_silent(guest)
     guest.condition = "hung"
+
+
+def _thaw(emulation: Emulation, guest: Guest) -> None:
+    if guest.condition == "hung":
+        guest.condition = "healthy"
+        emulation.fire("notice.read", server_id=guest.server_id)
 
 
 def _application(emulation: Emulation, guest: Guest) -> None:
@@ -71,6 +79,7 @@ def _revive_host(emulation: Emulation, host: Host) -> None:
 SERVER_FAULTS: dict[str, Callable[[Emulation, Guest], None]] = {
     "crash": _crash,
     "hang": _hang,
+    "thaw": _thaw,
     "app": _application,
     "revive": _revive_server,
 }
@@ -79,6 +88,8 @@ HOST_FAULTS: dict[str, Callable[[Emulation, Host], None]] = {
     "power_off": _power_off,
     "revive": _revive_host,
 }
+
+_RETURNS = ("revive", "thaw")
 
 
 def strike_server(emulation: Emulation, server_id: str, fault: str) -> None:
@@ -144,9 +155,9 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
 def _note(emulation: Emulation, target: str, name: str, fault: str) -> None:
     """Audits a fault; one that harms a server or host begins a new incident of it."""
     emulation.audit.record("fault", target=target, id=name, fault=fault)
-    if target == "server" and fault != "revive":
+    if target == "server" and fault not in _RETURNS:
         begin_incident(emulation, name)
-    elif target == "host" and fault != "revive":
+    elif target == "host" and fault not in _RETURNS:
         for server in emulation.state.servers.values():
             if server.host == name:
                 begin_incident(emulation, server.id)

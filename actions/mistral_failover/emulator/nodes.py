@@ -19,6 +19,7 @@ from mistral_failover.emulator.web import Call, plain_error, take_fault
 
 MOUNT_FAILED = 32
 NOT_RUNNING = 3
+_NEXT = 0.005  # seconds between the end of a command and the beginning of the next one
 
 
 def answers(emulation: Emulation, guest: Guest) -> bool:
@@ -49,8 +50,24 @@ def boot(emulation: Emulation, server: Server) -> None:
         emulation.state.guests[server.id] = guest
     guest.host, guest.powered, guest.condition = server.host, True, "healthy"
     guest.incarnation += 1
+    guest.busy_until = 0.0
     emulation.audit.record("guest_started", server=server.id, host=server.host)
-    emulation.changed()
+    emulation.fire("notice.read", server_id=server.id)
+
+
+def runs_on(guest: Guest, record: dict[str, Any]) -> bool:
+    """Whether a command of the guest's journal still runs, if its guest does."""
+    return (
+        record["finished_at"] is None
+        and record["incarnation"] == guest.incarnation
+        and record.get("epoch", guest.epoch) >= guest.epoch
+    )
+
+
+def fall_silent(guest: Guest) -> None:
+    """Notes when a guest's agent was heard for the last time: now, if it answered until now."""
+    if guest.powered and guest.condition == "healthy":
+        guest.heard_at = time.time()
 
 
 def end_applications(emulation: Emulation, guest: Guest, cause: str) -> None:
@@ -67,6 +84,7 @@ def power_off(emulation: Emulation, server_id: str, cause: str) -> None:
     """Switches a guest off."""
     guest = emulation.state.guests.get(server_id)
     if guest is not None:
+        fall_silent(guest)
         end_applications(emulation, guest, cause)
         guest.powered = False
 
@@ -140,7 +158,11 @@ def _stacks_of(emulation: Emulation, server_id: str) -> list[str]:
 
 
 async def command(call: Call) -> Any:
-    """POST /emulator/nodes/{server_id}/commands: runs a named command of the allow-list."""
+    """POST /emulator/nodes/{server_id}/commands: runs a named command of the allow-list.
+
+    Answers when it has ended; else, after `timeout` seconds, with RUNNING, the agent's word that it
+    is at work, or with NO_ANSWER, when not even that was heard.
+    """
     emulation, server_id = call.emulation, call.path("server_id")
     wanted = _parse(call.body)
     guest = emulation.state.guests.get(server_id)
@@ -152,14 +174,19 @@ async def command(call: Call) -> Any:
     deadline = time.monotonic() + wanted["timeout"]
     key = f"command:{server_id}:{wanted['id']}"
     if guest is not None and answers(emulation, guest):
+        await _obey_the_notice(emulation, guest, wanted, deadline)
         replay = _accept(emulation, guest, wanted)
         while time.monotonic() < deadline:
+            _refuse_old(guest, wanted)
             record = guest.journal[wanted["id"]]
             if record["finished_at"] is not None and answers(emulation, guest):
                 answer = {key: value for key, value in record.items() if key != "incarnation"}
                 return {**answer, "replayed": replay}
             if not await emulation.wait_for(key, deadline - time.monotonic()):
                 break
+        _refuse_old(guest, wanted)
+        if answers(emulation, guest):
+            raise _running(wanted["name"])
     else:
         operation = emulation.begin("command", server=server_id, command=wanted["name"])
         emulation.flush()
@@ -193,8 +220,22 @@ def _parse(body: dict[str, Any]) -> dict[str, Any]:
     return parsed
 
 
-def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
-    """Admits a command to the guest; True when its id was journaled before."""
+async def _obey_the_notice(
+    emulation: Emulation, guest: Guest, wanted: dict[str, Any], deadline: float
+) -> None:
+    """A command tells its epoch by a notice ahead of it; an agent that learns by that that it was
+    deposed stops what it has to, and takes commands once it has."""
+    _refuse_old(guest, wanted)
+    if wanted["epoch"] > guest.notice:
+        guest.notice = wanted["epoch"]
+        emulation.fire("notice.read", server_id=guest.server_id)
+    while guest.stopping:
+        left = deadline - time.monotonic()
+        if left <= 0 or not await emulation.wait_for(f"quiet:{guest.server_id}", left):
+            raise _running("its on_deposed command")
+
+
+def _refuse_old(guest: Guest, wanted: dict[str, Any]) -> None:
     if wanted["epoch"] < guest.epoch:
         raise plain_error(
             "OLD_EPOCH",
@@ -202,10 +243,18 @@ def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
             f"The command's epoch {wanted['epoch']} is older than the node's {guest.epoch}.",
             "Somebody newer took over; do not repeat the command.",
         )
-    guest.epoch = wanted["epoch"]
+
+
+def _running(name: str) -> Exception:
+    return plain_error("RUNNING", 504, f"{name} still runs", "Ask again with the same id.")
+
+
+def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
+    """Admits a command to the guest; True when its id was journaled before."""
+    _refuse_old(guest, wanted)
     journaled = guest.journal.get(wanted["id"])
-    # One that died with an earlier boot took no lasting effect: the guest runs it again.
-    if journaled and (journaled["finished_at"] or journaled["incarnation"] == guest.incarnation):
+    # One that died with an earlier boot, or was killed, took no effect: the guest runs it again.
+    if journaled and (journaled["finished_at"] or runs_on(guest, journaled)):
         emulation.audit.record(
             "command_replayed", server=guest.server_id, command=wanted["name"], id=wanted["id"]
         )
@@ -222,6 +271,8 @@ def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
     operation = emulation.begin("command", server=guest.server_id, command=wanted["name"])
     guest.journal[wanted["id"]] = {
         "id": wanted["id"],
+        "name": wanted["name"],
+        "epoch": wanted["epoch"],
         "exit_code": None,
         "stdout": "",
         "stderr": "",
@@ -236,8 +287,11 @@ def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
         id=wanted["id"],
         epoch=wanted["epoch"],
     )
+    now = time.time()
+    begins = max(now, guest.busy_until + _NEXT)
+    guest.busy_until = begins + emulation.latency.of(f"command_{verb}")
     emulation.after(
-        emulation.latency.of(f"command_{verb}"),
+        guest.busy_until - now,
         "command.finish",
         server_id=guest.server_id,
         incarnation=guest.incarnation,
@@ -267,6 +321,9 @@ def _finish(
     if guest is None or not same_boot or not runs(emulation, guest):
         # The command died with its guest: its id stays in the journal, without a result.
         emulation.finish(operation, "no_answer")
+        return
+    if guest.journal[command_id].get("epoch", guest.epoch) < guest.epoch:
+        emulation.finish(operation, "killed")  # by its agent, when it learned of a newer epoch
         return
     if take_fault(emulation, f"command_{verb}", ("fail",)):
         code, out, err = 1, "", f"{application}: injected failure of {verb}"
@@ -311,6 +368,7 @@ def _start(
             servers=[*elsewhere, guest.server_id],
         )
     guest.applications[name] = time.time()
+    guest.deposed = None
     emulation.audit.record("application_started", application=name, server=guest.server_id)
     check_writers(emulation, guest)
     return 0, f"{name} started", ""

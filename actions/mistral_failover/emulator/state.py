@@ -166,6 +166,11 @@ class Guest:
 
     `volumes` maps each volume the guest can write on to its device, `applications` each
     running application to the time of its start, `journal` each command id to its record.
+
+    `notice` is the epoch that the broker keeps for its agent, `epoch` the one that the agent knows.
+    `deposed`: what came of its on_deposed command, which runs while `stopping`. `heard_at`: when an
+    agent that does not answer was heard last. `busy_until`: when the last command ends that its
+    agent has taken, since commands run one after another.
     """
 
     server_id: str
@@ -178,6 +183,11 @@ class Guest:
     journal: dict[str, dict[str, Any]] = field(default_factory=dict)
     epoch: int = 0
     incarnation: int = 0
+    notice: int = 0
+    deposed: str | None = None
+    stopping: bool = False
+    heard_at: float | None = None
+    busy_until: float = 0.0
 
 
 @dataclass
