@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from mistral_failover.convergence.records import Operation, Outcome, Ready
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import Goal, returned_to
+from mistral_failover.model.goal import Goal, render_goal, returned_to, returns
 from support.databases import KINDS
 from support.simulation import LEASE, Simulation, failure
 from support.strategies import MEMBERS, group_resources, roles
@@ -94,6 +94,15 @@ class Interleaving(RuleBasedStateMachine):
         lost = (*self._lost(), self._active())
         left = [member for member in MEMBERS if member not in lost]
         self._start(self.simulation.goal(left[place % len(left)], lost))
+
+    @precondition(lambda self: self.goals)
+    @rule(place=PLACE)
+    def it_is_moved_as_planned(self, place: int) -> None:
+        """Whatever fails on the way takes it back."""
+        left = [member for member in MEMBERS if member not in self._lost()]
+        assert self.simulation.group is not None
+        active = {"active": left[place % len(left)]}
+        self._start(render_goal(self.simulation.group, active, self._lost(), returns=True))
 
     @precondition(lambda self: self._deletions() and len(self.goals) > 1)
     @rule()
@@ -167,7 +176,7 @@ class Interleaving(RuleBasedStateMachine):
         work = self._work(place)
         unclear = work.outcome is not None
         outcome = failure(blocked=blocked and not unclear, unknown=unclear)
-        self.something_failed |= not outcome.blocked
+        self.something_failed |= not outcome.blocked or returns(self.goals[-1])
         self._conclude(work, outcome)
 
     @precondition(lambda self: self.works)
@@ -243,7 +252,7 @@ class Interleaving(RuleBasedStateMachine):
         assert reached is not None
         if reached.version != self.goals[-1].version:
             assert self.something_failed
-            assert self.on_failure == "rollback", "it rests at an older goal"
+            assert self.on_failure == "rollback" or returns(self.goals[-1]), "at an older goal"
         self.simulation.audit_at_rest(reached)
 
     def _sweep_until_nothing_is_loose(self) -> None:

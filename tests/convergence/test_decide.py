@@ -14,6 +14,7 @@ from mistral_failover.model.types import load_type
 from support.world import type_file
 
 TYPE = load_type(type_file("shared"))
+REVIVED = replace(TYPE, revive=True)
 INDELIBLE = replace(TYPE, operations={k: v for k, v in TYPE.operations.items() if k != "delete"})
 FROZEN = replace(TYPE, operations={k: v for k, v in TYPE.operations.items() if k == "create"})
 MADE: dict[str, Any] = {"action": "CREATE", "properties": {"key": 1, "value": 1}}
@@ -100,3 +101,37 @@ def test_a_type_without_an_update_is_replaced_at_any_change() -> None:
 
     assert decision.action == "replace"
     assert decision.reason == "value, worth can not change in place"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted", "action", "reason"),
+    [
+        (
+            {"status": "FAILED", "reason": "x"},
+            MADE["properties"],
+            "create",
+            "its deletion did not end well: x",
+        ),
+        (
+            {"status": "FAILED"},
+            {"key": 1, "value": 2},
+            "replace",
+            "value changed while it was being deleted",
+        ),
+        ({"status": "FAILED"}, {"key": 2}, "replace", "key can not change in place"),
+        ({"status": "IN_PROGRESS"}, {"key": 1}, "replace", "it is being deleted, and needed again"),
+        ({"status": "COMPLETE"}, {"key": 1}, "replace", "it is being deleted, and needed again"),
+    ],
+)
+def test_where_a_type_revives_it_an_update_node_of_what_was_being_deleted(
+    fields: dict[str, Any], wanted: dict[str, Any], action: str, reason: str
+) -> None:
+    decision = decide("update", record(**{**MADE, "action": "DELETE", **fields}), REVIVED, wanted)
+
+    assert (decision.action, decision.reason) == (action, reason)
+
+
+def test_what_is_of_an_earlier_epoch_is_not_revived() -> None:
+    left = record(**{**MADE, "action": "DELETE", "status": "FAILED"}, member="a", epoch=1)
+
+    assert decide("update", left, REVIVED, {"key": 1, "value": 1}, epoch=2).action == "replace"

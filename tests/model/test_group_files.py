@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import Limits, MembersSpec, ResourceSpec, Rung, parse_group
 from mistral_failover.model.types import load_type
 
@@ -74,7 +75,11 @@ def test_the_example_is_read_in_full() -> None:
     assert group.description == "PostgreSQL on one shared volume"
     assert group.members == MembersSpec(("db_a", "db_b"), None, "oldest")
     assert group.roles == ("active",)
-    assert group.fence == (Rung("quiesce", 3.0), Rung("stop", 120.0), Rung("confirm", 3600.0))
+    assert group.fence == (
+        Rung("quiesce", 3.0, 300.0),
+        Rung("stop", 120.0),
+        Rung("confirm", 3600.0),
+    )
     assert group.limits == Limits(60.0, 3)
     assert group.on_failure == "stop"
     assert list(group.resources) == ["data", "database", "routing"]
@@ -268,6 +273,21 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"fence": ["stop", {"kind": "stop"}]}, "fence[1]", "twice", "Keep one"),
     ({"fence": [{"kind": "confirm", "limit": 86400}, "stop"]}, "fence", "add up", "Lower"),
     ({"fence": "stop"}, "fence", "text", "list"),
+    ({"fence": ["workflow"]}, "fence[0]", "allowed", "Known: confirm"),
+    ({"fence": [{"kind": "workflow"}]}, "fence[0].kind", "allowed", "Known: confirm"),
+    ({"fence": [{"workflow": "a b"}]}, "fence[0].workflow", "not a valid name", ""),
+    ({"fence": [{"workflow": 5}]}, "fence[0].workflow", "a number", "text"),
+    ({"fence": [{"workflow": "failover._work"}]}, "fence[0].workflow", "private", "your own"),
+    ({"fence": [{"workflow": "a", "kind": "stop"}]}, "fence[0]", "either kind", "Keep one"),
+    ({"fence": [{"workflow": "a"}, {"workflow": "a"}]}, "fence[1]", "a stands", "Keep one"),
+    ({"fence": [{"workflow": "a", "longest": 9}]}, "fence[0].longest", "only quiesce", "Remove"),
+    ({"fence": [{"kind": "stop", "longest": 9}]}, "fence[0].longest", "only quiesce", "Remove"),
+    (
+        {"fence": [{"kind": "quiesce", "limit": 9, "longest": 8}]},
+        "fence[0].longest",
+        "less than the limit",
+        "Raise it",
+    ),
     ({"limits": {"cooldwn": 1}}, "limits.cooldwn", "unknown key", 'mean "cooldown"'),
     ({"limits": {"cooldown": -1}}, "limits.cooldown", "at least 0", "bound"),
     ({"limits": {"per_hour": 0}}, "limits.per_hour", "at least 1", "bound"),
@@ -284,6 +304,44 @@ def test_a_fault_in_a_group_file_is_named_with_its_place(
     assert fragment in error.message
     assert remedy in error.remedy
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("rung", "longest"),
+    [
+        ("quiesce", 300.0),
+        ({"kind": "quiesce", "limit": 3}, 300.0),
+        ({"kind": "quiesce", "limit": 60}, 600.0),
+        ({"kind": "quiesce", "limit": 60, "longest": 60}, 60.0),
+        ({"kind": "quiesce", "limit": 80000}, 86400.0),
+    ],
+)
+def test_one_that_is_at_work_is_waited_for_longer_than_one_that_is_silent(
+    rung: Any, longest: float
+) -> None:
+    (found,) = parse_group(changed({"fence": [rung]})).fence
+    assert found.longest == longest
+
+
+def test_workflows_are_rungs_several_of_them() -> None:
+    ladder = [
+        {"workflow": "house.power_off", "limit": 20},
+        "confirm",
+        {"workflow": "house.isolate"},
+    ]
+    group = parse_group(changed({"fence": ladder}))
+
+    assert group.fence == (
+        Rung("workflow", 20.0, workflow="house.power_off"),
+        Rung("confirm", 3600.0),
+        Rung("workflow", 300.0, workflow="house.isolate"),
+    )
+    goal = render_goal(group, dict.fromkeys(group.roles, "db_b"), ["db_a"])
+    assert goal.document["resources"]["fence:db_a"]["properties"]["ladder"] == [
+        {"kind": "workflow", "limit": 20.0, "workflow": "house.power_off"},
+        {"kind": "confirm", "limit": 3600.0},
+        {"kind": "workflow", "limit": 300.0, "workflow": "house.isolate"},
+    ]
 
 
 def test_a_fault_in_the_text_itself_tells_line_and_column() -> None:

@@ -17,6 +17,7 @@ from mistral_failover.model.goal import (
     goal_resources,
     render_goal,
     returned_to,
+    returns,
 )
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.types import check_properties
@@ -34,7 +35,7 @@ FENCE_OF_DB_A = {
     "properties": {
         "member": "db_a",
         "ladder": [
-            {"kind": "quiesce", "limit": 3},
+            {"kind": "quiesce", "limit": 3, "longest": 300},
             {"kind": "stop", "limit": 120},
             {"kind": "confirm", "limit": 3600},
         ],
@@ -91,6 +92,17 @@ def test_the_same_wish_has_the_same_version_however_it_is_said(payments: Group) 
     assert one.version == two.version
     assert one.document["lost"] == ["db_a", "old"]
     assert one.version != render_goal(payments, {"active": "db_b"}, ["db_a"]).version
+
+
+def test_a_planned_move_s_goal_differs_by_its_promise_alone_and_coming_back_drops_it(
+    payments: Group,
+) -> None:
+    goal = render_goal(payments, {"active": "db_b"}, [])
+    planned = render_goal(payments, {"active": "db_b"}, [], returns=True)
+
+    assert planned.document == {**goal.document, "returns": True}
+    assert (returns(planned), returns(goal)) == (True, False)
+    assert returned_to(planned, goal) == goal
 
 
 def test_a_goal_shares_nothing_with_its_group(payments: Group) -> None:

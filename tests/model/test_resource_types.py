@@ -251,6 +251,9 @@ def test_a_shipped_type_is_named_like_its_file_and_described(name: str) -> None:
 def test_attaching_and_activating_are_replaced_delete_first_on_their_member() -> None:
     types = shipped_types()
     assert types["volume_attachment"].replace == types["activation"].replace == "delete_first"
+    assert types["volume_attachment"].revive
+    assert types["activation"].revive
+    assert not types["stack_parameters"].revive
     assert types["volume_attachment"].member_property == "server"
     assert types["activation"].member_property == "member"
     assert types["volume_attachment"].immutable == {"volume", "server"}

@@ -112,12 +112,17 @@ def test_types_that_live_records_need_stay_defined(database: Database, group: st
 # -- members
 
 
+def replaced(database: Database, group: str, *seen: tuple[str, str]) -> list[groups.Replaced]:
+    return database.atomically(
+        lambda tx: groups.see_members(tx, group, [(name, server, 1.5) for name, server in seen])
+    )
+
+
 def see(
     database: Database, group: str, *seen: tuple[str, str]
 ) -> dict[str, tuple[str | None, int]]:
-    members = database.atomically(
-        lambda tx: groups.see_members(tx, group, [(name, server, 1.5) for name, server in seen])
-    )
+    replaced(database, group, *seen)
+    members = database.reading(lambda tx: groups.members_of(tx, group))
     return {name: (row.server_id, row.epoch) for name, row in members.items()}
 
 
@@ -130,13 +135,26 @@ def test_another_server_behind_a_known_name_raises_the_epoch(
     assert database.reading(lambda tx: tx.epochs(group)) == {"a": 2, "b": 1}
 
 
+def test_who_was_replaced_is_told_once_with_the_server_before_and_the_new_epoch(
+    database: Database, group: str
+) -> None:
+    assert replaced(database, group, ("a", "s1"), ("b", "s2")) == []
+    assert replaced(database, group, ("a", "s1"), ("b", "s2")) == []
+
+    database.atomically(lambda tx: tx.raise_epochs(group, ["a"]))
+
+    assert replaced(database, group, ("a", "s3"), ("b", "s2")) == [groups.Replaced("a", "s1", 3)]
+    assert replaced(database, group, ("a", "s3"), ("b", "s2")) == []
+
+
 def test_a_replacement_that_many_see_at_once_raises_the_epoch_once(
     database: Database, group: str
 ) -> None:
     together(6, lambda n: see(database, group, ("a", "s1"), ("b", "s2")))
     assert see(database, group) == {"a": ("s1", 1), "b": ("s2", 1)}
 
-    together(6, lambda n: see(database, group, ("a", "new")))
+    told = together(6, lambda n: replaced(database, group, ("a", "new")))
+    assert sorted(told, key=len)[:-1] == [[]] * 5
     assert see(database, group) == {"a": ("new", 2), "b": ("s2", 1)}
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.convergence.conclude import fail, report, tell
-from mistral_failover.convergence.decide import Decision, decide
+from mistral_failover.convergence.decide import Decision, decide, revived
 from mistral_failover.convergence.definitions import Definitions
+from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
     ACTION_OF,
@@ -121,6 +122,8 @@ def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Term
         return _settle(tx, visit)
     if decision.action == "replace":
         return _replan(tx, definitions, visit, decision)
+    if decision.action == "delete" and _is_to_stay(tx, definitions, visit):
+        return _keep(tx, definitions, visit)
     return _hand_out(tx, visit, decision.action, properties, inputs, terms)
 
 
@@ -180,6 +183,34 @@ def _replan(
         return Step(f"the goal of traversal {traversal.id} is gone")
     cause = f"{record.name} must be replaced: {decision.reason}"
     started = begin_again(tx, definitions, traversal, goal, why=f"again/{record.id}", cause=cause)
+    return Step(cause, ready=started.ready)
+
+
+def _is_to_stay(tx: Transaction, definitions: Definitions, visit: _Visit) -> bool:
+    """Whether a record whose deletion has just failed is what the goal wants after all: it was
+    still going when the traversal was planned, so a new one was to take its place."""
+    goal = tx.goal(visit.group.id, visit.traversal.goal_version)
+    if goal is None or not revived(visit.record, visit.resource_type):
+        return False
+    drawn = plan(
+        goal,
+        definitions.group(tx, visit.group).types,
+        tx.records(visit.group.id),
+        tx.epochs(visit.group.id),
+        group_id=visit.group.id,
+        new_id=lambda name: derived_id(visit.traversal.id, "kept", name),
+    )
+    return visit.record.id in drawn.kept
+
+
+def _keep(tx: Transaction, definitions: Definitions, visit: _Visit) -> Step | None:
+    """Walk to the same goal with the record as it is, rather than delete it a second time."""
+    traversal, record = visit.traversal, visit.record
+    goal = tx.goal(traversal.group_id, traversal.goal_version)
+    if goal is None:
+        return Step(f"the goal of traversal {traversal.id} is gone")
+    cause = f"{record.name} stays where it is: {record.reason}"
+    started = begin_again(tx, definitions, traversal, goal, why=f"keep/{record.id}", cause=cause)
     return Step(cause, ready=started.ready)
 
 

@@ -22,7 +22,7 @@ from mistral_failover.convergence.records import (
     Ticket,
     Traversal,
 )
-from mistral_failover.convergence.sentences import because, doing
+from mistral_failover.convergence.sentences import because, doing, where
 from mistral_failover.convergence.traversals import begin_again, complete, goal_to_fall_back_to
 from mistral_failover.fault_points import reach
 
@@ -99,14 +99,15 @@ def fail(
     *,
     blocked: bool,
 ) -> tuple[Ready, ...]:
-    """The traversal is FAILED or BLOCKED. What does not depend on the node goes on: half of an
-    application that runs is better than none."""
+    """The traversal is FAILED, or BLOCKED unless it goes back. What does not depend on the node
+    goes on: half of an application that runs is better than none."""
+    goal = goal_to_fall_back_to(tx, group, traversal, blocked=blocked)
+    blocked = blocked and goal is None
     tx.fail_node(traversal.id, node, blocked=blocked, reason=reason)
     tx.mark_traversal(traversal.id, "BLOCKED" if blocked else "FAILED", reason)
-    goal = None if blocked else goal_to_fall_back_to(tx, group, traversal)
     if goal is None:
         return ()
-    cause = f"rolling back to the last goal that was reached: {reason}"
+    cause = f"rolling back to the last goal that was reached ({where(goal)}): {reason}"
     try:
         started = begin_again(tx, definitions, traversal, goal, why="rollback", cause=cause)
     except ConvergenceError as error:

@@ -35,13 +35,18 @@ def decide(
         return _decide_cleanup(record, resource_type)
     if record.epoch < epoch:
         return Decision("replace", f"{record.member} was fenced or replaced since")
-    if record.going:
+    if record.going and not revived(record, resource_type):
         return Decision("replace", "it is being deleted, and needed again")
     if record.properties is None:
         return Decision("create", "it does not exist yet")
     change = compare(resource_type, record.properties, properties)
     if change.action == "replace":
         return Decision("replace", f"{', '.join(change.keys)} can not change in place")
+    if record.going and change.action == "update":
+        # Whatever is left of it is as it was: making it again would change nothing.
+        return Decision("replace", f"{', '.join(change.keys)} changed while it was being deleted")
+    if record.going:
+        return Decision("create", f"its deletion did not end well: {record.reason}")
     if record.action == "CREATE" and record.status != "COMPLETE":
         return Decision("create", f"its creation did not end well: {record.reason}")
     if record.status != "COMPLETE":
@@ -49,6 +54,11 @@ def decide(
     if change.action == "update":
         return Decision("update", f"{', '.join(change.keys)} changed")
     return Decision("settle", "it is as the goal wants it")
+
+
+def revived(record: Record, resource_type: ResourceType) -> bool:
+    """Whether a record whose deletion came to nothing is brought back where it is."""
+    return resource_type.revive and record.action == "DELETE" and record.status == "FAILED"
 
 
 def _decide_cleanup(record: Record, resource_type: ResourceType) -> Decision:

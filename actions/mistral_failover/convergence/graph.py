@@ -37,6 +37,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+from mistral_failover.convergence.decide import revived
 from mistral_failover.convergence.errors import GoalCycle, UnknownType
 from mistral_failover.convergence.records import Node, Record, Wanted
 from mistral_failover.model.changes import compare
@@ -233,11 +234,8 @@ class _Draft:
             for name, record in self.chosen.items()
             if record.type == FENCE_TYPE
         }
-        made = [
-            updates[record.id]
-            for record in self.chosen.values()
-            if record.member is not None and record.id not in self.kept
-        ]
+        making = [r for r in self.chosen.values() if r.member is not None and self._is_made(r)]
+        made = [updates[record.id] for record in making]
         graph.add_edges_from((fence, node) for fence in fences.values() for node in made)
         lifted = {fence_name(member): member for member in self.epochs if member not in fences}
         for record in self.live:
@@ -248,9 +246,18 @@ class _Draft:
             member = lifted.get(record.name) if record.type == FENCE_TYPE else None
             if member is None or record.id not in cleanups:
                 continue
-            for chosen in self.chosen.values():
-                if chosen.member == member and chosen.id not in self.kept:
+            for chosen in making:
+                if chosen.member == member:
                     graph.add_edge(cleanups[record.id], updates[chosen.id])
+
+    def _is_made(self, record: Record) -> bool:
+        """Whether something comes to be by a chosen record's update: a new one, or one that is kept
+        without standing there."""
+        standing = record.action == "UPDATE" or (record.action, record.status) == (
+            "CREATE",
+            "COMPLETE",
+        )
+        return record.id not in self.kept or not standing
 
     def _best(
         self, name: str, resource_type: ResourceType, olds: Sequence[Record]
@@ -259,7 +266,7 @@ class _Draft:
         usable = [
             r
             for r in olds
-            if not r.going
+            if (not r.going or revived(r, resource_type))
             and not r.condemned
             and r.type == resource_type.name
             and r.epoch >= self.epochs.get(r.member or "", 0)

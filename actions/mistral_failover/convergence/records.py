@@ -85,7 +85,7 @@ class Record:
 
     @property
     def going(self) -> bool:
-        """Its deletion has begun: it can not be kept any more."""
+        """Its deletion has begun: unless its type revives it, it can not be kept any more."""
         return self.action == "DELETE"
 
     def held_at(self, now: float) -> bool:

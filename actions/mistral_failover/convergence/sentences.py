@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.convergence.records import Record, Verb
+from mistral_failover.model.goal import Goal
 from mistral_failover.model.types import ResourceType
 
 
@@ -25,3 +26,9 @@ def because(error: Mapping[str, Any]) -> str:
     if error.get("remedy"):
         parts.append(str(error["remedy"]))
     return f"{' '.join(parts)} [{error.get('code', 'FAILED')}]"
+
+
+def where(goal: Goal) -> str:
+    """Who holds which role in a goal: ``active on db_a``."""
+    held = [f"{role} on {member}" for role, member in sorted(goal.document["roles"].items())]
+    return " and ".join(held) or "nothing active"

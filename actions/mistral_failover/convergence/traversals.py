@@ -12,7 +12,7 @@ from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import GroupState, Ready, Started, Traversal
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import Goal, returned_to
+from mistral_failover.model.goal import Goal, returned_to, returns
 from mistral_failover.model.ids import derived_id
 
 
@@ -88,20 +88,29 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
     tx.journal(traversal.group_id, sentence, kind="complete", traversal_id=traversal.id)
 
 
-def goal_to_fall_back_to(tx: Transaction, group: GroupState, traversal: Traversal) -> Goal | None:
-    """The goal that a failed traversal rolls back to: the last COMPLETE one, with the members lost
+def goal_to_fall_back_to(
+    tx: Transaction, group: GroupState, traversal: Traversal, *, blocked: bool
+) -> Goal | None:
+    """The goal that a failed traversal goes back to: the last COMPLETE one, with the members lost
     that are lost now.
 
-    None when the group does not ask for it, when nothing was ever reached, when the failed
-    traversal walked there itself, or when a member that is lost would have to serve again.
+    A planned move goes back whatever its group file says, and where it is ``blocked`` too: nobody
+    is in need of it, and a person who mends what it stumbled on shall not find it going on hours
+    later. None when neither is asked for, when nothing was ever reached, when the failed traversal
+    walked there itself, or when a member that is lost would have to serve again.
     """
     version = group.last_complete_goal
     failed = tx.goal(group.id, traversal.goal_version)
     last = tx.goal(group.id, version) if version is not None else None
-    if failed is None or last is None or failed.document.get("on_failure") != "rollback":
+    if failed is None or last is None or not (returns(failed) or _rolls_back(failed, blocked)):
         return None
     try:
         goal = returned_to(last, failed)
+        asked_for = returned_to(failed, failed)
     except InvalidDocument:
         return None
-    return None if goal.version == failed.version else goal
+    return None if goal.version == asked_for.version else goal
+
+
+def _rolls_back(failed: Goal, blocked: bool) -> bool:
+    return not blocked and failed.document.get("on_failure") == "rollback"

@@ -4,18 +4,20 @@
 The document::
 
     {"format": 1, "group": name, "stack": stack, "roles": {role: member}, "lost": [member, ...],
-     "on_failure": "stop" | "rollback",
+     "on_failure": "stop" | "rollback", "returns": true,
      "resources": {name: {"type": type, "properties": {...}, "requires": [name, ...]}}}
 
 ``get_param`` is resolved in it, ``get_attr`` and ``get_resource`` still stand.  ``requires`` is
 sorted and joins ``depends_on`` with the resources that are referred to.  Each lost member has a
-resource ``fence:<member>``; a group file cannot use such a name.
+resource ``fence:<member>``; a group file cannot use such a name.  ``returns`` is there only in the
+goal of a planned move: whatever fails or needs a person on the way there takes the group back to
+the goal that it reached last.
 """
 
 import copy
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from mistral_failover.model.canonical import version_of
@@ -27,6 +29,7 @@ from mistral_failover.model.types import check_properties
 FORMAT = 1
 FENCE_TYPE = "fence"
 FENCE_PREFIX = "fence:"
+RETURNS = "returns"
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,13 @@ class WantedResource:
     """Names of resources that must be there first, sorted."""
 
 
-def render_goal(group: Group, roles: Mapping[str, str], lost: Iterable[str]) -> Goal:
+def render_goal(
+    group: Group, roles: Mapping[str, str], lost: Iterable[str], *, returns: bool = False
+) -> Goal:
     """Render the goal in which ``roles`` are held so and the ``lost`` members are fenced off.
 
     :param roles: a member for each role of the group.
+    :param returns: it is a planned move's, see the module.
     :raises InvalidDocument: when a role is missing or unknown, is given to a lost member or to
         one that the group does not have, or when a property breaks its type's schema.
     """
@@ -68,7 +74,8 @@ def render_goal(group: Group, roles: Mapping[str, str], lost: Iterable[str]) -> 
     resources = {
         name: _rendered(group, spec, roles) for name, spec in sorted(group.resources.items())
     }
-    return Goal(_document(group, roles, gone, resources))
+    document = _document(group, roles, gone, resources)
+    return Goal({**document, RETURNS: True} if returns else document)
 
 
 def empty_goal(group: Group, lost: Iterable[str] = ()) -> Goal:
@@ -82,7 +89,7 @@ def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> G
 
     Who is lost is a fact and no wish: no rollback lifts a fence, and none fences a member that
     recovered meanwhile.  So where the lost members differ, the result is a goal of its own; where
-    they do not, it is ``target``.
+    they do not, it is ``target``, but for its promise to return: coming back is no planned move.
 
     :param recovered: members lost in ``present`` that somebody vouches for again.
     :raises InvalidDocument: when a role of ``target`` was held by a member that is lost now.
@@ -102,7 +109,13 @@ def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> G
         if not name.startswith(FENCE_PREFIX)
     }
     fences = {fence_name(member): present_resources[fence_name(member)] for member in lost}
-    return Goal({**target.document, "lost": lost, "resources": {**resources, **fences}})
+    document = {key: value for key, value in target.document.items() if key != RETURNS}
+    return Goal({**document, "lost": lost, "resources": {**resources, **fences}})
+
+
+def returns(goal: Goal) -> bool:
+    """Whether the goal is that of a planned move, see the module."""
+    return goal.document.get(RETURNS) is True
 
 
 def goal_resources(goal: Goal) -> list[WantedResource]:
@@ -147,7 +160,10 @@ def _rendered(group: Group, spec: ResourceSpec, roles: Mapping[str, str]) -> dic
 
 
 def _fence(group: Group, member: str) -> dict[str, Any]:
-    ladder = [{"kind": rung.kind, "limit": rung.limit} for rung in group.fence]
+    ladder = [
+        {key: value for key, value in asdict(rung).items() if value is not None}
+        for rung in group.fence
+    ]
     return {
         "type": FENCE_TYPE,
         "properties": {"member": member, "ladder": ladder},

@@ -20,8 +20,9 @@ A group file in the manner of a Heat template::
     on_failure: stop                  # stop (default) or rollback
 
 A rung of the fence is a kind (``quiesce``, ``stop``, ``delete``, ``confirm``), or a mapping of
-``kind`` and ``limit`` in seconds.  ``cooldown`` is in seconds.  Every check that can be made
-without a cloud is made here.
+``kind`` and ``limit`` in seconds, for ``quiesce`` also ``longest``; or one of ``workflow``, the
+name of a workflow that proves it, and ``limit``.  ``cooldown`` is in seconds.  Every check that can
+be made without a cloud is made here.
 """
 
 import graphlib
@@ -41,14 +42,18 @@ from mistral_failover.model.types import (
 )
 from mistral_failover.model.validation import check_grammar, did_you_mean
 
-RungKind = Literal["quiesce", "stop", "delete", "confirm"]
+RungKind = Literal["quiesce", "stop", "delete", "confirm", "workflow"]
 DEFAULT_LADDER: tuple[RungKind, ...] = ("quiesce", "stop", "confirm")
 DEFAULT_LIMITS: Mapping[RungKind, float] = {
     "quiesce": 30.0,
     "stop": 120.0,
     "delete": 300.0,
     "confirm": 3600.0,
+    "workflow": 300.0,
 }
+PRIVATE_WORKFLOWS = "failover._"
+"""How the names of workflows begin that nobody but the engine may ask for."""
+_AT_WORK = (10.0, 300.0)  # a quiesce that says so may last so many limits, or so many seconds
 INTERNAL_TYPES = frozenset({"fence"})
 """Types that only the engine may ask for."""
 
@@ -79,7 +84,11 @@ class Rung:
 
     kind: RungKind
     limit: float
-    """Seconds to wait for a proof before the next rung."""
+    """Seconds to wait for a proof before the next rung; of ``quiesce``, for the agent's word."""
+    longest: float | None = None
+    """Of ``quiesce``: seconds to wait for an agent that says again and again that it is at work."""
+    workflow: str | None = None
+    """Of ``workflow``: its name."""
 
 
 @dataclass(frozen=True)
@@ -177,18 +186,44 @@ def _resource(name: str, given: Mapping[str, Any]) -> ResourceSpec:
 def _fence(given: Iterable[Any]) -> tuple[Rung, ...]:
     rungs: list[Rung] = []
     for index, entry in enumerate(given):
-        stated: Mapping[str, Any] = {"kind": entry} if isinstance(entry, str) else entry
-        kind: RungKind = stated["kind"]
-        if any(rung.kind == kind for rung in rungs):
+        rung = _rung({"kind": entry} if isinstance(entry, str) else entry, f"fence[{index}]")
+        if any((known.kind, known.workflow) == (rung.kind, rung.workflow) for known in rungs):
             raise InvalidDocument(
-                f"fence[{index}]", f"{kind} stands on the ladder twice", "Keep one of them."
+                f"fence[{index}]",
+                f"{rung.workflow or rung.kind} stands on the ladder twice",
+                "Keep one of them.",
             )
-        rungs.append(Rung(kind, float(stated.get("limit", DEFAULT_LIMITS[kind]))))
-    if sum(rung.limit for rung in rungs) > MAX_SECONDS:
+        rungs.append(rung)
+    if sum(rung.longest or rung.limit for rung in rungs) > MAX_SECONDS:
         raise InvalidDocument(
             "fence", f"the limits add up to more than {MAX_SECONDS} seconds", "Lower some of them."
         )
     return tuple(rungs)
+
+
+def _rung(stated: Mapping[str, Any], path: str) -> Rung:
+    workflow = stated.get("workflow")
+    if workflow is not None and "kind" in stated:
+        raise InvalidDocument(path, "it takes either kind or workflow", "Keep one of them.")
+    if workflow is not None and workflow.startswith(PRIVATE_WORKFLOWS):
+        raise InvalidDocument(
+            f"{path}.workflow", f'"{workflow}" is private', "Name a workflow of your own."
+        )
+    kind: RungKind = "workflow" if workflow is not None else stated["kind"]
+    limit = float(stated.get("limit", DEFAULT_LIMITS[kind]))
+    if kind != "quiesce":
+        if "longest" in stated:
+            raise InvalidDocument(
+                f"{path}.longest", "only quiesce waits for one that is at work", "Remove it."
+            )
+        return Rung(kind, limit, workflow=workflow)
+    times, least = _AT_WORK
+    longest = float(stated.get("longest", min(max(times * limit, least), MAX_SECONDS)))
+    if longest < limit:
+        raise InvalidDocument(
+            f"{path}.longest", f"less than the limit, {limit:g} s", "Raise it, or leave it out."
+        )
+    return Rung(kind, limit, longest)
 
 
 def _limits(given: Mapping[str, Any]) -> Limits:

@@ -12,6 +12,7 @@ MAX_RESOURCES: Final = 1000
 MAX_SECONDS: Final = 86_400
 VERSIONS: Final = ("2026-11-21",)
 RUNGS: Final = ("quiesce", "stop", "delete", "confirm")
+"""Rungs that are named by a word; ``{workflow: name}`` is one as well."""
 
 _NAME: dict[str, Any] = {"type": "string", "pattern": RESOURCE_NAME}
 _TEXT: dict[str, Any] = {"type": "string", "maxLength": 4096}
@@ -25,8 +26,14 @@ _RUNG: dict[str, Any] = {
     "if": {"type": "string"},
     "then": {"enum": list(RUNGS)},
     "else": {
-        "properties": {"kind": {"enum": list(RUNGS)}, "limit": _SECONDS},
-        "required": ["kind"],
+        "properties": {
+            "kind": {"enum": list(RUNGS)},
+            "limit": _SECONDS,
+            "longest": _SECONDS,
+            "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
+        },
+        "if": {"not": {"required": ["workflow"]}},
+        "then": {"required": ["kind"]},
         "additionalProperties": False,
     },
 }
@@ -96,6 +103,7 @@ TYPE: Final[dict[str, Any]] = {
         "name": _NAME,
         "description": _TEXT,
         "replace": {"enum": ["delete_first", "create_first"]},
+        "revive": {"type": "boolean"},
         "member": _NAME,
         "properties": {
             "type": "object",

@@ -7,6 +7,7 @@ A type is one YAML file::
     name: volume_attachment
     description: A volume of the stack on a member
     replace: delete_first            # or create_first (the default)
+    revive: true                     # false by default
     member: server                   # the property that names the member it sits on
     properties:                      # by name: JSON schema, and two words of ours
       volume: {type: string, required: true, immutable: true}
@@ -21,7 +22,8 @@ A type is one YAML file::
 ``allOf: [{required: [...]}]``); properties beyond the named ones are always mutable.  An operation
 that is absent (or ``{}``) has no side effect; only ``create`` must be there, and ``update`` when
 anything is mutable.  ``action`` says that the workflow consists of that one action.  ``timeout`` is
-in seconds, 300 unless given.
+in seconds, 300 unless given.  ``revive`` says of a resource whose deletion failed that ``create``
+brings it back where it is, whatever is left of it; else it is deleted first, then made anew.
 """
 
 import copy
@@ -65,6 +67,8 @@ class ResourceType:
     immutable: frozenset[str]
     """Properties whose change replaces the resource."""
     replace: Replace
+    revive: bool
+    """Whether ``create`` brings back what a failed deletion left, in place."""
     member_property: str | None
     """The property that names the member the resource sits on."""
     attributes: tuple[str, ...]
@@ -106,6 +110,7 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
         schema=schema,
         immutable=frozenset(name for name, spec in properties.items() if spec.get("immutable")),
         replace=document.get("replace", "create_first"),
+        revive=document.get("revive", False),
         member_property=document.get("member"),
         attributes=tuple(sorted(document.get("attributes", {}))),
         operations=_operations(document["operations"]),

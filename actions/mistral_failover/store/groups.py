@@ -116,12 +116,24 @@ def members_of(tx: Session, identity: str) -> dict[str, MemberRow]:
     }
 
 
+@dataclass(frozen=True)
+class Replaced:
+    """A member behind whose name another server was found. ``server_id``: the one before, None if
+    there was none; ``epoch``: the new one."""
+
+    name: str
+    server_id: str | None
+    epoch: int
+
+
 def see_members(
     tx: Session, identity: str, seen: Iterable[tuple[str, str, float | None]]
-) -> dict[str, MemberRow]:
+) -> list[Replaced]:
     """Record members as (name, server id, creation time). Another server behind a known name is a
-    replacement: the member's epoch is raised. Returns all members."""
+    replacement: the member's epoch is raised, and what was begun on the former one stays known to
+    be there, also where nobody heard how that ended. Returns those that this raised."""
     known = members_of(tx, identity)
+    replaced: dict[str, str | None] = {}
     for name, server_id, created_at in seen:
         if name not in known:
             tx.insert(
@@ -133,16 +145,38 @@ def see_members(
                 epoch=1,
             )
         elif known[name].server_id != server_id:
-            tx.execute(
+            former = known[name].server_id
+            if tx.changed(
                 members.update()
                 .where(
                     members.c.group_id == identity,
                     members.c.name == name,
-                    members.c.server_id == known[name].server_id,
+                    members.c.server_id == former,
                 )
                 .values(server_id=server_id, created_at=created_at, epoch=members.c.epoch + 1)
+            ):
+                replaced[name] = former
+                _pin(tx, identity, name, former)
+    now = members_of(tx, identity) if replaced else {}
+    return [Replaced(name, former, now[name].epoch) for name, former in replaced.items()]
+
+
+def _pin(tx: Session, identity: str, member: str, server_id: str | None) -> None:
+    """Write down on which server the records of a member were begun that do not say it: from now on
+    the member's name means another one."""
+    query = sa.select(resources.c.id, resources.c.attributes).where(
+        resources.c.group_id == identity,
+        resources.c.member == member,
+        resources.c.action != "INIT",
+        sa.or_(resources.c.action != "DELETE", resources.c.status != "COMPLETE"),
+    )
+    for row in tx.connection.execute(query.with_for_update()).all():
+        if server_id and not row.attributes.get("server_id"):
+            tx.execute(
+                resources.update()
+                .where(resources.c.id == row.id)
+                .values(attributes={**row.attributes, "server_id": server_id})
             )
-    return members_of(tx, identity)
 
 
 def confirm_fenced(tx: Session, identity: str, member: str, because: str) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -131,3 +132,30 @@ def history(
         return [dict(row._mapping) for row in tx.connection.execute(query)]
     query = query.order_by(journal.c.id.desc()).limit(limit)
     return [dict(row._mapping) for row in tx.connection.execute(query)][::-1]
+
+
+def following(tx: Session, first: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A traversal, as :func:`traversal` has it, and those that the engine itself made follow, in
+    order: all that one incident caused."""
+    shown = (
+        "id",
+        "group_id",
+        "goal_version",
+        "status",
+        "reason",
+        "cause",
+        "started_at",
+        "ended_at",
+    )
+    query = (
+        sa.select(*(traversals.c[name] for name in shown))
+        .where(
+            traversals.c.group_id == first["group_id"],
+            traversals.c.incident_id == first["incident_id"],
+            traversals.c.started_at >= first["started_at"],
+            traversals.c.id != first["id"],
+        )
+        .order_by(traversals.c.started_at)
+    )
+    after = [dict(row._mapping) for row in tx.connection.execute(query)]
+    return [dict(first), *after]
