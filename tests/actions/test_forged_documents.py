@@ -46,7 +46,7 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(operate.Activate, "perform", staticmethod(perform))
     monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
-    monkeypatch.setattr(Request, "channel", lambda self, cloud: None)
+    monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: None)
     return operations
 
 

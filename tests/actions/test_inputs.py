@@ -56,6 +56,9 @@ WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
     (gate.Held, {}, "limit", [0, 1001, "1", True]),
     (gate.Dismiss, {"because": "b"}, "incident", [*NAMES, "", []]),
     (gate.Dismiss, {"incident": "i"}, "because", TEXT),
+    (people.Agents, {}, "group", TEXT),
+    (people.Enroll, {}, "group", TEXT),
+    (people.Enroll, {"group": "g"}, "member", OPTIONAL_TEXT),
     (converge.Begin, {}, "group", TEXT),
     (converge.Begin, {"group": "g"}, "to", [5, ["a"], {"active": 5}, {"active": ["a"]}]),
     (converge.Begin, {"group": "g"}, "lost", NAMES),
@@ -160,7 +163,7 @@ def test_no_word_about_the_lost_differs_from_nobody_lost() -> None:
 def test_an_operation_that_lacks_keys_is_told_which(state: Runtime, context: ActionContext) -> None:
     answer = operate.AttachVolume({"ticket": TICKET, "verb": "create"}).run(context)
 
-    assert "it lacks key, group, stack" in answer.error["message"]
+    assert "it lacks key, group, group_id, stack" in answer.error["message"]
 
 
 def test_a_dry_run_does_nothing(state: Runtime, context: ActionContext) -> None:

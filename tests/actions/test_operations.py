@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from mistral_failover.actions import operations
-from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.documents import outcome_of
+from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.operations import Tools
-from mistral_failover.agent.channel import Command, CommandResult
+from mistral_failover.agent.channel import ChannelError, Command, CommandResult
 from mistral_failover.cloud import servers, volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
@@ -22,6 +23,7 @@ PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device"
 OPERATION: dict[str, Any] = {
     "key": "k",
     "group": "payments",
+    "group_id": "g-1",
     "stack": "payments",
     "resource": {"id": "r", "physical_id": None, "attributes": {"server_id": "s-a"}},
     "member": MEMBER,
@@ -59,9 +61,37 @@ def test_the_start_command_gets_every_further_property_as_an_argument() -> None:
 
     (command,) = channel.commands
     assert (command.name, command.arguments) == ("pg-start", {"device": "/dev/vdb"})
-    assert (command.member, command.server_id, command.epoch) == ("db_a", "s-a", 3)
-    assert command.limit == 300.0
+    assert (command.to.member, command.to.server_id, command.epoch) == ("db_a", "s-a", 3)
+    assert (command.limit, command.patience) == (30.0, 300.0)
     assert made == {"physical_id": "s-a/pg-start", "attributes": {"server_id": "s-a"}}
+
+
+def test_silence_may_not_last_longer_than_the_operation() -> None:
+    channel = Obedient()
+
+    operations.activate(tools(channel), {**OPERATION, "timeout": 5.0})
+
+    assert (channel.commands[0].limit, channel.commands[0].patience) == (5.0, 5.0)
+
+
+def test_a_command_whose_outcome_the_agent_does_not_know_is_a_person_s_to_settle() -> None:
+    class Forgetful(Obedient):
+        def run(self, command: Command) -> CommandResult:
+            self.commands.append(command)
+            raise ChannelError("UNKNOWN_OUTCOME", "the agent died meanwhile")
+
+    channel = Forgetful()
+    with pytest.raises(ChannelError) as caught:
+        operations.activate(tools(channel), OPERATION)
+
+    outcome = outcome_of(None, describe(caught.value))
+    assert outcome.unknown, "a repeat carries the same id, and meets what the person said"
+    assert not outcome.blocked
+    assert outcome.error is not None
+    assert outcome.error["code"] == "UNKNOWN_OUTCOME"
+    settle = f"`failover-agent settle {channel.commands[0].id} --done` or `--not-done`"
+    assert settle in outcome.error["remedy"]
+    assert "db_a" in outcome.error["remedy"]
 
 
 def test_a_repeat_of_an_operation_sends_the_same_command_id() -> None:
@@ -99,7 +129,7 @@ def test_the_stop_goes_to_the_server_that_it_was_started_on() -> None:
     moved = {**OPERATION, "member": {**MEMBER, "server_id": "s-new"}}
     operations.quiesce(tools(channel), moved)
 
-    assert [command.server_id for command in channel.commands] == ["s-a"]
+    assert [command.to.server_id for command in channel.commands] == ["s-a"]
 
 
 @pytest.mark.parametrize("rung", ["stop", "delete", "confirm"])

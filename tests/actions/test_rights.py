@@ -150,13 +150,14 @@ def test_that_nobody_may_be_asked_says_nothing_about_a_member(
 
     class Channel:
         run = staticmethod(refused)
+        depose = staticmethod(lambda to, epoch: None)
 
     monkeypatch.setattr(servers, "stop", refused)
     monkeypatch.setattr(servers, "delete_server", refused)
     member = MemberRow("db_a", "s-a", 1.0, 4, None)
     suspect = fencing.Suspect(member, ("s-a",), (("s-a", "stop"),), (), lambda: None)
     ladder = [{"kind": rung, "limit": 5}]
-    operation = {"key": "k", "group": "g", "properties": {"ladder": ladder}}
+    operation = {"key": "k", "group": "g", "group_id": "i", "properties": {"ladder": ladder}}
 
     with pytest.raises(CloudError) as raised:
         fencing.fence(Tools(None, Channel()), operation, suspect)  # type: ignore[arg-type]

@@ -9,13 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.client import EmulatorClient
 from support.deployments import create_example, deployed
+
+SECRET = b"the secret of this installation, of 40 b"
 
 
 @dataclass
@@ -23,6 +27,8 @@ class Deployment:
     """What a user of the command line has before them."""
 
     mistral: MistralProcess
+    cloud: EmulatorClient
+    folder: Path
     group: str
 
     def failover(self, *words: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -32,6 +38,18 @@ class Deployment:
         return subprocess.run(
             command, env=os.environ | where, capture_output=True, text=True, timeout=60
         )
+
+    def protect(self, group: str, **more: Any) -> None:
+        """Bring up another group of the example's, with these keys in its file."""
+        create_example(self.cloud, group)
+        definition = {**examples.group(1, group), **more}
+        inputs = {"definition": definition, "name": group}
+        self.mistral.client.run_action("failover.define", inputs)
+        self.run("activate_first", group=group)
+
+    def status(self, group: str) -> dict[str, Any]:
+        """Where a group stands."""
+        return dict(self.mistral.client.run_action("failover.status", {"group": group}))
 
     def run(self, workflow: str, **inputs: Any) -> dict[str, Any]:
         """Run a shipped workflow to its success."""
@@ -43,12 +61,12 @@ class Deployment:
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The example's group, failed over by hand once: two goals."""
-    group = "payments"
-    with deployed(tmp_path_factory.mktemp("deployment")) as (mistral, cloud):
-        create_example(cloud, group)
-        deployment = Deployment(mistral, group)
-        definition = {"definition": examples.group(1, group), "name": group}
-        mistral.client.run_action("failover.define", definition)
-        deployment.run("activate_first")
+    group, folder = "payments", tmp_path_factory.mktemp("deployment")
+    secret = tmp_path_factory.mktemp("secret") / "agents.key"
+    secret.write_bytes(SECRET)
+    secret.chmod(0o600)
+    with deployed(folder, agent_key_file=str(secret)) as (mistral, cloud):
+        deployment = Deployment(mistral, cloud, folder, group)
+        deployment.protect(group)
         deployment.run("failover", to="db_b", lost=[], because="a test of the standby")
         yield deployment

@@ -18,8 +18,9 @@ from mistral_failover.emulator.server import EmulatedCloud
 
 
 @contextmanager
-def deployed(folder: Path) -> Iterator[tuple[MistralProcess, EmulatorClient]]:
-    """Run both while the block lasts; all that they keep is in ``folder``."""
+def deployed(folder: Path, **more: str) -> Iterator[tuple[MistralProcess, EmulatorClient]]:
+    """Run both while the block lasts; all that they keep is in ``folder``. ``more``: options of
+    [failover]."""
     with EmulatedCloud() as cloud:
         clouds = folder / "clouds.yaml"
         write_clouds_yaml(clouds, "emulated", cloud.url)
@@ -27,6 +28,7 @@ def deployed(folder: Path) -> Iterator[tuple[MistralProcess, EmulatorClient]]:
             "database": f"sqlite:///{folder}/failover.sqlite",
             "cloud": "emulated",
             "command_channel": f"emulator+{cloud.url}",
+            **more,
         }
         with MistralProcess(
             folder / "mistral",

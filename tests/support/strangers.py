@@ -98,6 +98,11 @@ def _failover(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": own, "incident": known.incident}
 
 
+def _switchover(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "to": known.member}
+    yield {"group": own, "to": known.member}
+
+
 def _rollback(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": own, "goal": known.goal}
@@ -165,6 +170,11 @@ def _define(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"name": known.group, "definition": _definition(known)}
 
 
+def _enroll(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group}
+    yield {"group": known.group, "member": known.member}
+
+
 def _launch(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"workflow": "failover.failover", "input": {"group": known.group}}
 
@@ -187,16 +197,19 @@ BOTH: dict[str, Cases] = {
     "resume": _group(because="done"),
     "rollback": _rollback,
     "sweep": _group(),
+    "switchover": _switchover,
     **dict.fromkeys(OPERATIONS, _operation),
 }
 ACTIONS: dict[str, Cases] = {
     **BOTH,
     "admit": _alarm,
     "admit_event": _event,
+    "agents": _group(),
     "begin": _failover,
     "compare_goals": _compare,
     "conclude": _conclude,
     "define": _define,
+    "enroll": _enroll,
     "goals": _group(),
     "held": _group(),
     "history": _history,

@@ -32,6 +32,7 @@ STARTERS = [
     ("on_alarm", ALARM, "failover.admit", "admit", "converge"),
     ("failover", {"group": "g"}, "failover.begin", "begin", "converge"),
     ("activate_first", {"group": "g"}, "failover.begin", "begin", "converge"),
+    ("switchover", {"group": "g"}, "failover.switchover", "begin", "converge"),
     (
         "confirm_fenced",
         {"group": "g", "member": "m", "because": "sure"},
@@ -205,6 +206,16 @@ def test_the_first_activation_declares_nobody_lost(pack: Workflows) -> None:
 
     (call,) = pack.calls("failover.begin")
     assert (call["to"], call["lost"]) == ("db_b", [])
+
+
+def test_a_switchover_hands_every_input_on(pack: Workflows) -> None:
+    given = {"group": "g", "to": "db_b", "role": "active", "because": "maintenance"}
+    pack.replace("failover.switchover", begun(0))
+    pack.replace("failover.report", COMPLETE)
+
+    pack.run("failover.switchover", given).assert_succeeded()
+
+    assert pack.calls("failover.switchover") == [given]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -7,7 +7,15 @@ from typing import Any
 
 from mistral_lib.actions import Result
 
-from mistral_failover.actions import admitting, carrying, launching, returning, sweeping, viewing
+from mistral_failover.actions import (
+    admitting,
+    carrying,
+    launching,
+    returning,
+    sweeping,
+    switching,
+    viewing,
+)
 from mistral_failover.actions.base import FailoverAction, names, optional_text, text
 from mistral_failover.actions.documents import outcome_of, read_ready, read_ticket, timed_out_task
 from mistral_failover.actions.runtime import Request
@@ -41,6 +49,26 @@ class Begin(FailoverAction):
         incident = optional_text("incident", self.incident)
         facts = facts_of(self.to, self.lost, self.recovered)
         return admitting.by_hand(request, group, facts, incident_id=incident, cause=because)
+
+
+class Switchover(FailoverAction):
+    """Move a role to another member as planned; what fails on the way takes it back."""
+
+    def __init__(self, group: Any, to: Any = None, role: Any = None, because: Any = None) -> None:
+        super().__init__()
+        self.group = group
+        self.to = to
+        self.role = role
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        return switching.switchover(
+            request,
+            text("group", self.group),
+            optional_text("to", self.to),
+            optional_text("role", self.role),
+            optional_text("because", self.because) or "switched over by hand",
+        )
 
 
 class Rollback(FailoverAction):
@@ -122,7 +150,8 @@ class Conclude(FailoverAction):
 
 
 class Report(FailoverAction):
-    """How a traversal ended; an error when it did not reach its goal, or waits for rights."""
+    """How a traversal ended; an error when it did not reach its goal, or waits for rights. So is a
+    planned move that came back, or that another goal took the place of."""
 
     def __init__(self, group: Any, traversal: Any) -> None:
         super().__init__()
@@ -138,6 +167,14 @@ class Report(FailoverAction):
         if found["status"] in ("FAILED", "BLOCKED"):
             remedy = "See failover.history for each step; failover.status for where it stands."
             error = {"code": found["status"], "remedy": remedy}
+        elif found["status"] == "RETURNED":
+            remedy = (
+                "Nothing is broken off. Mend what failed, then start failover.switchover again."
+            )
+            error = {"code": "RETURNED", "remedy": remedy}
+        elif found["status"] == "OVERTAKEN":
+            remedy = "See failover.status for where the group stands."
+            error = {"code": "OVERTAKEN", "remedy": remedy}
         elif found["status"] == "IN_PROGRESS" and found["reason"]:
             remedy = "Run failover.sweep with a token of your own, unless a cron trigger does."
             error = {"code": "RIGHTS_ENDED", "remedy": remedy}

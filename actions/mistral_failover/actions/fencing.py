@@ -8,11 +8,14 @@ proof the operation is blocked, and says what would help; it never assumes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any
 
-from mistral_failover.actions.errors import ActionError
-from mistral_failover.actions.operations import Document, Tools, run_command
+from mistral_failover.actions.commanding import run_command
+from mistral_failover.actions.errors import ActionError, masked
+from mistral_failover.actions.operations import Document, Tools
+from mistral_failover.actions.workflow_rung import prove
 from mistral_failover.agent.channel import ChannelError, Command
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
@@ -21,11 +24,14 @@ from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Record
+from mistral_failover.fault_points import reach
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store.groups import MemberRow
 
 ACTIVATION = "activation"
 ATTACHMENT = "volume_attachment"
+Rung = Mapping[str, Any]
+"""A rung as the goal has it: kind, limit; longest of quiesce, workflow of workflow."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,8 @@ class Suspect:
     """The member to fence.
 
     ``servers``: every server that records of the member were made on, which need not be the one
-    behind its name by now. ``stops``: (server, stop command) of each application there.
+    behind its name by now. ``stops``: (server, stop command) of each application there, first
+    of those that need others.
     ``unvouched``: names of what is there and no stop command speaks for. ``confirmed``: what a
     person vouches for by now, or None; they may speak while the ladder is climbed. ``attached``:
     the servers among them that volumes of the group hang on.
@@ -51,20 +58,28 @@ def suspect_of(
     member: MemberRow, records: Iterable[Record], confirmed: Callable[[], str | None]
 ) -> Suspect:
     """What has to be fenced of a member, by the group's live records."""
+    records = list(records)
+    heights = _heights(records)
     here = [r for r in records if r.member == member.name and r.action != "INIT"]
     servers = {_server_of(r, member) for r in here} or {member.server_id}
-    stops = {
-        (_server_of(r, member), str(r.properties["stop"]))
-        for r in here
-        if r.type == ACTIVATION and r.properties and "stop" in r.properties
-    }
+    stops: dict[tuple[str | None, str], int] = {}
+    for r in here:
+        if r.type == ACTIVATION and r.properties and "stop" in r.properties:
+            stop = (_server_of(r, member), str(r.properties["stop"]))
+            stops[stop] = max(stops.get(stop, 0), heights[r.id])
     # A volume is at rest when the applications on its own server are; of other things nobody knows.
     quiet = {server for server, _ in stops}
     attached = {_server_of(r, member) for r in here if r.type == ATTACHMENT}
     return Suspect(
         member=member,
         servers=tuple(sorted(filter(None, servers))),
-        stops=tuple(sorted((server, stop) for server, stop in stops if server)),
+        stops=tuple(
+            (server, stop)
+            for (server, stop), _ in sorted(
+                stops.items(), key=lambda found: (found[0][0] or "", -found[1], found[0][1])
+            )
+            if server
+        ),
         unvouched=tuple(
             sorted(
                 r.name
@@ -78,46 +93,95 @@ def suspect_of(
     )
 
 
+def _heights(records: list[Record]) -> dict[str, int]:
+    """How high each record stands: higher than all that it requires."""
+    heights = dict.fromkeys((r.id for r in records), 0)
+    for _ in records:  # so many rounds do, whatever is required of whom
+        before = dict(heights)
+        for r in records:
+            below = [heights[needed] + 1 for needed in r.requires if needed in heights]
+            heights[r.id] = max([heights[r.id], *below])
+        if heights == before:
+            break
+    return heights
+
+
 def _server_of(record: Record, member: MemberRow) -> str | None:
     server: str | None = record.attributes.get("server_id") or member.server_id
     return server
 
 
+@dataclass(frozen=True)
+class Climb:
+    """An ascent of the ladder; ``tried`` says what came of each rung without a proof."""
+
+    tools: Tools
+    operation: Document
+    suspect: Suspect
+    tried: list[str] = field(default_factory=list)
+
+
 def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]:
     """Climb the ladder; returns rung and observed, the proof in a sentence.
 
-    What a person confirms counts before any rung. A member that quiesced is climbed on for while
-    Nova has its server in error, since Nova detaches nothing from that until it is stopped; without
-    a further proof its word is the proof, and for that nothing is deleted. Raises ActionError
+    First the member's agents are told that they are deposed, if they can be. What a person confirms
+    counts before any rung. A member that quiesced is climbed on for while Nova has its server in
+    error, since Nova detaches nothing from that until it is stopped; without a further proof its
+    word is the proof, and for that nothing is deleted and no workflow is run. Raises ActionError
     FENCE_UNPROVEN, blocked, when nothing yields one.
     """
-    tried: list[str] = []
+    climb = Climb(tools, operation, suspect)
+    _depose(climb)
     quiesced: Evidence | None = None
-    for rung in [{"kind": "confirm", "limit": 0}, *operation["properties"]["ladder"]]:
-        if quiesced is not None and rung["kind"] == "delete":
+    for rung in operation["properties"]["ladder"]:
+        if quiesced is not None and rung["kind"] in ("delete", "workflow"):
             continue
-        evidence = _RUNGS[rung["kind"]](tools, operation, suspect, float(rung["limit"]))
+        evidence = _confirm(climb, rung)
+        if not evidence.proven:
+            evidence = _RUNGS[rung["kind"]](climb, rung)
         if evidence.proven and evidence.rung == "quiesce" and _in_error(tools, suspect):
             quiesced = evidence
         elif evidence.proven:
             return _proof(evidence)
         elif evidence.rung != "confirm":
-            tried.append(f"{evidence.rung}: {evidence.observed}")
+            climb.tried.append(f"{evidence.rung}: {evidence.observed}")
     # Somebody may have spoken meanwhile.
-    evidence = _confirm(tools, operation, suspect, 0)
+    evidence = _confirm(climb, {})
     if evidence.proven:
         return _proof(evidence)
     if quiesced is not None:
         return _proof(quiesced)
-    name = suspect.member.name
+    group, name = operation["group"], suspect.member.name
     raise ActionError(
         "FENCE_UNPROVEN",
         f"it is not certain that {name} no longer writes "
-        f"({'; '.join([*tried, f'confirm: {evidence.observed}'])})",
-        f"Make sure that it is off, then confirm it: run the workflow failover.confirm_fenced "
-        f'with group "{operation["group"]}", member "{name}" and because.',
+        f"({'; '.join([*climb.tried, f'confirm: {evidence.observed}'])})",
+        f"Make sure that it is off, then confirm it: {confirm_command(group, name)} (or run the "
+        f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).',
         blocked=True,
     )
+
+
+def confirm_command(group: str, member: str) -> str:
+    """What a person types to vouch for a member."""
+    return f"failover confirm-fenced {quote(group)} {quote(member)} --because '...'"
+
+
+def _depose(climb: Climb) -> None:
+    """Tell every server's agent that its epoch is over. One that is out of reach learns it when it
+    comes back; a channel that is out of reach is no reason not to fence."""
+    operation, member = climb.operation, climb.suspect.member
+    for server in climb.suspect.servers:
+        address = Address(operation["group_id"], operation["group"], member.name, server)
+        reach("depose.before")
+        try:
+            climb.tools.channel.depose(address, member.epoch)
+        except (ChannelError, CloudError) as error:
+            _raise_ours(error)
+            said = f"depose: {_words(error)}"
+            if said not in climb.tried and climb.suspect.stops:  # else no agent is in question
+                climb.tried.append(said)
+        reach("depose.after")
 
 
 def _proof(evidence: Evidence) -> dict[str, Any]:
@@ -135,26 +199,27 @@ def _in_error(tools: Tools, suspect: Suspect) -> bool:
     return any(state.status == "ERROR" for state in states)
 
 
-def _quiesce(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:
+def _quiesce(climb: Climb, rung: Rung) -> Evidence:
     """The member's own agent says that everything of the group on it has stopped."""
-    member = suspect.member
-    if suspect.unvouched:
-        named = ", ".join(suspect.unvouched)
+    operation, member = climb.operation, climb.suspect.member
+    if climb.suspect.unvouched:
+        named = ", ".join(climb.suspect.unvouched)
         return Evidence(False, "quiesce", f"no stop command on {member.name} speaks for {named}")
-    for server, name in suspect.stops:
+    for server, name in climb.suspect.stops:
         command = Command(
             id=derived_id(operation["key"], server, name),
             to=Address(operation["group_id"], operation["group"], member.name, server),
             epoch=member.epoch,
             name=name,
-            limit=limit,
+            limit=float(rung["limit"]),
+            longest=float(rung.get("longest", rung["limit"])),
         )
         try:
-            run_command(tools.channel, command)
+            run_command(climb.tools.channel, command)
         except (ChannelError, CloudError, ActionError) as error:
             _raise_ours(error)
-            return Evidence(False, "quiesce", str(error))
-    done = " and ".join(sorted({stop for _, stop in suspect.stops}))
+            return Evidence(False, "quiesce", _words(error))
+    done = " and ".join(sorted({stop for _, stop in climb.suspect.stops}))
     return Evidence(
         True,
         "quiesce",
@@ -162,31 +227,52 @@ def _quiesce(tools: Tools, operation: Document, suspect: Suspect, limit: float) 
     )
 
 
-def _stop(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:
-    return _by_nova(servers.stop, "stop", tools, suspect, limit)
+def _stop(climb: Climb, rung: Rung) -> Evidence:
+    return _by_nova(servers.stop, climb, rung)
 
 
-def _delete(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:
-    return _by_nova(servers.delete_server, "delete", tools, suspect, limit)
+def _delete(climb: Climb, rung: Rung) -> Evidence:
+    return _by_nova(servers.delete_server, climb, rung)
 
 
-def _by_nova(
-    verb: Callable[..., Evidence], rung: str, tools: Tools, suspect: Suspect, limit: float
-) -> Evidence:
+def _by_nova(verb: Callable[..., Evidence], climb: Climb, rung: Rung) -> Evidence:
     """The proofs of all the member's servers, or the first that is missing."""
+    kind, limit, suspect = rung["kind"], float(rung["limit"]), climb.suspect
     if not suspect.servers:
-        return Evidence(False, rung, f"no server of {suspect.member.name} is known")
+        return Evidence(False, kind, f"no server of {suspect.member.name} is known")
     proofs = []
     for server in suspect.servers:
         try:
-            evidence = verb(tools.cloud, server, limit)
+            evidence = verb(climb.tools.cloud, server, limit)
         except CloudError as error:
             _raise_ours(error)
-            return Evidence(False, rung, str(error))
+            return Evidence(False, kind, _words(error))
         if not evidence.proven:
             return evidence
         proofs.append(evidence.observed)
-    return Evidence(True, rung, " ".join(proofs))
+    return Evidence(True, kind, " ".join(proofs))
+
+
+def _workflow(climb: Climb, rung: Rung) -> Evidence:
+    """A workflow of the user's says so."""
+    name, suspect = rung["workflow"], climb.suspect
+    facts = {
+        "group": climb.operation["group"],
+        "member": suspect.member.name,
+        "servers": list(suspect.servers),
+        "because": "; ".join([f"{suspect.member.name} is declared lost", *climb.tried]),
+    }
+    try:
+        return prove(climb.tools, climb.operation, name, facts, float(rung["limit"]))
+    except CloudError as error:
+        _raise_ours(error)
+        return Evidence(False, "workflow", f"{name}: {_words(error)}")
+
+
+def _words(error: ChannelError | CloudError | ActionError) -> str:
+    """What went wrong. What a command wrote may hold anything, and goes into a workflow's input."""
+    said = masked(error.message).rstrip(".")
+    return f"{said}. {error.remedy}" if error.code == "UNKNOWN_OUTCOME" else said
 
 
 def _raise_ours(error: Exception) -> None:
@@ -195,17 +281,18 @@ def _raise_ours(error: Exception) -> None:
         raise error
 
 
-def _confirm(tools: Tools, operation: Document, suspect: Suspect, limit: float) -> Evidence:
+def _confirm(climb: Climb, rung: Rung) -> Evidence:
     """A person vouched for it. Nobody is waited for here: their word triggers the fence again."""
-    because = suspect.confirmed()
+    because = climb.suspect.confirmed()
     if because is None:
         return Evidence(False, "confirm", "nobody has confirmed it yet")
     return Evidence(True, "confirm", f"a person confirmed it: {because}")
 
 
-_RUNGS: Mapping[str, Callable[[Tools, Document, Suspect, float], Evidence]] = {
+_RUNGS: Mapping[str, Callable[[Climb, Rung], Evidence]] = {
     "quiesce": _quiesce,
     "stop": _stop,
     "delete": _delete,
+    "workflow": _workflow,
     "confirm": _confirm,
 }

@@ -29,7 +29,8 @@ class OperationAction(FailoverAction):
             guard = LeaseGuard(lease, settings.lease_margin, settings.lease)
             guard.permit("GET")  # whose lease is lost has nothing to do here, nor on a member
             cloud = request.cloud(guard)
-            tools = Tools(cloud, request.channel(cloud, guard))
+            channel = request.channel(cloud, guard)
+            tools = Tools(cloud, channel, lambda: request.mistral(guard))
             return self.carry_out(request, tools, operation)
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:

@@ -7,11 +7,12 @@ Each gets its tools and the operation's document (see ``actions.documents``) and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from mistral_failover.actions.commanding import SILENCE, run_command
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.agent.channel import Channel, Command, CommandResult
 from mistral_failover.agent.wire import Address
@@ -19,8 +20,8 @@ from mistral_failover.cloud import patches, servers, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.convergence.records import Record
-from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.ids import derived_id
 
@@ -29,10 +30,14 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Tools:
-    """What an operation acts with; every call of the cloud passes the lease's guard."""
+    """What an operation acts with; every call passes the lease's guard.
+
+    ``mistral``: finds Mistral's own API, None where nobody says where it is; raises CloudError.
+    """
 
     cloud: Cloud
     channel: Channel
+    mistral: Callable[[], Mistral | None] = lambda: None
 
 
 def attach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
@@ -212,22 +217,7 @@ def _command(
         epoch=member["epoch"],
         name=name,
         arguments=arguments,
-        limit=operation["timeout"],
+        limit=min(SILENCE, operation["timeout"]),
+        longest=operation["timeout"],
     )
     return run_command(tools.channel, command)
-
-
-def run_command(channel: Channel, command: Command) -> CommandResult:
-    """Run a command on a member. Raises ChannelError, or ActionError COMMAND_FAILED."""
-    reach("command.before")
-    result = channel.run(command)
-    reach("command.after")
-    if result.exit_code != 0:
-        said = (result.stderr or result.stdout).strip()[-500:]
-        raise ActionError(
-            "COMMAND_FAILED",
-            f"{command.name} on {command.to.member} ended with {result.exit_code}: {said}",
-            f"Look at {command.name} on {command.to.member}, then start failover.failover again; "
-            "it declares nobody lost as long as this goal was not reached.",
-        )
-    return result

@@ -85,12 +85,13 @@ def _as_stored(
 
 
 def _in_the_epoch_given(stored: dict[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An operation is for the epoch in which it was handed out, and nobody can name a later one."""
+    """An operation is for the epoch in which it was handed out, and nobody can name a later one;
+    the server that is behind the member's name by now need not be the one of that epoch."""
     member, said = stored["member"], given["member"]
     epoch = said.get("epoch") if isinstance(said, Mapping) else None
     if member is None or not isinstance(epoch, int) or epoch >= member["epoch"]:
         return stored
-    return {**stored, "member": {**member, "epoch": epoch}}
+    return {**stored, "member": {**member, "epoch": epoch, "server_id": None}}
 
 
 def _group(request: Request, tx: Any, traversal_id: str) -> GroupState | None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that people call: define, plan, status, history, goals."""
+"""Actions that people call: define, plan, status, history, goals, agents."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.actions import defining, goal_books, viewing
+from mistral_failover.actions import defining, enrolling, goal_books, hearing, viewing
 from mistral_failover.actions.base import FailoverAction, optional_text, text, whole
 from mistral_failover.actions.converge import facts_of
 from mistral_failover.actions.runtime import Request
@@ -106,3 +106,30 @@ class CompareGoals(FailoverAction):
             text("before", self.before),
             text("after", self.after),
         )
+
+
+class Agents(FailoverAction):
+    """Show what the agents on a group's members last said."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return hearing.agents(request, text("group", self.group))
+
+
+class Enroll(FailoverAction):
+    """Hand out the key of a member's agent, or of all of a group's agents.
+
+    To be run by itself, with run_sync true and save_result false: Mistral then keeps nothing.
+    """
+
+    def __init__(self, group: Any, member: Any = None) -> None:
+        super().__init__()
+        self.group = group
+        self.member = member
+
+    def answer(self, request: Request) -> Any:
+        group, member = text("group", self.group), optional_text("member", self.member)
+        return enrolling.enroll(request, group, member)

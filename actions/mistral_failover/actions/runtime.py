@@ -171,12 +171,13 @@ class Request:
         does, or can not be asked."""
         return refusal(self.context.security, self.runtime.settings)
 
-    def mistral(self) -> Mistral | None:
+    def mistral(self, guard: Guard | None = None) -> Mistral | None:
         """Mistral's own API with this request's rights; None where nobody says where it is.
+        ``guard``: stands before every call, where an operation makes it.
 
         Raises CloudError.
         """
-        return mistral_for(self.context.security, self.runtime.settings)
+        return mistral_for(self.context.security, self.runtime.settings, guard)
 
     def channel(self, cloud: Cloud, guard: Guard) -> Channel:
         """The way to the members' agents, guarded as the cloud is."""

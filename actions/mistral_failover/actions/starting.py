@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,8 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.forgetting import forget
 from mistral_failover.actions.runtime import Request
+from mistral_failover.agent.channel import ChannelError
+from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
@@ -28,6 +31,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, incidents
 
+LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
 
 
@@ -114,6 +118,31 @@ def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal
     return render_goal(stands.group, roles, lost)
 
 
+def depose(
+    request: Request, cloud: Cloud, stands: Standing, replaced: Iterable[groups.Replaced]
+) -> None:
+    """Tell the agents of servers that were replaced that they are deposed: one that still runs
+    stops its application, and what was sent to it goes.
+
+    That is a fact by now, so no lock is needed. What can not be told is not insisted on: the epoch
+    is raised, the commands of the new one go to the new server alone, and whoever has something
+    left on the old one is fenced there.
+    """
+    channel = request.channel(cloud, cloud.guard)
+    for member in replaced:
+        if member.server_id is None:
+            continue
+        name = stands.group.name
+        address = Address(stands.state.id, name, member.name, member.server_id)
+        try:
+            channel.depose(address, member.epoch)
+        except (ChannelError, CloudError) as error:
+            said = error.message
+            LOG.info("%s of %s was replaced, and its agent not told: %s", member.name, name, said)
+            if isinstance(error, ChannelError):
+                return  # the channel is out of reach, for the others as well
+
+
 def look_at_members(
     request: Request, stands: Standing, facts: Facts, *, remember: bool
 ) -> list[MemberFact]:
@@ -131,10 +160,11 @@ def look_at_members(
     )
     seen = [(m.name, m.server_id, _seconds(m.created_at)) for m in found]
     if remember:
-        request.runtime.database.atomically(
+        replaced = request.runtime.database.atomically(
             lambda tx: groups.see_members(tx, stands.state.id, seen)
         )
         reach("members.after")
+        depose(request, cloud, stands, replaced)
     certainly_lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
     return [
         _fact(cloud, name, server_id, created_at, name not in certainly_lost)

@@ -7,13 +7,14 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.actions import rights, starting, suspending
+from mistral_failover.actions import rights, starting, suspending, switching
+from mistral_failover.actions.fencing import confirm_command
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Facts, Standing
 from mistral_failover.convergence.graph import Plan, plan
 from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.sentences import doing
-from mistral_failover.model.goal import Goal
+from mistral_failover.model.goal import FENCE_TYPE, Goal, returns
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, incidents, views
 
@@ -27,7 +28,7 @@ def status(request: Request, name: str) -> dict[str, Any]:
     def read(tx: Any) -> dict[str, Any]:
         current = stands.state.current_traversal
         traversal = views.traversal(tx, current) if current else None
-        now = tx.now()
+        now, records = tx.now(), list(tx.records(stands.state.id))
         return {
             "group": name,
             "stack": stands.group.stack,
@@ -43,7 +44,8 @@ def status(request: Request, name: str) -> dict[str, Any]:
                 {"name": m.name, "server": m.server_id, "epoch": m.epoch}
                 for m in groups.members_of(tx, stands.state.id).values()
             ],
-            "resources": [_resource(record, now) for record in tx.records(stands.state.id)],
+            "resources": [_resource(record, now) for record in records],
+            "remedies": _remedies(tx, name, current, records) if current else [],
             "under_way": views.under_way(tx, stands.state.id),
             "deferred": views.deferred(tx, current) if current else [],
             "incidents": [
@@ -62,6 +64,23 @@ def status(request: Request, name: str) -> dict[str, Any]:
     return request.runtime.database.reading(read)
 
 
+def _remedies(
+    tx: Any, group: str, traversal_id: str, records: list[Record]
+) -> list[dict[str, Any]]:
+    """What a person types to let blocked fences go on, once they are sure."""
+    blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
+    return [
+        {
+            "resource": record.name,
+            "member": record.properties["member"],
+            "reason": record.reason,
+            "command": confirm_command(group, record.properties["member"]),
+        }
+        for record in records
+        if record.id in blocked and record.type == FENCE_TYPE and record.properties
+    ]
+
+
 def history(
     request: Request, name: str, *, after: int, limit: int, traversal: str | None
 ) -> list[dict[str, Any]]:
@@ -75,28 +94,34 @@ def history(
 
 
 def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
-    """How a traversal stands: the outcome that a failover's execution ends with."""
+    """How a traversal stands: the outcome that a failover's execution ends with. Of a planned move
+    it is that of the whole of it, the way back included."""
     stands = starting.standing(request, name)
 
-    def read(tx: Any) -> tuple[dict[str, Any] | None, Goal | None]:
+    def read(tx: Any) -> dict[str, Any] | None:
         traversal = views.traversal(tx, traversal_id)
         if traversal is None or traversal["group_id"] != stands.state.id:
-            return None, None
-        traversal = {**traversal, "reason": _reason(tx, traversal)}
-        return traversal, tx.goal(stands.state.id, traversal["goal_version"])
+            return None
+        goal = tx.goal(stands.state.id, traversal["goal_version"])
+        if goal is None:
+            return None
+        found = {
+            "status": traversal["status"],
+            "reason": _reason(tx, traversal),
+            "roles": dict(goal.document["roles"]),
+            "lost": list(goal.document["lost"]),
+            "ended_at": traversal["ended_at"],
+        }
+        if returns(goal):
+            found |= switching.ending(tx, traversal)
+        ended = found.pop("ended_at")
+        seconds = None if ended is None else ended - traversal["started_at"]
+        return {**found, "seconds": seconds}
 
-    found, goal = request.runtime.database.reading(read)
-    if found is None or goal is None:
+    found = request.runtime.database.reading(read)
+    if found is None:
         return {"group": name, "traversal": traversal_id, "status": "UNKNOWN", "reason": ""}
-    return {
-        "group": name,
-        "traversal": traversal_id,
-        "status": found["status"],
-        "reason": found["reason"],
-        "roles": dict(goal.document["roles"]),
-        "lost": list(goal.document["lost"]),
-        "seconds": None if found["ended_at"] is None else found["ended_at"] - found["started_at"],
-    }
+    return {"group": name, "traversal": traversal_id, **found}
 
 
 def _reason(tx: Any, traversal: dict[str, Any]) -> str:

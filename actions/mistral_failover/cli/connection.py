@@ -5,8 +5,13 @@ rights of whoever calls."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mistral_failover.embedded.client import MistralClient
 
 URL_VARIABLE = "FAILOVER_MISTRAL_URL"
 _WORKFLOW_SERVICE = "workflow"  # openstacksdk knows its aliases, workflowv2 among them
@@ -35,11 +40,50 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_action(parsed_args: argparse.Namespace, name: str, **inputs: Any) -> Any:
-    """Run one of the project's actions; returns its answer.
+def run_action(
+    parsed_args: argparse.Namespace, name: str, *, save_result: bool = True, **inputs: Any
+) -> Any:
+    """Run one of the project's actions; returns its answer. ``save_result``: whether Mistral may
+    write the answer down.
 
     Raises CommandFailed with what went wrong and what helps.
     """
+    with _mistral(parsed_args) as client:
+        return client.run_action(name, _given(inputs), save_result=save_result)
+
+
+def run_workflow(
+    parsed_args: argparse.Namespace, name: str, *, wait: float, **inputs: Any
+) -> dict[str, Any]:
+    """Start one of the project's workflows and follow it for ``wait`` seconds; returns its
+    execution, as Mistral has it then.
+
+    Raises CommandFailed with what went wrong and what helps.
+    """
+    from mistral_failover.embedded.errors import EmbeddedError
+
+    with _mistral(parsed_args) as client:
+        started = client.start(name, _given(inputs), description="by the command line")
+        if not wait:
+            return dict(started)
+        try:
+            return dict(client.wait(started["id"], wait))
+        except EmbeddedError as error:
+            if error.code != "STILL_RUNNING":
+                raise CommandFailed(
+                    f"{name} was started as execution {started['id']}, which could not be "
+                    f"followed: {error.message}. Look at that execution. [{error.code}]"
+                ) from None
+            return dict(client.execution(started["id"]))
+
+
+def _given(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in inputs.items() if value is not None}
+
+
+@contextlib.contextmanager
+def _mistral(parsed_args: argparse.Namespace) -> Iterator[MistralClient]:
+    """Mistral's API; what goes wrong there is a failed command."""
     # Here, because every other command would wait for these imports.
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
@@ -49,11 +93,10 @@ def run_action(parsed_args: argparse.Namespace, name: str, **inputs: Any) -> Any
 
     try:
         if parsed_args.mistral_url:
-            client = MistralClient(parsed_args.mistral_url)
+            yield MistralClient(parsed_args.mistral_url)
         else:
             url, headers = _in_the_cloud(parsed_args.os_cloud)
-            client = MistralClient(url, headers=headers)
-        return client.run_action(name, {k: v for k, v in inputs.items() if v is not None})
+            yield MistralClient(url, headers=headers)
     except EmbeddedError as error:
         raise CommandFailed(f"{error.message}. {error.remedy} [{error.code}]") from None
     except (ClientException, SDKException) as error:

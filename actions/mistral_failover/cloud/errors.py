@@ -255,9 +255,12 @@ def _words(exc: BaseException, response: Any) -> str:
 
 
 def _message(body: Any) -> str | None:
-    """Find the message in an error body: {"message"} at the top or one level below it."""
+    """Find the message in an error body: {"message"} at the top or one level below it, or, as
+    Mistral has it, {"faultstring"}."""
     if not isinstance(body, dict):
         return None
+    if isinstance(body.get("faultstring"), str):
+        return " ".join(body["faultstring"].split())
     for candidate in (body, *body.values()):
         if isinstance(candidate, dict) and isinstance(candidate.get("message"), str):
             return str(candidate["message"])

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.cloud.session import GuardedSession, session_for
 from mistral_failover.settings import Settings
 
@@ -24,6 +24,7 @@ ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
 PAGE = 100  # of Mistral's lists, which end at 1000 however much is asked for
 _PAGES = 10
 _EXECUTION = "id,workflow_name,state,root_execution_id,input,created_at,updated_at"
+_OUTCOME = "id,workflow_name,state,state_info,output,created_at,updated_at"
 _ANYTHING = "id,state,created_at,updated_at"
 
 
@@ -45,6 +46,18 @@ class Execution:
         return self.state in ENDED
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an execution: ``output`` is empty while it runs; ``said`` are Mistral's own
+    words about its state. ``ago``: seconds since it last changed, by Mistral's clock."""
+
+    workflow: str
+    state: str
+    output: Mapping[str, Any]
+    said: str
+    ago: float = 0.0
+
+
 class Mistral:
     """Mistral with the rights of one request. Every method raises CloudError."""
 
@@ -64,6 +77,22 @@ class Mistral:
                 return None
             raise
         return found
+
+    def outcome(self, execution_id: str) -> Outcome | None:
+        """How an execution stands and what it said, None if there is no such."""
+        try:
+            found = self._get(f"executions/{_quoted(execution_id)}", fields=_OUTCOME)
+        except CloudError as error:
+            if error.code == "NOT_FOUND":
+                return None
+            raise
+        return Outcome(
+            workflow=found["workflow_name"],
+            state=found["state"],
+            output=_parsed(found.get("output")),
+            said=found.get("state_info") or "",
+            ago=(self.now - _changed(found)).total_seconds(),
+        )
 
     def running(self, prefix: str) -> Iterator[Execution]:
         """The RUNNING executions of workflows whose names begin so, unchanged for longest first."""
@@ -150,13 +179,14 @@ class Mistral:
         return answer.json()
 
 
-def mistral_for(security: Any, settings: Settings) -> Mistral | None:
+def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -> Mistral | None:
     """Mistral as a request reaches it: by its token and the catalog, or without a token at
     ``settings.mistral_url``; None where neither is there. ``security`` as for `session_for`.
+    ``guard``: that of the operation that asks; none for what belongs to no operation.
 
-    Raises CloudError; NO_ENDPOINT where the catalog does not have Mistral.
+    Raises CloudError; NO_ENDPOINT where the catalog does not have Mistral; LeaseLost.
     """
-    guard = Unguarded(settings.http_timeout)
+    guard = guard or Unguarded(settings.http_timeout)
     if not getattr(security, "auth_token", None):
         if not settings.mistral_url:
             return None

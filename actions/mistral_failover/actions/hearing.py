@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a group's agents last said by themselves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mistral_failover.actions import starting
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.starting import Standing
+from mistral_failover.agent.channel import Channel, ChannelError, Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.store import groups
+from mistral_failover.store.groups import MemberRow
+
+SILENT = 60.0
+"""Seconds without a heartbeat after which an agent is not asked to do anything by plan."""
+LISTEN = 12.0
+"""Seconds to wait for the first heartbeat of an agent that nobody has asked for before: one comes
+every 10 s."""
+_PAUSE = 0.5
+_COMMANDED = "failover.activate"
+
+
+def unheard(request: Request, stands: Standing, name: str) -> str | None:
+    """Why it is no use to send a command to a member, by what its agent says; None where nothing
+    speaks against it, where the group sends none, or where the channel can not tell.
+
+    Raises CloudError.
+    """
+    kinds = [stands.group.types[spec.type] for spec in stands.group.resources.values()]
+    if not any(spec.action == _COMMANDED for kind in kinds for spec in kind.operations.values()):
+        return None
+    member, elsewhere = request.runtime.database.reading(lambda tx: _servers(tx, stands, name))
+    if elsewhere:
+        return f"what runs there was started on server {elsewhere}, which is not {name}'s any more"
+    if member is None or member.server_id is None:
+        return None
+    guard = Unguarded(request.runtime.settings.http_timeout)
+    channel = request.channel(request.cloud(guard), guard)
+    address = Address(stands.state.id, stands.group.name, name, member.server_id)
+    end = time.monotonic() + LISTEN
+    while True:
+        beat, unable = _ask(channel, address)
+        if unable:
+            return None
+        if beat is not None:
+            silent = f"its agent has said nothing for {beat.ago:.0f} s"
+            return silent if beat.ago > SILENT else None
+        if time.monotonic() > end:
+            return "nothing was ever heard of its agent"
+        time.sleep(_PAUSE)
+
+
+def _servers(tx: Any, stands: Standing, name: str) -> tuple[MemberRow | None, str | None]:
+    """A member, and another server than its own on which something of the group was made."""
+    member = groups.members_of(tx, stands.state.id).get(name)
+    made = {
+        record.attributes.get("server_id")
+        for record in tx.records(stands.state.id)
+        if record.member == name and not record.gone and record.action != "INIT"
+    }
+    others = sorted(filter(None, made - {member.server_id if member else None}))
+    return member, others[0] if others else None
+
+
+def agents(request: Request, name: str) -> list[dict[str, Any]]:
+    """For each member ``member``, ``server``, ``epoch``, ``agent`` (null, or ``epoch``, ``ago`` in
+    seconds, ``running``, ``deposed``), and ``sentence``, the same in words.
+
+    A channel that can not be reached is a sentence, not an error. Raises UnknownGroup, CloudError.
+    """
+    stands = starting.standing(request, name)
+    members = request.runtime.database.reading(lambda tx: groups.members_of(tx, stands.state.id))
+    guard = Unguarded(request.runtime.settings.http_timeout)
+    channel = request.channel(request.cloud(guard), guard)
+    unable = ""
+    rows = []
+    for member in members.values():
+        beat = None
+        if not unable and member.server_id is not None:
+            address = Address(stands.state.id, name, member.name, member.server_id)
+            beat, unable = _ask(channel, address)
+        agent = beat and {
+            "epoch": beat.epoch,
+            "ago": beat.ago,
+            "running": list(beat.running),
+            "deposed": beat.deposed,
+        }
+        row = {"member": member.name, "server": member.server_id, "epoch": member.epoch}
+        rows.append({**row, "agent": agent, "sentence": unable or _sentence(member, beat)})
+    return rows
+
+
+def _ask(channel: Channel, address: Address) -> tuple[Heartbeat | None, str]:
+    """A heartbeat, or why none of any member can be had."""
+    try:
+        return channel.heard(address), ""
+    except ChannelError as error:
+        return None, f"{error.code}: {error.message}"
+
+
+def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
+    if beat is None:
+        return "nothing is known of it"
+    said = [f"heard {beat.ago:.0f} s ago"]
+    if beat.epoch < member.epoch:
+        said.append(f"does not know epoch {member.epoch} yet")
+    if beat.running:
+        said.append(f"runs {', '.join(beat.running)}")
+    if beat.deposed is not None:
+        said.append(f"was deposed: {beat.deposed}")
+    return "; ".join(said)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A planned move: a role goes from a member that is well to another one, or back.
+
+Nobody is declared lost. The goal is that of any failover, with the promise to return: whatever
+fails on the way, or would wait for a person, takes the group back to the goal that it reached last,
+by the engine itself and in the same transaction (``convergence.traversals``). So a crash in between
+leaves nothing that the sweep would not go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mistral_failover.actions import admitting, hearing, rights, starting
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.starting import Derive, Facts, Standing
+from mistral_failover.convergence.sentences import where
+from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.errors import NoEligibleMember
+from mistral_failover.model.goal import Goal, render_goal
+from mistral_failover.store import views
+
+_REMEDIES = {
+    "IN_PROGRESS": "Wait for its end (failover.status); if nothing moves, run failover.sweep.",
+    "BLOCKED": "Mend what it waits for first; failover.status says what.",
+    "FAILED": "Mend that, then start failover.failover with lost: [], or failover.rollback.",
+}
+ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
+"""How a planned move ends that did not arrive: codes of the execution's error."""
+
+_NOT_UP = "failover.activate_first brings it up."
+
+
+class _ThereAlready(Exception):  # noqa: N818 - no error
+    """The role is where it shall be."""
+
+    def __init__(self, stands: Standing, role: str, member: str) -> None:
+        self.stands = stands
+        self.sentence = f"{member} holds {role} already: there is nothing to do"
+        super().__init__(self.sentence)
+
+
+def switchover(
+    request: Request, group: str, to: str | None, role: str | None, cause: str
+) -> dict[str, Any]:
+    """Move a role to the member ``to``, or to whom the group chooses; once for each execution.
+
+    Returns as :func:`starting.begin`; with nothing ready, and the current traversal, where ``to``
+    holds the role. Raises UnknownGroup, NoEligibleMember, CloudError, InvalidDocument; ActionError
+    BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
+    """
+    asked_for = {"switchover": to or "as the group chooses", "role": role}
+    try:
+        return admitting.ordered(request, group, _moving(request, to, role), asked_for, cause)
+    except _ThereAlready as there:
+        current = there.stands.state.current_traversal
+        return {
+            "group": group,
+            "traversal": current,
+            "goal": there.stands.state.last_complete_goal,
+            "roles": dict(there.stands.roles),
+            "lost": sorted(there.stands.lost),
+            "ready": [],
+            "sentence": there.sentence,
+            "incident": None,
+        }
+
+
+def _moving(request: Request, to: str | None, role: str | None) -> Derive:
+    def derive(stands: Standing) -> Goal:
+        moved = _role(stands, role)
+        _refuse_unreached(request, stands)
+        holder = stands.roles[moved]
+        if to == holder:
+            raise _ThereAlready(stands, moved, holder)
+        members = starting.look_at_members(request, stands, Facts(lost=()), remember=True)
+        _refuse_unwell(members, stands, holder)
+        roles, lost = _assigned(stands, members, moved, to)
+        _refuse_unheard(request, stands, holder, roles[moved])
+        goal = render_goal(stands.group, roles, lost, returns=True)
+        starting.look_at_new_volumes(request, stands, goal)
+        return goal
+
+    return derive
+
+
+def _role(stands: Standing, role: str | None) -> str:
+    roles = stands.group.roles
+    if role is None and len(roles) == 1:
+        return roles[0]
+    if role not in roles:
+        said = "which of its roles is to move" if role is None else f"{role} is none of its roles"
+        raise ActionError("BAD_INPUT", f"role: {said}", f"Roles: {', '.join(roles)}.")
+    return role
+
+
+def _refuse_unreached(request: Request, stands: Standing) -> None:
+    """Only what stands somewhere can be moved from there, and come back."""
+    if stands.reached and stands.roles:
+        return
+    current, name = stands.state.current_traversal, stands.group.name
+    traversal = current and request.runtime.database.reading(lambda tx: tx.traversal(current))
+    if not traversal or stands.reached:
+        raise ActionError("NOT_COMPLETE", f"{name} is not in service", _NOT_UP)
+    why = traversal.reason or traversal.cause
+    raise ActionError(
+        "NOT_COMPLETE",
+        f"{name} is {traversal.status}, so there is no goal to come back to: {why}",
+        _REMEDIES.get(traversal.status, _REMEDIES["IN_PROGRESS"]),
+    )
+
+
+def _refuse_unwell(members: list[MemberFact], stands: Standing, holder: str) -> None:
+    """A planned move begins with a word of the holder's own agent, and falls no further down the
+    ladder. So whoever can certainly not give it is refused while the application may still run."""
+    found = next((fact for fact in members if fact.name == holder), None)
+    if found is not None and found.healthy:
+        return
+    why = "it is no member of the stack any more" if found is None else found.why_not
+    raise _cannot_quiesce(holder, why or "Nova does not say that it is well")
+
+
+def _refuse_unheard(request: Request, stands: Standing, holder: str, target: str) -> None:
+    """Nova's ACTIVE says nothing of the agents; and without the target's, the way back would wait
+    for its word as well."""
+    if why := hearing.unheard(request, stands, holder):
+        raise _cannot_quiesce(holder, why)
+    if why := hearing.unheard(request, stands, target):
+        raise NoEligibleMember(
+            f"{target} can not be asked to start anything",
+            "Look at failover-agent there, or name another member.",
+            {target: why},
+        )
+
+
+def _cannot_quiesce(holder: str, why: str) -> ActionError:
+    return ActionError(
+        "CANNOT_QUIESCE",
+        f"{holder} can not be asked to stop: {why}",
+        f'If {holder} is lost, start failover.failover with lost: ["{holder}"], which fences it.',
+    )
+
+
+def _assigned(
+    stands: Standing, members: list[MemberFact], role: str, to: str | None
+) -> tuple[Mapping[str, str], frozenset[str]]:
+    """Who holds which role after the move, and who stays lost."""
+    lost = stands.lost & ({fact.name for fact in members} | stands.occupied)
+    if to is not None:
+        return assign_roles(stands.group, members, stands.roles, lost, {role: to}), lost
+    holder = stands.roles[role]
+    others = [_not(fact, role) if fact.name == holder else fact for fact in members]
+    staying = {name: member for name, member in stands.roles.items() if name != role}
+    return assign_roles(stands.group, others, staying, lost), lost
+
+
+def _not(fact: MemberFact, role: str) -> MemberFact:
+    return replace(fact, healthy=False, why_not=f"it gives {role} up")
+
+
+# -- how it ended
+
+
+def ending(tx: Any, first: Mapping[str, Any]) -> dict[str, Any]:
+    """What became of a planned move whose ``first`` traversal (as ``views.traversal`` has it) may
+    have been followed by others: to the same goal, and on the way back.
+
+    Returns ``status``: COMPLETE (it moved), RETURNED, FAILED and BLOCKED (the way back failed, or
+    waits for a person), OVERTAKEN (somebody gave the group another goal), IN_PROGRESS; ``reason``
+    in words, ``roles`` and ``lost`` of the goal that it came to, ``ended_at``.
+    """
+    walked = views.following(tx, first)
+    last = walked[-1]
+    goal = tx.goal(first["group_id"], last["goal_version"])
+    there = [each for each in walked if each["goal_version"] == first["goal_version"]]
+    came_back = len(there) < len(walked)
+    status, reason = last["status"], last["reason"]
+    if status == "IN_PROGRESS":
+        reason = rights.waiting(tx.records(first["group_id"]))
+    elif status == "SUPERSEDED":
+        status = "OVERTAKEN"
+        reason = f"another goal was given meanwhile: {_cause_of(tx, last) or reason}"
+    elif status == "COMPLETE" and not came_back:
+        reason = f"moved: {where(goal)}"
+    elif status == "COMPLETE":
+        status = "RETURNED"
+        reason = f"it returned ({where(goal)}) and serves again. What failed: {there[-1]['reason']}"
+    elif came_back:
+        why = there[-1]["reason"]
+        reason = f"the move failed: {why} The way back ({where(goal)}) is {status}: {reason}"
+    return {
+        "status": status,
+        "reason": reason,
+        "roles": dict(goal.document["roles"]),
+        "lost": list(goal.document["lost"]),
+        "ended_at": last["ended_at"],
+    }
+
+
+def _cause_of(tx: Any, superseded: Mapping[str, Any]) -> str:
+    """Why the traversal was started that took the place of another one."""
+    by = views.traversal(tx, str(superseded["reason"]).rpartition(" ")[2])
+    return str(by["cause"]) if by else ""
