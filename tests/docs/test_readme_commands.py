@@ -64,7 +64,7 @@ def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
 
     told = [answer.strip() for answer in run(helpers, commands, mistral)]
 
-    define, shown_plan, failover, standing, back, undone, sweep = told
+    define, shown_plan, failover, standing, back, moved, undone, sweep = told
     assert '"group": "payments"' in define
     assert '{"state":"SUCCESS","group":"payments"' in define
     assert shown_plan == plan.strip()
@@ -75,7 +75,8 @@ def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
     )
     assert standing.splitlines()[-1] == "the goal is reached"
     assert '"roles":{"active":"db_a"},"lost":[]' in back
-    assert '"roles":{"active":"db_b"},"lost":[]' in undone
+    assert '"reason":"moved: active on db_b","roles":{"active":"db_b"},"lost":[]' in moved
+    assert '"roles":{"active":"db_a"},"lost":[]' in undone
     assert sweep == "failover-sweep"
 
 

@@ -51,6 +51,12 @@ def test_a_dead_host_yields_no_proof_and_the_failover_stops_and_says_what_helps(
     assert outcome["holders"] == {"data": "db_a"}, "nothing moved without a proof"
 
 
+def test_a_node_that_is_slow_and_says_so_is_not_fenced_by_a_short_limit() -> None:
+    code, outcome, told = drill("--latency", "zero", "--fault", "slow")
+    assert code == 0, (told, outcome)
+    assert "proven by quiesce" in told
+
+
 def test_a_failover_of_one_volume_stays_within_the_budget_of_mistral_tasks() -> None:
     budget, each_further_volume = 12, 2
     _, one, _ = drill("--latency", "zero", "--fault", "app")

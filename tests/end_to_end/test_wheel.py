@@ -40,6 +40,7 @@ def test_the_actions_alone_need_no_mistral_and_find_their_workflows_and_types(
     python = install(tmp_path / "venv", wheel)
     script = """
 import importlib.metadata, importlib.util, json
+from importlib.resources import files
 from mistral_failover.model.types import shipped_types
 entry_points = importlib.metadata.entry_points()
 for point in entry_points.select(group="mistral.actions"):
@@ -50,6 +51,11 @@ print(json.dumps({
     "mistral": importlib.util.find_spec("mistral") is not None,
     "types": sorted(shipped_types()),
     "workflows": [path.rpartition("/")[2] for path in workflows.load()()],
+    "examples": sorted(
+        path.name
+        for folder in ("", "postgresql-on-a-volume")
+        for path in files("mistral_failover.examples").joinpath(folder).iterdir()
+    ),
 }))
 """
     done = subprocess.run(
@@ -59,6 +65,8 @@ print(json.dumps({
     assert found["mistral"] is False
     assert found["types"] == ["activation", "fence", "stack_parameters", "volume_attachment"]
     assert found["workflows"] == sorted(path.name for path in (ROOT / "workflows").glob("*.yaml"))
+    on_the_node = {"failover-agent.service", "failover-agent.yaml", "postgresql.sh", "volume.py"}
+    assert on_the_node <= set(found["examples"])
 
 
 def test_a_drill_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:

@@ -27,10 +27,12 @@ def of_kind(key: str) -> dict[str, str]:
 
 def test_every_file_is_of_a_known_kind() -> None:
     kinds = (
+        "failover_agent_version",
         "failover_template_version",
         "failover_type_version",
         "heat_template_version",
         "version",
+        "write_files",  # cloud-init's
     )
     known = [name for kind in kinds for name in of_kind(kind)]
 

@@ -19,7 +19,7 @@ from cliff.show import ShowOne
 from mistral_failover.cli.telling import Teller
 
 LATENCIES = ("measured", "parallel", "zero")
-FAULTS = ("crash", "hang", "app", "host")
+FAULTS = ("crash", "hang", "app", "slow", "host", "confirmed", "returns")
 DEFAULT_DIR = Path("drill-state")
 _DONE = "done"
 _TERMINATED = 128 + signal.SIGTERM
@@ -60,8 +60,21 @@ class Drill(ShowOne):
             choices=FAULTS,
             default="crash",
             help="what breaks: the guest crashes (default), it hangs and goes on writing, only the "
-            "application dies, or the host loses power; without a proof that the node is off the "
-            "last one ends BLOCKED, as it must",
+            "application dies, nothing but that a healthy node is slow, or the host loses power: "
+            "without a proof that the node is off that one ends BLOCKED, as it must; confirmed: a "
+            "person says that it is off; returns: and then it comes back",
+        )
+        parser.add_argument(
+            "--agents",
+            action="store_true",
+            help="real nodes: on each a failover-agent, commanded through files, whose commands "
+            "mount the volume (a directory) and run an application that writes on it",
+        )
+        parser.add_argument(
+            "--broker",
+            metavar="URL",
+            help="command the agents over this RabbitMQ, as in amqp://user:password@host/vhost "
+            "(implies --agents)",
         )
         parser.add_argument(
             "--keep",
@@ -95,6 +108,8 @@ class Drill(ShowOne):
                     folder,
                     latency=parsed_args.latency,
                     idle_exit=_KEPT_CLOUD if keep else _CLOUD,
+                    agents=parsed_args.agents or parsed_args.broker is not None,
+                    broker=parsed_args.broker,
                 ) as scene,
             ):
                 play = Play(scene, tell=tell, fault=parsed_args.fault, volumes=parsed_args.volumes)

@@ -271,14 +271,29 @@ def ended(state: State) -> Iterator[Violation]:
 
 
 def no_old_epoch(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
-    """8. No command of an older epoch runs."""
-    newest: dict[str, int] = {}
+    """8. No command of an older epoch runs: none starts on a server after a notice of a newer epoch
+    was left for its agent, or after a command of a newer one. And nothing is started on a guest
+    that was deposed but by a command of its new epoch."""
+    newest: Counter[str] = Counter()
+    deposed: Counter[str] = Counter()
+    running: dict[str, tuple[str, int]] = {}
     for event in events:
-        if event["kind"] != "command_started":
-            continue
-        if event["epoch"] < newest.get(event["server"], 0):
-            yield Violation(8, f"{event['command']} ran in epoch {event['epoch']}")
-        newest[event["server"]] = max(newest.get(event["server"], 0), event["epoch"])
+        kind, server = event["kind"], str(event.get("server"))
+        if kind == "notice":
+            newest[server] = max(newest[server], event["epoch"])
+        elif kind == "deposed":
+            deposed[server] = event["epoch"]
+        elif kind == "command_started":
+            if event["epoch"] < newest[server]:
+                yield Violation(8, f"{event['command']} ran in epoch {event['epoch']}")
+            newest[server] = max(newest[server], event["epoch"])
+            running[event["id"]] = (server, event["epoch"])
+        elif kind == "application_started" and server in deposed:
+            if not any(on == server and epoch >= deposed[server] for on, epoch in running.values()):
+                said = f"{event['application']} started on {server}, deposed by {deposed[server]}"
+                yield Violation(8, said)
+        elif kind == "command_finished":
+            running.pop(event["id"], None)
 
 
 def no_secrets(files: Iterable[Path], token_hashes: set[str]) -> Iterator[Violation]:

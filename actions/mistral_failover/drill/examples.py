@@ -28,9 +28,11 @@ def stack(volumes: int = 1) -> dict[str, Any]:
     return template
 
 
-def group(volumes: int = 1, stack_name: str = "payments") -> dict[str, Any]:
-    """The example's group file with so many volumes, of a stack of that name."""
-    document = load("postgresql.yaml")
+def group(
+    volumes: int = 1, stack_name: str = "payments", file: str = "postgresql.yaml"
+) -> dict[str, Any]:
+    """An example's group file with so many volumes, of a stack of that name."""
+    document = load(file)
     document["failover_template_version"] = str(document["failover_template_version"])
     document["stack"] = stack_name
     resources = document["resources"]
@@ -39,5 +41,6 @@ def group(volumes: int = 1, stack_name: str = "payments") -> dict[str, Any]:
         resources[name] = copy.deepcopy(resources["data"])
         resources[name]["properties"]["volume"] = name.replace("data", "data_volume")
     if more:
-        resources["database"]["depends_on"] = ["data", *more]
+        first = "files" if "files" in resources else "database"
+        resources[first]["depends_on"] = ["data", *more]
     return document

@@ -14,20 +14,15 @@ from typing import Any
 
 import networkx as nx
 
+from mistral_failover.drill import returned
 from mistral_failover.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.drill.critical import Share, critical_path
 from mistral_failover.drill.scene import Scene
+from mistral_failover.drill.stories import SLOW, STORIES
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, views
 
 GROUP = "payments"
-FAULTS = {
-    "crash": ("server", "the guest of {member} crashed; Nova still says ACTIVE"),
-    "hang": ("server", "{member} answers no command, and its application goes on writing"),
-    "app": ("server", "the application on {member} died; its node is healthy"),
-    "host": ("host", "the host of {member} lost its power, with its compute service"),
-}
-EXPECTED = {"crash": "COMPLETE", "hang": "COMPLETE", "app": "COMPLETE", "host": "BLOCKED"}
 _PAUSE = 0.1
 
 Tell = Callable[[float | None, str, str], None]
@@ -62,18 +57,19 @@ class Play:
     def __init__(self, scene: Scene, *, tell: Tell, fault: str = "crash", volumes: int = 1) -> None:
         self._scene = scene
         self._tell = tell
-        self._fault = fault
+        self._story = STORIES[fault]
         self._volumes = volumes
         self._seen = 0
         self._alarm_at: float | None = None
         self._recovered = 0
         self._execution: str | None = None
+        self._broken: list[str] = []
 
     def run(self) -> Outcome:
         """Play every act that is left to play."""
         scene = self._scene
         self._tell(None, "drill", "setting the scene: a stack of two servers and its volumes")
-        scene.add_group(GROUP, self._volumes)
+        scene.add_group(GROUP, self._volumes, self._story.adapt)
         self._recover()
         status = scene.action("failover.status", group=GROUP)
         if status["last_complete_goal"] is None:
@@ -82,6 +78,10 @@ class Play:
             status = scene.action("failover.status", group=GROUP)
         if not self._alarms(status):
             self._break(status["roles"]["active"])
+        if self._story.vouched:
+            self._vouch()
+        if self._story.returns:
+            self._return()
         return self._outcome()
 
     def _recover(self) -> None:
@@ -109,19 +109,58 @@ class Play:
 
     def _break(self, member: str) -> None:
         server = self._scene.server(GROUP, member)
-        target, sentence = FAULTS[self._fault]
-        body = self._scene.cloud.alarm_body(server)
+        story, cloud = self._story, self._scene.cloud
+        body = cloud.alarm_body(server)
         self._alarm_at = time.time()
-        if target == "host":
-            host = self._scene.cloud.nodes()[server]["host"]
-            self._scene.cloud.fault("host", host, "power_off")
+        if story.strikes == "latency":
+            cloud.set_latency(**{story.fault: SLOW})
+            if self._scene.nodes is not None:
+                self._scene.nodes.slow_down(SLOW)
         else:
-            self._scene.cloud.fault("server", server, self._fault)
-        self._tell(0.0, "fault", sentence.format(member=member))
+            struck = cloud.nodes()[server]["host"] if story.strikes == "host" else server
+            cloud.fault(story.strikes, struck, story.fault)
+        self._tell(0.0, "fault", story.sentence.format(member=member))
         self._execution = self._scene.start("failover.on_alarm", **body)
         self._watch(self._execution)
         # Aodh delivers at least once: the second delivery must be counted and start nothing.
         self._watch(self._scene.start("failover.on_alarm", **body))
+
+    def _vouch(self) -> None:
+        """A person says that the lost member is off, where the failover waits for that."""
+        status = self._scene.action("failover.status", group=GROUP)
+        if status["status"] != "BLOCKED":
+            return
+        (member,) = status["lost"]
+        said = f"the operator saw that {member} is off, and runs failover confirm-fenced"
+        self._tell(self._elapsed(), "operator", said)
+        because = "the power of its host is off"
+        execution = self._scene.start(
+            "failover.confirm_fenced", group=GROUP, member=member, because=because
+        )
+        self._watch(execution)
+
+    def _return(self) -> None:
+        """The lost member's host comes back, with its guest and an epoch that is over."""
+        scene = self._scene
+        status = scene.action("failover.status", group=GROUP)
+        (member,) = status["lost"]
+        server = scene.server(GROUP, member)
+        epoch = next(row["epoch"] for row in status["members"] if row["name"] == member)
+        node = scene.cloud.nodes()[server]
+        if not node["answers"]:
+            scene.cloud.fault("host", node["host"], "revive")
+            self._tell(
+                self._elapsed(), "fault", f"the host of {member} is back, and boots its guest"
+            )
+        found = returned.deposed(scene, GROUP, member, server, epoch)
+        said = f"{member} finds itself deposed: epoch {epoch - 1} is over ({found.deposed})"
+        self._tell(self._elapsed(), "agent", said)
+        code = returned.late_command(scene, GROUP, member, server, epoch - 1, "pg-start")
+        said = f"a command of epoch {epoch - 1} reaches {member} late: {code}"
+        refused = code in returned.REFUSALS
+        self._tell(self._elapsed(), "agent", f"{said}, it did not run" if refused else said)
+        if not refused:
+            self._broken.append(f"{said}, and it should have been refused")
 
     def _watch(self, execution: str) -> None:
         """Tell what happens until an execution has ended."""
@@ -135,7 +174,17 @@ class Play:
     def _tell_news(self) -> None:
         for row in self._journal():
             at = None if self._alarm_at is None else row["at"] - self._alarm_at
-            self._tell(at if at is None or at >= 0 else None, row["kind"], row["sentence"])
+            at = at if at is None or at >= 0 else None
+            self._tell(at, row["kind"], row["sentence"])
+            if row["kind"] == "done" and row["sentence"].startswith("fence: "):
+                self._tell_proof(at)
+
+    def _tell_proof(self, at: float | None) -> None:
+        """Tell what showed that the member writes no more."""
+        for row in self._scene.action("failover.status", group=GROUP)["resources"]:
+            proof = row["attributes"]
+            if row["type"] == "fence" and proof:
+                self._tell(at, "proof", f"proven by {proof['rung']}: {proof['observed']}")
 
     def _journal(self) -> Iterator[dict[str, Any]]:
         rows = self._scene.read(
@@ -155,12 +204,15 @@ class Play:
     def _outcome(self) -> Outcome:
         status = self._scene.action("failover.status", group=GROUP)
         share, to_active = self._times(status)
-        violations = [str(v) for v in self.violations()]
-        if status["status"] != EXPECTED[self._fault]:
+        violations = [*self._broken, *(str(v) for v in self.violations())]
+        if status["status"] != self._story.ends:
             violations.append(
-                f"{GROUP} ended {status['status']}, and {EXPECTED[self._fault]} was expected: "
+                f"{GROUP} ended {status['status']}, and {self._story.ends} was expected: "
                 f"{status['reason']}"
             )
+        rungs = [r["attributes"].get("rung") for r in status["resources"] if r["type"] == "fence"]
+        if self._story.rung not in (None, *rungs):
+            violations.append(f"the fence is proven by {rungs}, not by {self._story.rung}")
         return Outcome(
             group=GROUP,
             status=status["status"],
@@ -169,8 +221,8 @@ class Play:
             holders=self._holders(status),
             to_active=to_active,
             total=share.total if share else None,
-            critical_path=share.critical_path if share else None,
-            ratio=share.ratio if share and share.critical_path else None,
+            critical_path=share.critical_path if share and self._scene.nodes is None else None,
+            ratio=share.ratio if share and share.critical_path and not self._scene.nodes else None,
             tasks=self._scene.task_count(self._execution) if self._execution else None,
             recovered=self._recovered,
             violations=violations,

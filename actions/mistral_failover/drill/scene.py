@@ -23,8 +23,10 @@ import sqlalchemy as sa
 
 import mistral_failover.workflows
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
-from mistral_failover.drill import examples
+from mistral_failover.drill import agent_files, examples
 from mistral_failover.drill.audit import Violation, audit, read_state
+from mistral_failover.drill.nodes import Nodes
+from mistral_failover.drill.stories import as_it_is
 from mistral_failover.embedded.selfsweep import SelfSweep
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient
@@ -64,24 +66,34 @@ class Scene:
         latency_overrides: dict[str, float] | None = None,
         settings: dict[str, Any] | None = None,
         idle_exit: float = 60.0,
+        agents: bool = False,
+        broker: str | None = None,
     ) -> None:
         """``settings`` are further options of ``[failover]``. A cloud that is left behind, because
-        this process was killed, ends by itself after ``idle_exit`` seconds without a request."""
+        this process was killed, ends by itself after ``idle_exit`` seconds without a request.
+
+        ``agents``: the nodes are real, processes on this machine with an agent on each, commanded
+        over the broker of that URL, or through files where none is named."""
         self.state_dir = state_dir.absolute()
         self._latency = latency
         self._latency_overrides = latency_overrides or {}
         self._settings = settings or {}
         self._idle_exit = idle_exit
+        self._agents = agents
+        self._broker = broker or f"filesystem://{self.state_dir}/broker"
         self._stack = contextlib.ExitStack()
         self._since = 0
         self.cloud: EmulatorClient
         self.mistral: EmbeddedMistral
+        self.nodes: Nodes | None = None
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self.state_dir.mkdir(parents=True, exist_ok=True)
             self.cloud = stack.enter_context(self._running_cloud())
             self._write_clouds_yaml()
+            if self._agents:
+                self.nodes = stack.enter_context(self._real_nodes())
             self.mistral = stack.enter_context(self._configured_mistral())
             self.mistral.cancel_stale()
             self.mistral.install_workflows(mistral_failover.workflows.paths())
@@ -93,16 +105,31 @@ class Scene:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def add_group(self, name: str = "payments", volumes: int = 1) -> None:
-        """Create the example's stack and define its group, unless they are there."""
-        groups = self.action("failover.status")["groups"]
-        if name in groups:
+    def add_group(
+        self,
+        name: str = "payments",
+        volumes: int = 1,
+        adapt: Callable[[dict[str, Any]], dict[str, Any]] = as_it_is,
+    ) -> None:
+        """Create the example's stack and define its group, adapted, unless they are there."""
+        if name in self.action("failover.status")["groups"]:
+            if self.nodes is not None:
+                self.nodes.serve(name)
             return
         self.cloud.create_stack(name, examples.stack(volumes))
-        self.cloud.add_application(
-            f"postgresql-{name}", start="pg-start", stop="pg-stop", needs_volume=True, stack=name
-        )
-        definition = examples.group(volumes, name)
+        file = "postgresql.yaml" if self.nodes is None else agent_files.GROUP_FILE
+        definition = adapt(examples.group(volumes, name, file))
+        kinds = {resource["type"] for resource in definition["resources"].values()}
+        if self.nodes is not None:
+            self.nodes.serve(name, own_disk="volume_attachment" not in kinds)
+        else:
+            self.cloud.add_application(
+                f"postgresql-{name}",
+                start="pg-start",
+                stop="pg-stop",
+                needs_volume="volume_attachment" in kinds,
+                stack=name,
+            )
         definition["fence"] = [_QUICK if rung == "stop" else rung for rung in definition["fence"]]
         self.action("failover.define", definition=definition, name=name)
 
@@ -162,7 +189,8 @@ class Scene:
             if path.is_file() and path.name != "clouds.yaml"
         ]
         state = read_state(self.database)
-        return audit(self.cloud.audit(), state, files=kept, token_hashes=tokens)
+        found = audit(self.cloud.audit(), state, files=kept, token_hashes=tokens)
+        return found + (self.nodes.violations() if self.nodes is not None else [])
 
     def recover(self, pause: float = 0.1, limit: float = 120) -> int:
         """Wait until nothing is under way any more: this Mistral sweeps by itself. Locks of a dead
@@ -198,7 +226,8 @@ class Scene:
         options = {
             "database": self.database_url,
             "cloud": CLOUD,
-            "command_channel": f"emulator+{self.cloud.url}",
+            "command_channel": self._broker if self._agents else f"emulator+{self.cloud.url}",
+            "agent_key_file": str(self._secret) if self._agents else None,
             "lease": LEASE,
             "lease_margin": 1.0,
             "sweep_interval": SWEEP_INTERVAL,
@@ -210,6 +239,18 @@ class Scene:
         return EmbeddedMistral(
             self.state_dir, overrides=overrides, log_file=self.state_dir / "mistral.log"
         )
+
+    @property
+    def _secret(self) -> Path:
+        return self.state_dir / "agent-secret"
+
+    def _real_nodes(self) -> Nodes:
+        installation = agent_files.Installation(
+            broker=self._broker,
+            project=self.project,
+            key_file=agent_files.make_secret(self._secret),
+        )
+        return Nodes(self.state_dir / "nodes", self.state_dir / "cloud", installation)
 
     def _write_clouds_yaml(self) -> None:
         path = self.state_dir / "clouds.yaml"

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a drill's node has on its disk for its agent: key, configuration, allow-list."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mistral_failover.agent import wire
+from mistral_failover.agent.keys import read_secret
+from mistral_failover.drill.guest import CONFIG
+
+GROUP_FILE = "postgresql-on-a-volume/group.yaml"
+"""The example's group whose commands the nodes have."""
+JOURNAL = "journal"
+"""The agent's journal, a folder in the node's."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What all nodes have in common. ``broker``: its URL; ``key_file``: the installation's secret,
+    see :func:`make_secret`."""
+
+    broker: str
+    project: str
+    key_file: Path
+
+
+@dataclass(frozen=True)
+class Member:
+    """Whom a node is."""
+
+    group_id: str
+    group: str
+    name: str
+
+
+def make_secret(path: Path) -> Path:
+    """Make the installation's secret, unless it is there; returns its path."""
+    if not path.exists():
+        aside = path.with_suffix(".new")
+        aside.touch(mode=0o600)
+        aside.write_text(secrets.token_hex(32), encoding="ascii")
+        aside.rename(path)
+    return path
+
+
+def write(node: Path, installation: Installation, member: Member, *, own_disk: bool) -> None:
+    """Write the agent's files into a node's folder, whose name is the server's id.
+
+    ``own_disk``: its application writes there, in ``own``, instead of on a volume."""
+    secret = read_secret(str(installation.key_file))
+    key = wire.member_key(wire.group_key(secret, member.group_id), member.name)
+    _private(node / "key", key.hex())
+    _private(node / "broker", installation.broker)
+    document = {
+        "failover_agent_version": "2026-11-21",
+        "broker_file": str(node / "broker"),
+        "project": installation.project,
+        "group": member.group,
+        "member": member.name,
+        "key_file": str(node / "key"),
+        "server": node.name,
+        "journal": str(node / JOURNAL),
+        "heartbeat": 1,
+        "on_deposed": ["pg-stop", "volume-down"],
+        "commands": _commands(node, own_disk),
+    }
+    _private(node / CONFIG, yaml.safe_dump(document))
+
+
+def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
+    """The example's allow-list, but with directories for volumes and a simpler application."""
+    example = Path(str(files("mistral_failover.examples"))) / "postgresql-on-a-volume"
+    volume = [sys.executable, str(example / "volume.py")]
+    application = [sys.executable, "-m", "mistral_failover.drill.application"]
+    environment = {
+        "VOLUME_MODE": "directory",
+        "VOLUME_DEVICES": str(node / "devices"),
+        "VOLUME_MOUNT": str(node / "data"),
+        "VOLUME_WAIT": "20",
+        "VOLUME_KILL": "yes",
+        "DRILL_NODE": str(node),
+    }
+    written = {"VOLUME_MOUNT": str(node / "own")} if own_disk else {}
+    common = {"repeatable": True, "limit": 60, "environment": environment}
+    of_application = {**common, "environment": environment | written}
+    which = ["{volume}", "{data_device}"]
+    return {
+        "volume-up": {
+            "argv": [*volume, "up", *which],
+            "check": [*volume, "is-up", *which],
+            "arguments": {"volume": "[0-9a-f-]{36}", "data_device": "/dev/[a-z]+"},
+            **common,
+        },
+        "volume-down": {"argv": [*volume, "down"], "check": [*volume, "is-down"], **common},
+        "pg-start": {
+            "argv": [*application, "start"],
+            "check": [*application, "is-running"],
+            **of_application,
+        },
+        "pg-stop": {
+            "argv": [*application, "stop"],
+            "check": [*application, "is-stopped"],
+            **of_application,
+        },
+    }
+
+
+def _private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application of a drill's nodes: a process that writes on its volume as long as it can.
+
+``python -m mistral_failover.drill.application start|stop|is-running|is-stopped`` is what the agent
+runs. Exit codes as of the commands in ``examples/postgresql-on-a-volume``. Every line that it
+writes says who wrote it, so two writers are seen in what they wrote. Environment: VOLUME_MOUNT, and
+DRILL_NODE, the node's folder, whose name is the server's id.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from mistral_failover.drill.processes import Process
+
+JOURNAL = "journal"
+"""The file on the volume: a line is server, process, its how-manieth, and the time (monotonic)."""
+RAN = "ran"
+"""The file in the node's folder: a line is a verb that was run, and the id of the command."""
+
+SLOW = "slow"
+"""The file in the node's folder that says how many seconds longer a stop takes; there need be none.
+"""
+
+EVERY = 0.02  # seconds between two lines
+_HELD, _PID, _STARTER = "held", "application.pid", "DRILL_STARTER"
+_LIMIT = 10.0
+REFUSED, FAILED = 3, 4
+
+
+class Application:
+    """The application of one node."""
+
+    def __init__(self, node: Path, mount: Path) -> None:
+        self._node = node
+        self._mount = mount
+
+    def start(self) -> int:
+        """Run it; return once it has written."""
+        if self.process():
+            return 0
+        if not self._mount.is_dir():
+            _say(f"refused: no volume is mounted at {self._mount}")
+            return REFUSED
+        environment = {k: v for k, v in os.environ.items() if k != "FAILOVER_COMMAND_ID"}
+        environment[_STARTER] = str(os.getpid())
+        writer = subprocess.Popen(  # noqa: S603 - our own module, no shell
+            [sys.executable, "-m", "mistral_failover.drill.application", "write"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert writer.stdout is not None
+        with writer.stdout:
+            if not writer.stdout.readline():
+                _say("failed: it did not begin to write")
+                return FAILED
+        return 0
+
+    def stop(self) -> int:
+        """End it, one way or another; return once it is gone."""
+        if self.process() is None:
+            return 0
+        with suppress(FileNotFoundError):
+            time.sleep(float((self._node / SLOW).read_text(encoding="ascii")))
+        deadline = time.monotonic() + _LIMIT
+        while process := self.process():
+            late = time.monotonic() > deadline - _LIMIT / 2
+            process.signal(signal.SIGKILL if late else signal.SIGTERM)
+            if time.monotonic() > deadline:
+                _say(f"failed: process {process.pid} did not end")
+                return FAILED
+            time.sleep(0.01)
+        return 0
+
+    def process(self) -> Process | None:
+        """The one that writes, or is about to."""
+        try:
+            process = Process.parse((self._node / _PID).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+        return process if process.runs else None
+
+    def write(self) -> int:
+        """Write until somebody ends it. The file is opened for each line: a volume that is taken
+        away can not be written any more."""
+        starter = int(os.environ[_STARTER])
+        aside = self._node / f"{_PID}.new"
+        aside.write_text(str(Process.of(os.getpid())), encoding="ascii")
+        aside.rename(self._node / _PID)
+        # Whoever stops it looks for the file, after the start command was ended: either this is
+        # found, or it finds here that nobody wants it any more.
+        if os.getppid() != starter:
+            return FAILED
+        with (self._mount / _HELD).open("w", encoding="ascii"):  # who unmounts sees it in use
+            number = 0
+            while True:
+                number += 1
+                line = f"{self._node.name} {os.getpid()} {number} {time.monotonic():.6f}\n"
+                with suppress(OSError):
+                    _append(self._mount / JOURNAL, line)
+                if number == 1:
+                    _report()
+                time.sleep(EVERY)
+
+
+def _report() -> None:
+    """Tell the starter, and leave it alone from then on."""
+    os.write(1, b"it writes\n")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _append(path: Path, line: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, line.encode("ascii"))
+    finally:
+        os.close(handle)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def main(verb: str) -> int:
+    """See the module's text."""
+    node = Path(os.environ["DRILL_NODE"])
+    application = Application(node, Path(os.environ["VOLUME_MOUNT"]))
+    if verb in ("start", "stop"):
+        _append(node / RAN, f"{verb} {os.environ.get('FAILOVER_COMMAND_ID', '')}\n")
+        return application.start() if verb == "start" else application.stop()
+    if verb == "is-running":
+        return 0 if application.process() else 1
+    if verb == "is-stopped":
+        return 1 if application.process() else 0
+    return application.write() if verb == "write" else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

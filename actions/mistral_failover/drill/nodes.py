@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes of a drill with real agents: what the emulated cloud says of its guests comes true.
+
+The cloud's audit is followed event by event, in its order: a guest that boots is a process that
+starts an agent, a crash or a loss of power kills all of a node, a hang freezes its agent, a volume
+is to be reached on the node that it is attached to and nowhere else. The order is what keeps it
+sound however late it is followed: a node's end comes true before the volume reaches another.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import requests
+
+from mistral_failover.drill import agent_files, witness
+from mistral_failover.drill.agent_files import Installation
+from mistral_failover.drill.application import SLOW
+from mistral_failover.drill.audit import Violation
+from mistral_failover.drill.node import Node, NodeError, Volumes
+from mistral_failover.drill.processes import Process
+from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.model.ids import group_id
+
+_PAUSE = 0.03
+_LIMIT = 30.0
+
+
+class Nodes:
+    """The nodes of the servers of some stacks; a context manager, which ends them all.
+
+    When the process that follows the cloud is killed, the nodes go on; the next one on the same
+    folder finds them, and goes on where that one stopped.
+    """
+
+    def __init__(self, folder: Path, cloud_folder: Path, installation: Installation) -> None:
+        """``cloud_folder``: where the emulated cloud says where it is."""
+        self._folder = folder
+        self._installation = installation
+        said = json.loads((cloud_folder / "emulator.json").read_text(encoding="utf-8"))
+        cloud = Process.of(said["pid"])
+        if cloud is None:
+            raise NodeError("the emulated cloud has ended")
+        self._cloud = cloud
+        self._client = EmulatorClient(said["url"])
+        self._volumes = Volumes(folder / "volumes")
+        self._groups: dict[str, bool] = {}
+        self._nodes: dict[str, Node] = {}
+        self._hosts: dict[str, str] = {}
+        self._seen = 0
+        self._ended = threading.Event()
+        self._trouble: Exception | None = None
+        self._follower: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._ended.set()
+        if self._follower is not None:
+            self._follower.join()
+        for node in self._nodes.values():
+            node.kill()
+
+    def serve(self, group: str, *, own_disk: bool = False) -> None:
+        """Follow the cloud from now on, as far as the servers of this stack too are concerned;
+        return once what happened until now has come true. The stack is there already.
+        ``own_disk``: the application writes on the disk of its node and not on a volume."""
+        self._groups[group] = own_disk
+        self._find_members()
+        if self._follower is None:
+            self._follower = threading.Thread(target=self._follow, name="nodes", daemon=True)
+            self._follower.start()
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Return once everything that the cloud has said by now has come true. Raises NodeError."""
+        wanted = len(self._client.audit())
+        deadline = time.monotonic() + _LIMIT
+        while self._seen < wanted:
+            if self._trouble is not None:
+                raise NodeError("the nodes are not as the cloud has them") from self._trouble
+            if time.monotonic() > deadline:
+                raise NodeError(f"the nodes are {wanted - self._seen} events behind the cloud")
+            time.sleep(_PAUSE)
+
+    def violations(self) -> list[Violation]:
+        """What the nodes saw that must not happen."""
+        self.catch_up()
+        return list(witness.violations(self._disks(), self._volumes, self._torn()))
+
+    def slow_down(self, seconds: float) -> None:
+        """Let every stop of an application take so much longer from now on."""
+        for disk in self._disks():
+            (disk / SLOW).write_text(f"{seconds}", encoding="ascii")
+
+    # -- following
+
+    def _follow(self) -> None:
+        client = EmulatorClient(self._client.url)  # one for each thread
+        while not self._ended.wait(_PAUSE):
+            try:
+                events = client.audit(self._seen)
+            except requests.RequestException:
+                continue  # a cloud that ended takes its nodes with it
+            try:
+                for event in events:
+                    self._come_true(event)
+                    self._seen = event["seq"]
+            except (NodeError, EmulatorError, OSError) as error:
+                self._trouble = error
+                return
+
+    def _come_true(self, event: Mapping[str, Any]) -> None:
+        kind = event["kind"]
+        if kind == "guest_started":
+            self._hosts[event["server"]] = event["host"]
+        if kind == "fault":
+            self._strike(event)
+            return
+        node = self._node(event.get("server"))
+        if node is None:
+            return
+        done = self._done(node)
+        if event["seq"] <= done:
+            return
+        if kind == "guest_started":
+            node.boot(self._cloud, event["seq"])
+        elif kind == "server_stopped":
+            node.kill()
+        elif kind == "guest_destroyed":
+            node.destroy()
+        elif kind == "attached":
+            node.plug(event["volume"], self._volumes.content(event["volume"]))
+        elif kind == "detached":
+            self._detach(node, event)
+        else:
+            return
+        self._mark(node, event)
+
+    def _strike(self, event: Mapping[str, Any]) -> None:
+        for node in self._struck(event):
+            if event["seq"] <= self._done(node):
+                continue
+            match event["fault"]:
+                case "crash" | "power_off":
+                    node.kill()
+                case "hang":
+                    node.hang()
+                case "thaw":
+                    node.thaw()
+                case "app":
+                    node.end_application()
+            self._mark(node, event)
+
+    def _struck(self, event: Mapping[str, Any]) -> Iterator[Node]:
+        if event["target"] == "server":
+            servers = [event["id"]]
+        elif event["target"] == "host":
+            servers = [server for server, host in self._hosts.items() if host == event["id"]]
+        else:
+            servers = []
+        for server in servers:
+            node = self._node(server)
+            if node is not None:
+                yield node
+
+    def _detach(self, node: Node, event: Mapping[str, Any]) -> None:
+        volume = event["volume"]
+        node.unplug(volume)
+        for process in self._volumes.tear(volume):
+            told = f"process {process.pid} of {node.server} used volume {volume} when it was taken"
+            with (self._folder / "torn").open("a", encoding="utf-8") as file:
+                file.write(f"{told}\n")
+
+    # -- what is on disk
+
+    def _node(self, server: str | None) -> Node | None:
+        if server is None:
+            return None
+        if server not in self._nodes and server in self._hosts:
+            self._find_members()
+        return self._nodes.get(server)
+
+    def _find_members(self) -> None:
+        for group, own_disk in self._groups.items():
+            identity = group_id(self._installation.project, group)
+            for name, row in self._client.resources(group).items():
+                server = row["physical_resource_id"]
+                if row["resource_type"] != "OS::Nova::Server" or server in self._nodes:
+                    continue
+                node = Node(self._folder / "servers" / server)
+                node.prepare()
+                member = agent_files.Member(identity, group, name.rpartition("/")[2])
+                agent_files.write(node.folder, self._installation, member, own_disk=own_disk)
+                self._nodes[server] = node
+
+    @staticmethod
+    def _done(node: Node) -> int:
+        """The last event that has come true on it, be it in an earlier process."""
+        try:
+            return int((node.folder / "done").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0
+
+    @staticmethod
+    def _mark(node: Node, event: Mapping[str, Any]) -> None:
+        aside = node.folder / "done.new"
+        aside.write_text(str(event["seq"]), encoding="ascii")
+        aside.rename(node.folder / "done")
+
+    def _disks(self) -> list[Path]:
+        return [node.folder for node in self._nodes.values()]
+
+    def _torn(self) -> list[str]:
+        try:
+            return (self._folder / "torn").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a drill can play: what happens to the active node, what a person does, how it must end."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+SLOW = 5.0
+"""Seconds that stopping takes a slow node: longer than the limit of the example's quiesce."""
+
+Definition = dict[str, Any]
+
+
+def as_it_is(definition: Definition) -> Definition:
+    """The example's group."""
+    return definition
+
+
+def server_may_go(definition: Definition) -> Definition:
+    """The group, of which a server may be deleted that is proven off, and whose host is down."""
+    changed = copy.deepcopy(definition)
+    for resource in changed["resources"].values():
+        if resource["type"] == "volume_attachment":
+            resource["properties"]["when_host_is_down"] = "delete_server"
+    return changed
+
+
+def replicated(definition: Definition) -> Definition:
+    """The group without its volumes: an application that keeps its data by replication. Nor does
+    its ladder ask Nova to stop a server: on a dead host that request waits for the host's return,
+    and would end the guest as soon as it is back."""
+    changed = copy.deepcopy(definition)
+    gone = {n for n, r in changed["resources"].items() if r["type"] == "volume_attachment"}
+    gone |= {n for n, r in changed["resources"].items() if _is_made_of(r, gone)}
+    kept = {n: r for n, r in changed["resources"].items() if n not in gone}
+    for resource in kept.values():
+        needed = resource.get("depends_on", [])
+        needed = [n for n in ([needed] if isinstance(needed, str) else needed) if n not in gone]
+        resource.pop("depends_on", None)
+        resource |= {"depends_on": needed} if needed else {}
+        resource["properties"] = {
+            name: value
+            for name, value in resource["properties"].items()
+            if not (isinstance(value, Mapping) and gone & set(value.get("get_attr", [])))
+        }
+    changed["resources"] = kept
+    changed["fence"] = [rung for rung in changed["fence"] if rung != "stop"]
+    return changed
+
+
+def _is_made_of(resource: Mapping[str, Any], gone: set[str]) -> bool:
+    """Whether a resource is nothing without one of these, as a mount without its volume."""
+    values = [v for v in resource["properties"].values() if isinstance(v, Mapping)]
+    return any(value.get("get_resource") in gone for value in values)
+
+
+@dataclass(frozen=True)
+class Story:
+    """``strikes``: a server or a host of the emulated cloud by ``fault``, or how long a command
+    takes (``latency``). ``ends``: the status that is right at the end; ``rung``: the one that
+    proves the member fenced, where only one may. ``vouched``: a person confirms that the member is
+    off. ``returns``: its host comes back afterwards. ``adapt`` makes the example's group that of
+    the story."""
+
+    strikes: Literal["server", "host", "latency"]
+    fault: str
+    sentence: str
+    ends: Literal["COMPLETE", "BLOCKED"] = "COMPLETE"
+    rung: str | None = None
+    vouched: bool = False
+    returns: bool = False
+    adapt: Callable[[Definition], Definition] = as_it_is
+
+
+_POWER = "the host of {member} lost its power, with its compute service"
+
+STORIES: Mapping[str, Story] = MappingProxyType(
+    {
+        "crash": Story("server", "crash", "the guest of {member} crashed; Nova still says ACTIVE"),
+        "hang": Story(
+            "server",
+            "hang",
+            "{member} answers no command, and its application goes on writing",
+            rung="stop",
+        ),
+        "app": Story("server", "app", "the application on {member} died; its node is healthy"),
+        "slow": Story(
+            "latency",
+            "command_stop",
+            "{member} is well and slow: stopping takes it 5 s; a monitor takes it for dead",
+            rung="quiesce",
+        ),
+        "host": Story("host", "power_off", _POWER, ends="BLOCKED"),
+        "confirmed": Story(
+            "host", "power_off", _POWER, rung="confirm", vouched=True, adapt=server_may_go
+        ),
+        "returns": Story(
+            "host",
+            "power_off",
+            _POWER,
+            rung="confirm",
+            vouched=True,
+            returns=True,
+            adapt=replicated,
+        ),
+    }
+)
+"""By the name that ``failover drill --fault`` takes."""

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/fencing.md: what the four drills tell is what stands there, and the rungs are all."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from mistral_failover.actions.switching import ENDINGS
+from mistral_failover.model.group import RungKind
+
+PAGE = (Path(__file__).parents[2] / "docs" / "fencing.md").read_text(encoding="utf-8")
+DRILLS = PAGE.split("\n## Four drills\n")[1].split("\n## ")[0]
+_TIME = re.compile(r"^ +\d+\.\d\d s  ")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SECONDS = re.compile(r"\d+(\.\d+)? s\b")
+
+
+def plain(sentence: str) -> str:
+    """A sentence without what differs from one drill to the next."""
+    return _SECONDS.sub("N s", _UUID.sub("SERVER", " ".join(sentence.split())))
+
+
+def shown() -> dict[str, list[str]]:
+    """The sentences of each drill on the page; a line without a time goes on with the last."""
+    found = {}
+    for name, text in re.findall(r"`--fault (\w+)`:.*?```text\n(.*?)^```$", DRILLS, re.S | re.M):
+        joined = re.sub(r"\n {11}(?=\S)", " ", text)
+        found[name] = [plain(_TIME.sub("", line)) for line in joined.splitlines()]
+    return found
+
+
+def told(fault: str) -> list[str]:
+    """What a drill tells from the fault on; not what sweeps do where the machine is slow."""
+    command = [sys.executable, "-m", "mistral_failover.cli.main", "drill", "-f", "json"]
+    done = subprocess.run(
+        [*command, "--latency", "zero", "--fault", fault],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if _TIME.match(line)]
+    return [plain(_TIME.sub("", line)) for line in lines if "triggered by a sweep" not in line]
+
+
+@pytest.mark.parametrize("fault", ["hang", "confirmed", "host", "returns"])
+def test_a_drill_tells_what_the_page_says(fault: str) -> None:
+    assert told(fault) == shown()[fault]
+
+
+def test_every_drill_on_the_page_is_played() -> None:
+    assert set(shown()) == {"hang", "confirmed", "host", "returns"}
+
+
+def test_every_rung_is_explained() -> None:
+    ladder = PAGE.split("\n## The ladder\n")[1].split("\n### ")[0]
+
+    assert set(re.findall(r"^\| `(\w+)` \|", ladder, re.M)) == set(get_args(RungKind))
+
+
+def test_every_way_in_which_a_planned_move_ends_is_explained() -> None:
+    moves = PAGE.split("\n## Planned moves\n")[1].split("\n## ")[0]
+
+    assert set(re.findall(r"^\| `([A-Z]+)` \|", moves, re.M)) == set(ENDINGS)

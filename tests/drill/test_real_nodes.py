@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a drill's real nodes are made of, and that their witnesses see what must not happen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mistral_failover.agent.journal import Journal
+from mistral_failover.drill import application, witness
+from mistral_failover.drill.agent_files import JOURNAL
+from mistral_failover.drill.audit import Violation
+from mistral_failover.drill.node import Node, Volumes
+from mistral_failover.drill.processes import Process, below, kill_below
+
+VOLUME = "8b6ee9dc-9b4c-4b4d-9e67-6b8d3f2f3a01"
+
+
+def until(look: Callable[[], object], limit: float = 20) -> None:
+    deadline = time.monotonic() + limit
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> Volumes:
+    return Volumes(tmp_path / "volumes")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """A node whose agent has no file, and starts in vain."""
+    made = Node(tmp_path / "servers" / "db-a")
+    made.prepare()
+    yield made
+    made.kill()
+
+
+def run(node: Node, verb: str, **more: str) -> int:
+    """The application's command, as the agent would run it."""
+    mount = node.folder / "devices" / VOLUME
+    environment = {**os.environ, "DRILL_NODE": str(node.folder), "VOLUME_MOUNT": str(mount)}
+    argv = [sys.executable, "-m", "mistral_failover.drill.application", verb]
+    done = subprocess.run(argv, env=environment | more, capture_output=True, timeout=60)
+    return done.returncode
+
+
+def written(volumes: Volumes) -> list[str]:
+    return (volumes.content(VOLUME) / application.JOURNAL).read_text().splitlines()
+
+
+def seen(volumes: Volumes, *disks: Path) -> list[Violation]:
+    return list(witness.violations(disks, volumes, []))
+
+
+# -- processes
+
+
+def test_who_daemonised_himself_dies_with_his_node() -> None:
+    script = """
+import subprocess, sys, time
+from mistral_failover.drill.processes import adopt_orphans
+adopt_orphans()
+subprocess.run(["sh", "-c", "setsid sleep 100 & setsid sh -c 'sleep 100 & exec sleep 100' &"])
+print("ready", flush=True)
+time.sleep(100)
+"""
+    argv = [sys.executable, "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        until(lambda: len(below(first.pid)) == 3)
+        found = below(first.pid)
+        assert kill_below(first.pid) == set(found)
+        until(lambda: not any(process.runs for process in found))
+        first.kill()
+
+
+def test_a_number_that_another_process_has_by_now_is_not_the_process() -> None:
+    mine = Process.of(os.getpid())
+    assert mine is not None
+    assert Process.parse(str(mine)) == mine
+    assert mine.runs
+    assert not Process(mine.pid, mine.started - 1).runs
+
+
+# -- a node
+
+
+def test_a_node_boots_once_for_each_boot_and_nothing_of_it_outlives_its_end(node: Node) -> None:
+    cloud = Process.of(os.getpid())
+    assert cloud is not None
+    node.boot(cloud, 1)
+    first = Process.parse((node.folder / "guest.pid").read_text())
+    until(lambda: (node.folder / "agent.pid").exists())
+    node.boot(cloud, 1)
+    assert first.runs, "that boot took place already"
+    node.boot(cloud, 2)
+    assert not first.runs
+    node.kill()
+    assert not Process.parse((node.folder / "guest.pid").read_text()).runs
+    assert [p for p in below(os.getpid()) if "drill.guest" in command_line(p)] == []
+
+
+def test_a_node_ends_with_its_cloud(node: Node) -> None:
+    with subprocess.Popen(["sleep", "100"]) as cloud:
+        process = Process.of(cloud.pid)
+        assert process is not None
+        node.boot(process, 1)
+        guest = Process.parse((node.folder / "guest.pid").read_text())
+        assert guest.runs
+        cloud.kill()
+    until(lambda: not guest.runs)
+
+
+def command_line(process: Process) -> str:
+    return Path(f"/proc/{process.pid}/cmdline").read_text()
+
+
+def test_an_application_writes_from_its_start_to_its_stop(node: Node, volumes: Volumes) -> None:
+    assert run(node, "start") == application.REFUSED, "the volume is not attached"
+    node.plug(VOLUME, volumes.content(VOLUME))
+    for _ in range(2):
+        assert run(node, "start") == 0
+        assert run(node, "is-running") == 0
+    until(lambda: len(written(volumes)) > 3)
+    for _ in range(2):
+        assert run(node, "stop") == 0
+        assert run(node, "is-stopped") == 0
+    count = len(written(volumes))
+    assert {line.split()[0] for line in written(volumes)} == {"db-a"}
+    time.sleep(5 * application.EVERY)
+    assert len(written(volumes)) == count
+    assert seen(volumes, node.folder) == []
+
+
+def test_an_application_that_dies_is_found_to_be_dead(node: Node, volumes: Volumes) -> None:
+    node.plug(VOLUME, volumes.content(VOLUME))
+    assert run(node, "start") == 0
+    (node.folder / "data").symlink_to(node.folder / "devices" / VOLUME)
+    node.end_application()
+    assert run(node, "is-running") == 1
+
+
+def test_a_writer_whose_start_was_cut_off_does_not_begin(node: Node, volumes: Volumes) -> None:
+    node.plug(VOLUME, volumes.content(VOLUME))
+    assert run(node, "write", DRILL_STARTER="1") == application.FAILED
+    assert not (volumes.content(VOLUME) / application.JOURNAL).exists()
+
+
+# -- its witnesses
+
+
+def test_what_is_written_on_a_volume_that_was_taken_is_lost_and_told(
+    node: Node, volumes: Volumes
+) -> None:
+    node.plug(VOLUME, volumes.content(VOLUME))
+    assert run(node, "start") == 0
+    writer = Process.parse((node.folder / "application.pid").read_text())
+    try:
+        writer.signal(signal.SIGSTOP)
+        node.unplug(VOLUME)
+        assert volumes.tear(VOLUME) == [writer]
+        count = len(written(volumes))
+        writer.signal(signal.SIGCONT)
+        time.sleep(5 * application.EVERY)
+        assert len(written(volumes)) == count
+    finally:
+        assert run(node, "stop") == 0
+    assert volumes.tear(VOLUME) == [], "nobody uses it now"
+
+
+def test_a_writer_that_comes_again_after_another_is_seen(tmp_path: Path, volumes: Volumes) -> None:
+    def write(*lines: str) -> list[str]:
+        (volumes.content(VOLUME) / application.JOURNAL).write_text("\n".join(lines) + "\n")
+        return [str(violation) for violation in seen(volumes)]
+
+    assert write("a 1 1 0.1", "a 1 2 0.2", "b 7 1 0.3", "b 7 2 0.4", "a 3 1 0.5") == []
+    (told,) = write("a 1 1 0.1", "b 7 1 0.2", "a 1 2 0.3", "b 7 2 0.4")[:1]
+    assert told.startswith("invariant 2: a, process 1, wrote on volume")
+
+
+def test_a_command_that_ran_twice_or_in_an_epoch_that_was_over_is_seen(
+    tmp_path: Path, volumes: Volumes
+) -> None:
+    disk = tmp_path / "db-a"
+    with Journal(disk / JOURNAL) as journal:
+        journal.start(1, "first", "pg-start", {}, "")
+        journal.done(1, "first", exit_code=0)
+        assert seen(volumes, disk) == []
+        journal.raise_epoch(2)
+        journal.start(1, "late", "pg-start", {}, "")
+    (disk / application.RAN).write_text("start first\nstop own\nstop own\nstart first\n")
+
+    assert [str(violation) for violation in seen(volumes, disk)] == [
+        "invariant 4: command first, start, ran 2 times on db-a",
+        "invariant 8: pg-start of epoch 1 began in 2 on db-a",
+    ]
