@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test test-cloud faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
+.PHONY: drill test test-cloud test-broker faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,11 @@ test-cloud: $(STAMP)
 
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests/faults -n 2
+
+# The agents and their channel on a real RabbitMQ, and everybody killed at every point.
+test-broker: $(STAMP)
+	$(BIN)/python -m testbroker install
+	$(BIN)/pytest -m broker tests/broker -n 2
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -53,4 +58,4 @@ cloud-status: $(STAMP)
 	$(BIN)/python -m testcloud status
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state
+	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker

@@ -11,7 +11,7 @@ import pytest
 
 from faults.plays import DRILLS
 from mistral_failover import fault_points
-from mistral_failover.fault_points import POINTS, arm, disarm, reach
+from mistral_failover.fault_points import BROKER_POINTS, POINTS, arm, disarm, reach
 
 SOURCES = Path(fault_points.__file__).parent
 
@@ -36,7 +36,7 @@ def armed() -> Iterator[list[str]]:
 
 def test_every_point_stands_somewhere_and_every_place_is_registered() -> None:
     placed = [ast.literal_eval(call.args[0]) for _, call in calls("reach")]
-    assert set(placed) == set(POINTS)
+    assert set(placed) == set(POINTS) | set(BROKER_POINTS)
 
 
 def test_every_point_has_a_drill() -> None:

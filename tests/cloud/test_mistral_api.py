@@ -15,7 +15,8 @@ import pytest
 
 from cloud.conftest import Reply, Request, ScriptedServer
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.mistral_api import PAGE, Mistral, mistral_for
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.mistral_api import PAGE, Mistral, Outcome, mistral_for
 from mistral_failover.settings import Settings
 
 TOKEN = "gAAAAAmistral-api-test-token"
@@ -99,6 +100,42 @@ def test_what_fails_has_the_code_of_the_cloud_s_errors(server: ScriptedServer) -
         without_token(server).state("e1")
 
     assert caught.value.code == "SERVER_ERROR"
+
+
+def test_what_mistral_says_of_a_refusal_is_told(server: ScriptedServer) -> None:
+    said = {"debuginfo": None, "faultcode": "Client", "faultstring": "Workflow not\n found"}
+    server.reply = lambda request: (404, {}, said)
+
+    with pytest.raises(CloudError, match=r"Could not ask Mistral: Workflow not found \(HTTP 404\)"):
+        without_token(server).start("e1", "house.unknown", {}, "a test")
+
+
+def test_of_one_execution_it_is_told_how_it_stands_and_what_it_said(
+    server: ScriptedServer,
+) -> None:
+    stands = {"workflow_name": "house.off", "state": "ERROR", "state_info": "no"}
+    server.reply = lambda request: (200, {}, {**stands, "output": '{"a": 1}'})
+
+    assert without_token(server).outcome("e1") == Outcome("house.off", "ERROR", {"a": 1}, "no")
+    fields = "id,workflow_name,state,state_info,output"
+    assert server.calls == [f"GET /v2/executions/e1?fields={fields.replace(',', '%2C')}"]
+    server.reply = lambda request: (404, {}, {"faultstring": "Workflow execution not found"})
+    assert without_token(server).outcome("e1") is None
+
+
+def test_an_operation_s_guard_stands_before_every_call(server: ScriptedServer) -> None:
+    class Lost:
+        request_id = None
+
+        def permit(self, method: str) -> float:
+            raise LeaseLost(method)
+
+    found = mistral_for(SimpleNamespace(), Settings(mistral_url=f"{server.url}/v2/"), Lost())
+    assert found is not None
+    for call in (lambda: found.outcome("e1"), lambda: found.start("e1", "w", {}, "")):
+        with pytest.raises(LeaseLost):
+            call()
+    assert server.calls == []
 
 
 def test_a_long_list_is_asked_for_in_pages(server: ScriptedServer) -> None:

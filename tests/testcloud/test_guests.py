@@ -82,6 +82,14 @@ class Home:
         url = f"{self.guests.url}/emulator/nodes/{server}/commands"
         return requests.post(url, json=body, headers={"X-Auth-Token": token}, timeout=30)
 
+    def agent(
+        self, method: str, server: str, end: str, body: Any = None, token: str | None = None
+    ) -> requests.Response:
+        """Tells or asks an agent something with demo's token, or another one."""
+        headers = {"X-Auth-Token": token or self.demo.session.get_token()}
+        url = f"{self.guests.url}/emulator/nodes/{server}/{end}"
+        return requests.request(method, url, json=body, headers=headers, timeout=30)
+
     def rules(self) -> set[str]:
         """What was seen that must not happen here."""
         mine = {self.a, self.b, self.data}
@@ -111,6 +119,18 @@ def test_an_application_starts_on_what_nova_and_cinder_call_attached(home: Home)
     assert node["applications"] == ["postgresql"]
     assert node["volumes"] == {home.data: device}
     assert home.guests.writers(home.data) == [home.a]
+
+
+def test_who_is_deposed_stops_what_it_runs_and_its_agent_says_so(home: Home) -> None:
+    home.command(home.a, "web-start", epoch=1)
+
+    assert home.agent("POST", home.a, "epoch", {"epoch": 2}).json() == {"epoch": 2}
+
+    assert home.guests.nodes()[home.a]["applications"] == []
+    said = home.agent("GET", home.a, "heartbeat").json()["heartbeat"]
+    assert (said["epoch"], said["running"], said["deposed"]) == (2, [], "stopped web")
+    assert home.command(home.a, "web-start", epoch=1).json()["error"]["code"] == "OLD_EPOCH"
+    assert home.agent("GET", home.a, "heartbeat", token="nobody's").status_code == 401
 
 
 def test_without_the_volume_the_mount_fails(home: Home) -> None:
