@@ -123,13 +123,24 @@ def test_a_quiesce_runs_the_stop_command() -> None:
     assert [command.name for command in channel.commands] == ["pg-stop"]
 
 
-def test_the_stop_goes_to_the_server_that_it_was_started_on() -> None:
+@pytest.mark.parametrize(
+    ("exists", "proven", "asked"),
+    [(True, False, ["s-a"]), (False, False, ["s-a"]), (False, True, [])],
+)
+def test_the_stop_goes_to_the_server_that_it_was_started_on_unless_that_was_provenly_deleted(
+    monkeypatch: pytest.MonkeyPatch, exists: bool, proven: bool, asked: list[str]
+) -> None:
     channel = Obedient()
+    state = ServerState("ACTIVE" if exists else None, None, None, exists=exists)
+    monkeypatch.setattr(servers, "server_state", lambda cloud, server: state)
+    monkeypatch.setattr(
+        servers, "deletion", lambda cloud, server: Evidence(proven, "delete", "as recorded")
+    )
 
     moved = {**OPERATION, "member": {**MEMBER, "server_id": "s-new"}}
     operations.quiesce(tools(channel), moved)
 
-    assert [command.to.server_id for command in channel.commands] == ["s-a"]
+    assert [command.to.server_id for command in channel.commands] == asked
 
 
 @pytest.mark.parametrize("rung", ["stop", "delete", "confirm"])

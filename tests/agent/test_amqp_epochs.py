@@ -80,8 +80,10 @@ def test_a_heartbeat_that_is_not_the_members_is_dropped(memory, channel_to, to):
     assert channel.heard(to).epoch == 3
 
 
-def test_a_clock_that_is_ahead_makes_no_heartbeat_of_the_future(memory, channel_to, to):
+def test_a_clock_that_is_ahead_makes_a_heartbeat_look_old_not_fresh_for_long(
+    memory, channel_to, to
+):
     channel = channel_to(memory)
     channel.heard(to)
     ScriptedAgent(memory, SECRET, to, 3).beat(at=time.time() + 60)
-    assert channel.heard(to).ago == 0.0
+    assert channel.heard(to).ago == pytest.approx(60, abs=5)

@@ -7,7 +7,7 @@ What Mistral itself does with these requests is shown in tests/embedded.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,10 +114,13 @@ def test_of_one_execution_it_is_told_how_it_stands_and_what_it_said(
     server: ScriptedServer,
 ) -> None:
     stands = {"workflow_name": "house.off", "state": "ERROR", "state_info": "no"}
-    server.reply = lambda request: (200, {}, {**stands, "output": '{"a": 1}'})
+    changed = (datetime.now(UTC) - timedelta(seconds=120)).strftime("%Y-%m-%d %H:%M:%S")
+    times = {"created_at": "2026-11-21 10:00:00", "updated_at": changed}
+    server.reply = lambda request: (200, {}, {**stands, **times, "output": '{"a": 1}'})
 
-    assert without_token(server).outcome("e1") == Outcome("house.off", "ERROR", {"a": 1}, "no")
-    fields = "id,workflow_name,state,state_info,output"
+    found = without_token(server).outcome("e1")
+    assert found == Outcome("house.off", "ERROR", {"a": 1}, "no", pytest.approx(120, abs=10))
+    fields = "id,workflow_name,state,state_info,output,created_at,updated_at"
     assert server.calls == [f"GET /v2/executions/e1?fields={fields.replace(',', '%2C')}"]
     server.reply = lambda request: (404, {}, {"faultstring": "Workflow execution not found"})
     assert without_token(server).outcome("e1") is None

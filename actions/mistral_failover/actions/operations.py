@@ -115,7 +115,8 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
     proof = fence_proof(operation)
     if proof is None or proof["rung"] == "quiesce":
         server_id = recorded_server(operation)
-        _command(tools, operation, operation["properties"]["stop"], {}, server_id)
+        if not _was_deleted(tools, operation, server_id):
+            _command(tools, operation, operation["properties"]["stop"], {}, server_id)
     return {}
 
 
@@ -128,6 +129,16 @@ def patch_stack(tools: Tools, operation: Document) -> dict[str, Any]:
         operation["timeout"],
     )
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
+
+
+def _was_deleted(tools: Tools, operation: Document, server_id: str) -> bool:
+    """Whether it is proven that a server which was replaced since is gone, and what ran there with
+    it: nobody is left to be asked."""
+    if operation["member"] and operation["member"]["server_id"] == server_id:
+        return False
+    if servers.server_state(tools.cloud, server_id).exists:
+        return False
+    return servers.deletion(tools.cloud, server_id).proven
 
 
 def member_server(operation: Document) -> str:
