@@ -12,7 +12,8 @@
 # Environment:
 #   VOLUME_MOUNT, VOLUME_MODE  as of failover-volume
 #   PGDATA      the data directory (default VOLUME_MOUNT/data)
-#   PG_BIN      where initdb, pg_ctl and the others are (default: the newest in /usr/lib/postgresql)
+#   PG_BIN      where initdb, pg_ctl and the others are (default: in /usr/lib/postgresql those of
+#               the version that the data is of, for a new database the newest)
 #   PG_INIT     yes: make a new database cluster where there is none; default: that is refused
 #   PG_OPTIONS  further options of the server, as in "-c listen_addresses=10.0.0.5"
 #   PG_SOCKETS  folder of its socket (default /var/run/postgresql)
@@ -31,9 +32,6 @@ export PGDATA PGPORT
 say() { printf '%s\n' "$*" >&2; }
 refuse() { say "refused: $*"; exit 3; }
 fail() { say "failed: $*"; exit 4; }
-
-bin=${PG_BIN:-$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5 -V | tail -n 1)}
-[ -x "${bin:-}/pg_ctl" ] || refuse "there is no PostgreSQL on this node; set PG_BIN"
 
 # Without the volume the mount point is a directory of the node's own disk: a database made there
 # would be another one.
@@ -55,6 +53,22 @@ server() {
     [ "/proc/$pid/cwd" -ef "$PGDATA" ] || return 1
 }
 
+# What can not be looked into can not be said to be at rest. (Not there at all is fine.)
+is_open() {
+    [ ! -e "$PGDATA" ] || [ -x "$PGDATA" ] || refuse "$(id -un) may not look into $PGDATA"
+}
+
+# Only who starts something needs the programs, or who found a server: a node without the volume, or
+# without PostgreSQL, has stopped.
+find_programs() {
+    of='*'
+    [ ! -r "$PGDATA/PG_VERSION" ] || read -r of <"$PGDATA/PG_VERSION" || of='*'
+    # Unquoted, for the pattern.
+    bin=${PG_BIN:-$(ls -d /usr/lib/postgresql/$of/bin 2>/dev/null | sort -t/ -k5 -V | tail -n 1)}
+    [ "$of" = '*' ] && of='' || of=" $of"
+    [ -x "${bin:-}/pg_ctl" ] || refuse "there is no PostgreSQL$of on this node; set PG_BIN"
+}
+
 takes_connections() {
     "$bin/pg_isready" --quiet --host="$sockets" --timeout=3
 }
@@ -72,6 +86,7 @@ make_cluster() {
 
 start() {
     is_mounted || refuse "no volume is mounted at $mount"
+    find_programs
     [ -f "$PGDATA/PG_VERSION" ] || make_cluster
     if ! server; then
         rm -f "$PGDATA/postmaster.pid"
@@ -90,8 +105,10 @@ start() {
 }
 
 stop() {
+    is_open
     for mode in fast immediate; do
         server || return 0
+        find_programs
         "$bin/pg_ctl" stop --silent --mode=$mode --wait --timeout="$limit" >&2 || true
     done
     ! server || fail "process $pid did not stop"
@@ -102,9 +119,13 @@ start) start ;;
 stop) stop ;;
 is-running)
     server || exit 1
+    find_programs
     takes_connections || exit 3
     ;;
-is-stopped) ! server ;;
+is-stopped)
+    is_open
+    ! server
+    ;;
 *)
     say "usage: $0 start|stop|is-running|is-stopped"
     exit 2

@@ -15,8 +15,8 @@ Environment:
     VOLUME_MOUNT    the mount point (default /srv/data)
     VOLUME_OPTIONS  of mount (default noatime,nodev,nosuid)
     VOLUME_FORMAT   ext4, xfs, ...: a volume with nothing at all on it gets this file system;
-                    default: none, it is refused
-    VOLUME_OWNER    the user that owns the root of a new file system (default: it stays root)
+                    default: none, it is refused. For the first activation alone: take it away after
+    VOLUME_OWNER    the user that owns the root of a file system that is made (default: root)
     VOLUME_KILL     yes: down ends the processes that still use the volume; default: it fails
     VOLUME_TRUST    yes: DEVICE is right even where the disk has a name of its own, as with a
                     hypervisor that does not hand the volume's id on; default: it is refused then
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -42,6 +43,8 @@ from pathlib import Path
 
 SERIAL = 20  # characters of a volume's id that virtio-blk has room for
 PAUSE = 0.1
+SAMPLE = 1 << 20  # bytes at the begin and at the end of a volume that have to be zero for a new one
+SAMPLES = 16  # further ones between these
 BY_ID = Path("/dev/disk/by-id")
 LINKS = ("virtio-{short}", "scsi-0QEMU_QEMU_HARDDISK_{full}", "scsi-0QEMU_QEMU_HARDDISK_{short}")
 
@@ -76,12 +79,14 @@ class Devices:
             raise Refused(f"{device} is mounted at {mounted[0][1]} already")
         if here := self._here():
             raise Refused(f"another device, {here}, is mounted at {MOUNT}")
-        kind = _file_system(device) or _made(device)
+        found = _file_system(device)
+        kind = found or _made(device)
         self._check(device, kind)
         MOUNT.mkdir(parents=True, exist_ok=True)
         options = os.environ.get("VOLUME_OPTIONS", "noatime,nodev,nosuid")
         _run("mount", "-t", kind, "-o", options, str(device), str(MOUNT))
-        _give_to_owner()
+        if found is None:
+            _give_to_owner()
 
     def is_up(self, volume: str, said: str) -> bool:
         device = _device(volume, said)
@@ -183,21 +188,38 @@ def _file_system(device: Path) -> str | None:
     kind = probe.stdout.strip()
     if kind:
         return kind
-    with device.open("rb") as content:
-        if probe.returncode == 2 and not any(content.read(1 << 20)):
-            return None
+    if probe.returncode == 2 and _is_blank(device):  # see blkid(8): 2 is "nothing was found"
+        return None
     raise Refused(f"what is on {device} is no file system; it was left alone")
+
+
+def _is_blank(device: Path) -> bool:
+    """Whether there are zeros alone wherever one looks: what blkid does not know (the middle of a
+    RAID, an encrypted disk without a header, a foreign format) is data all the same."""
+    with device.open("rb", buffering=0) as content:
+        last = max(0, content.seek(0, os.SEEK_END) - SAMPLE)
+        places = [last * step // (SAMPLES + 1) for step in range(SAMPLES + 2)]
+        for place in places:
+            content.seek(place)
+            if content.read(SAMPLE).strip(b"\0"):
+                return False
+    return True
 
 
 def _made(device: Path) -> str:
     kind = os.environ.get("VOLUME_FORMAT", "")
     if not re.fullmatch(r"[a-z0-9]+", kind):
         raise Refused(f"there is no file system on {device}, and VOLUME_FORMAT does not name one")
-    _run(f"mkfs.{kind}", "-q", str(device))
+    owner, options = os.environ.get("VOLUME_OWNER"), ["-q"]
+    if owner and kind in ("ext2", "ext3", "ext4"):  # in one step with the file system itself
+        user = pwd.getpwnam(owner)
+        options += ["-E", f"root_owner={user.pw_uid}:{user.pw_gid}"]
+    _run(f"mkfs.{kind}", *options, str(device))
     return kind
 
 
 def _give_to_owner() -> None:
+    """Only what was just made: nobody knows why another root belongs to whom it does."""
     owner = os.environ.get("VOLUME_OWNER")
     if owner and MOUNT.stat().st_uid == 0:
         shutil.chown(MOUNT, owner)
@@ -349,7 +371,7 @@ def main(argv: list[str]) -> int:
     except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
         return 3
-    except (Failed, OSError) as error:
+    except (Failed, OSError, KeyError) as error:  # KeyError: VOLUME_OWNER, of no user
         print(f"failed: {error}", file=sys.stderr)
         return 4
     return 0

@@ -196,6 +196,8 @@ NO_PROOF = {
         (ChannelError("CONFIG", "no channel"), "no channel"),
         (CloudError("UNREACHABLE", "no channel"), "no channel"),
         (1, "pg-stop on db_a ended with 1: it hangs"),
+        (OverflowError("10**400"), "the command channel failed (OverflowError)"),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"), "failed (UnicodeEncodeError)"),
     ],
     "stop": [(STILL_ON, "still ACTIVE"), (CloudError("UNREACHABLE", "no Nova"), "no Nova")],
     "delete": [(NOT_GONE, "in the database alone"), (CloudError("FORBIDDEN", "no"), "no")],
@@ -305,6 +307,30 @@ def test_every_agent_of_the_member_is_deposed_before_anything_else(
     attempt.climb("stop", servers=("new", "old"))
 
     assert attempt.deposed == [("new", 4), ("old", 4)]
+
+
+@pytest.mark.parametrize("error", [ValueError("4300 digits"), RuntimeError("no thread")])
+def test_a_channel_that_fails_in_whatever_way_stops_no_climb(
+    attempt: Attempt, error: Exception
+) -> None:
+    attempt.answers |= {"depose": error, "quiesce": error, "stop": STILL_ON}
+    with pytest.raises(ActionError) as caught:
+        attempt.climb("quiesce", "stop")
+    failed = f"the command channel failed ({type(error).__name__})"
+    assert f"(depose: {failed}; quiesce: {failed}; stop: still ACTIVE; " in caught.value.message
+    assert str(error) not in caught.value.message
+    attempt.answers["stop"] = OFF
+    assert attempt.climb("quiesce", "stop")["rung"] == "stop"
+
+
+@pytest.mark.parametrize("step", ["depose", "quiesce"])
+@pytest.mark.parametrize("code", ["TOKEN_EXPIRED", "TRUST_GONE"])
+def test_rights_that_were_lost_over_the_channel_end_the_climb(
+    attempt: Attempt, step: str, code: str
+) -> None:
+    attempt.answers[step] = CloudError(code, "gone")
+    with pytest.raises(CloudError, match="gone"):
+        attempt.climb("quiesce", "stop")
 
 
 UNTOLD = [ChannelError("UNREACHABLE", "no broker."), ChannelError("CONFIG", "no channel is set.")]

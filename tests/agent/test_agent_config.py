@@ -269,6 +269,34 @@ def test_a_user_brings_its_groups(load):
     assert account.gid in account.groups
 
 
+def test_the_system_says_which_groups_a_user_is_in(load, monkeypatch):
+    """Not a list of all groups: a directory service may not give one."""
+    monkeypatch.setattr(os, "getgrouplist", lambda _name, gid: [4711, gid])
+    account = load(MINIMAL).commands["pg-start"].account
+    assert account.groups == tuple(sorted({4711, account.gid}))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+@pytest.mark.parametrize("which", ["failover-agent.yaml", "a-secret"])
+def test_a_file_of_another_user_is_refused(load, tmp_path, which):
+    given = secret_file(tmp_path, KEY)
+    document = {**MINIMAL, "key_file": given, "broker_file": secret_broker(tmp_path)}
+    del document["key"], document["broker"]
+    load(document)
+    os.chown(tmp_path / which, pwd.getpwnam("nobody").pw_uid, -1)
+    with pytest.raises(ConfigError) as raised:
+        config.load(tmp_path / "failover-agent.yaml")
+    assert "another user's" in str(raised.value)
+    assert f"chown root: {tmp_path / which}" in raised.value.remedy
+
+
+def secret_broker(tmp_path):
+    path = tmp_path / "broker"
+    path.write_text(MINIMAL["broker"])
+    path.chmod(0o600)
+    return str(path)
+
+
 def test_every_key_is_documented_and_no_other():
     page = (Path(__file__).parents[2] / "docs" / "agent.md").read_text("utf-8")
     cells = re.findall(r"^\| (`.*?) \|", page.split("## What happens when")[0], re.M)

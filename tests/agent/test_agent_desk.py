@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 
@@ -46,12 +47,164 @@ def test_one_that_can_not_be_written_down_is_refused_and_does_not_begin(rig):
     assert [(a["state"], a["code"]) for a in rig.said()] == [("refused", "REFUSED")]
 
 
+# -- what may have run
+
+
+def began_before(rig, state, **changes):
+    """A command that a former agent began; what is sent again."""
+    sent = document(**changes)
+    key = (sent["epoch"], sent["id"])
+    rig.journal.start(*key, sent["name"], sent["arguments"], "reply")
+    if state == "unknown":
+        rig.journal.leave(*key, "unknown", "the agent died while it ran")
+    return sent
+
+
+def failed_to_stop(rig):
+    rig.desk.deposed(3, done=False, message="stop ended with 1")
+
+
+def a_later_epoch(rig):
+    rig.desk.take_notice(Delivery(*sealed(notice(), kind="notice")))
+
+
+@pytest.mark.parametrize("state", ["started", "unknown"])
+@pytest.mark.parametrize(
+    ("before", "again", "meanwhile"),
+    [
+        ({"name": "not-listed-any-more"}, {}, None),
+        ({"arguments": {"word": "NO LONGER ALLOWED"}}, {}, None),
+        ({}, {"arguments": {"word": "other"}}, None),
+        ({}, {"sent_at": 0.0}, None),
+        ({}, {"limit": "long"}, None),
+        ({}, {}, failed_to_stop),
+        ({}, {}, a_later_epoch),
+    ],
+    ids=["not listed", "not allowed", "another", "late", "no limit", "not quiet", "old epoch"],
+)
+def test_what_may_have_run_is_unknown_and_never_refused(rig, state, before, again, meanwhile):
+    sent = {**began_before(rig, state, **before), **again}
+    if meanwhile:
+        meanwhile(rig)
+        rig.said()
+    assert rig.command(*sealed(sent)).acked == 1
+    assert rig.begun == []
+    answers = [a for a in rig.said() if "state" in a]
+    assert [(a["state"], a["code"]) for a in answers] == [("unknown", "UNKNOWN_OUTCOME")]
+    assert "Nobody knows" in answers[0]["message"]
+
+
+def test_what_may_have_run_is_unknown_if_it_waited_too_long_to_be_looked_into(rig, monkeypatch):
+    rig.command(*sealed(document(id="first")))
+    waiting = rig.command(
+        *sealed(began_before(rig, "unknown", id="second", limit=5.0, longest=5.0))
+    )
+    rig.said()
+    now = jobs.elapsed()
+    monkeypatch.setattr("mistral_failover.agent.desk.elapsed", lambda: now + 6)
+    rig.desk.begin(rig.begun.append)
+    assert (len(rig.begun), waiting.acked) == (1, 1)
+    assert [(a["id"], a["code"]) for a in rig.said()] == [("second", "UNKNOWN_OUTCOME")]
+
+
+def test_what_may_have_run_is_unknown_if_its_epoch_ends_while_it_waits(rig):
+    rig.command(*sealed(document(id="first")))
+    rig.command(*sealed(began_before(rig, "unknown", id="second")))
+    rig.said()
+    a_later_epoch(rig)
+    assert [(a["id"], a["code"]) for a in rig.said() if "id" in a] == [
+        ("second", "UNKNOWN_OUTCOME")
+    ]
+
+
+def test_what_was_settled_while_it_waited_too_long_is_told(rig, monkeypatch):
+    rig.command(*sealed(document(id="first")))
+    rig.command(*sealed(began_before(rig, "unknown", id="second", limit=5.0, longest=5.0)))
+    rig.said()
+    rig.journal.settle("second", done=True)
+    now = jobs.elapsed()
+    monkeypatch.setattr("mistral_failover.agent.desk.elapsed", lambda: now + 6)
+    rig.desk.begin(rig.begun.append)
+    assert [(a["id"], a["state"], a["exit_code"]) for a in rig.said()] == [("second", "done", 0)]
+
+
+def test_nothing_is_answered_as_long_as_the_journal_can_not_be_read(rig, monkeypatch):
+    def fails(*_):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    sent = began_before(rig, "unknown")
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.journal, "find", fails)
+        assert rig.command(*sealed(sent)).acked == 1
+        assert rig.command(*sealed({**sent, "limit": "long"})).acked == 1
+    assert (rig.said(), rig.begun) == ([], [])
+    rig.command(*sealed(sent))
+    assert len(rig.begun) == 1
+
+
+def test_what_may_have_run_is_not_refused_because_the_journal_can_not_be_written(rig):
+    sent = began_before(rig, "started")
+    full(rig.journal)
+    assert rig.command(*sealed(sent)).acked == 1
+    assert rig.begun == []
+    assert {a["state"] for a in rig.said()} <= {"accepted"}
+    assert not rig.desk.begin(rig.begun.append)
+
+
+def test_an_id_of_an_earlier_epoch_is_another_command(rig):
+    rig.command(*sealed(document()))
+    a_later_epoch(rig)
+    again = rig.command(*sealed(document(epoch=9)))
+    assert again.acked == 0, "it joined what is cut off"
+    rig.desk.end(rig.begun[0], None)
+    rig.desk.deposed(9, done=True, message="")
+    rig.desk.begin(rig.begun.append)
+    assert [job.request.epoch for job in rig.begun] == [3, 9]
+
+
+# -- notices
+
+
 def test_a_later_epoch_holds_even_if_it_can_not_be_written_down(rig):
     full(rig.journal)
     delivery = Delivery(*sealed(notice(), kind="notice"))
     rig.desk.take_notice(delivery)
     assert (rig.desk.epoch, rig.desk.deposing) == (9, "underway")
     assert delivery.acked == 0, "the next agent would not hear of it"
+
+
+def notices(rig, *epochs):
+    found = [Delivery(*sealed(notice(epoch=epoch), kind="notice")) for epoch in epochs]
+    for each in found:
+        rig.desk.take_notice(each)
+    return found
+
+
+def test_of_notices_that_can_not_be_written_down_the_highest_is_kept_until_it_can(rig):
+    full(rig.journal)
+    found = notices(rig, 7, 9, 9, 8)
+    assert [each.acked for each in found] == [1, 1, 0, 1]
+    rig.desk.begin(rig.begun.append)
+    assert found[2].acked == 0
+    rig.journal._db.execute("PRAGMA query_only = OFF")
+    rig.journal.raise_epoch(9)
+    for _ in range(2):
+        rig.desk.begin(rig.begun.append)
+    assert [each.acked for each in found] == [1, 1, 1, 1]
+
+
+def test_a_notice_that_is_kept_goes_with_its_connection(rig):
+    full(rig.journal)
+    (lost,) = notices(rig, 9)
+    rig.desk.drop_waiting()
+    (again,) = notices(rig, 9)
+    rig.journal._db.execute("PRAGMA query_only = OFF")
+    rig.journal.raise_epoch(9)
+    rig.desk.begin(rig.begun.append)
+    assert (lost.acked, again.acked) == (0, 1)
+
+
+# -- lanes
 
 
 def test_a_lane_begins_its_next_command_once_the_former_is_over(rig):

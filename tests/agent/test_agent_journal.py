@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 import threading
 
@@ -68,6 +70,48 @@ def test_nobody_has_it_once_the_agent_ended(journal, tmp_path):
     journal.close()
     with Journal(tmp_path / "journal", hold=False) as looking:
         assert not looking.is_held()
+
+
+def test_who_looks_whether_an_agent_has_it_keeps_none_from_beginning(journal, tmp_path):
+    journal.close()
+    looking = os.open(tmp_path / "journal" / "lock", os.O_RDWR)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    threading.Timer(0.2, os.close, (looking,)).start()
+    with Journal(tmp_path / "journal") as agent:
+        assert agent.is_held()
+
+
+def test_who_looks_leaves_nothing_in_the_agents_way(journal, tmp_path):
+    journal.close()
+    (tmp_path / "journal" / "lock").unlink()
+    with Journal(tmp_path / "journal", hold=False) as looking:
+        assert not looking.is_held()
+    assert not (tmp_path / "journal" / "lock").exists()
+
+
+def test_a_folder_that_others_may_look_into_is_refused(journal, tmp_path):
+    journal.close()
+    (tmp_path / "journal").chmod(0o750)
+    with pytest.raises(JournalError) as raised:
+        Journal(tmp_path / "journal")
+    assert raised.value.code == "JOURNAL"
+    assert raised.value.remedy == f"Run: chmod 700 {tmp_path / 'journal'}"
+
+
+def test_an_agent_reads_it_even_where_there_is_no_space_to_share_it(journal, tmp_path):
+    start(journal)
+    journal.close()
+    (tmp_path / "journal" / "journal.sqlite-shm").mkdir()  # as little use as on a full disk
+    with Journal(tmp_path / "journal") as agent:
+        assert agent.find(1, "key-1").state == "started"
+    with pytest.raises(JournalError):
+        Journal(tmp_path / "journal", hold=False)
+
+
+def test_on_a_full_disk_it_is_known_whose_it_is(journal):
+    assert not journal.belong_to("me")
+    journal._db.execute("PRAGMA query_only = ON")
+    assert not journal.belong_to("me")
 
 
 def test_others_can_not_read_it(journal, tmp_path):
@@ -179,7 +223,7 @@ def test_a_place_that_can_not_be_written_is_named(tmp_path):
 
 def test_what_is_no_journal_is_refused_and_can_be_opened_once_it_is_gone(tmp_path):
     folder = tmp_path / "journal"
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     (folder / "journal.sqlite").write_text("not a database, and long enough to look like none" * 9)
     with pytest.raises(JournalError):
         Journal(folder)

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import uuid
@@ -16,6 +17,7 @@ import pytest
 
 import mistral_failover
 from mistral_failover.agent import systemd
+from mistral_failover.agent.journal import Journal
 from mistral_failover.agent.main import main
 from mistral_failover.agent.systemd import Notifier
 from support.agents import SERVER, Node, killed_at_the_end, until
@@ -101,6 +103,41 @@ def test_settle_says_that_nothing_is_unknown(node, capsys):
         node.run()
     assert call(node, "settle", "key-1", "--done") == 1
     assert "failover-agent status" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("settle", ("settle", "key-1", "--done")),
+        ("latest", ("status",)),
+        ("belong_to", ("run",)),
+    ],
+)
+def test_a_journal_that_can_not_be_used_is_said_in_one_line(
+    node, capsys, monkeypatch, method, words
+):
+    with node.agent():
+        node.run()
+
+    def fails(*_args, **_more):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Journal, method, fails)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("mistral_failover.agent.main.log_to_stderr", lambda: None)
+    assert call(node, *words) == 1
+    said = capsys.readouterr().err
+    assert "database or disk is full" in said
+    assert "space" in said
+    assert str(node.journal) in said
+    assert "Traceback" not in said
+
+
+def test_status_makes_no_journal_where_no_agent_began(node, capsys):
+    node.write()
+    node.journal.mkdir(mode=0o700)
+    assert call(node, "status") == 1
+    assert list(node.journal.iterdir()) == []
 
 
 # -- systemd

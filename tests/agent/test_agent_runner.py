@@ -9,6 +9,7 @@ import resource
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,35 @@ def test_a_process_that_nobody_wrote_down_is_found_by_its_command(left):
     process, _ = left
     assert runner.find_by_id("key-1") == runner.trace_of(process.pid)
     assert runner.find_by_id("key-2") is None
+
+
+def test_what_minds_no_signal_is_killed_after_its_leader_is_gone():
+    process = subprocess.Popen(
+        shell("sh -c 'trap \"\" TERM; echo $$; exec sleep 600' & wait"),
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    child = int(process.stdout.readline())
+    threading.Thread(target=process.wait, daemon=True).start()
+    try:
+        assert runner.kill_left(runner.trace_of(process.pid), grace=0.2)
+        assert not is_alive(child)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+
+
+def test_a_daemon_that_left_the_session_is_left_alone(tmp_path):
+    pid = tmp_path / "pid"
+    process = subprocess.Popen(
+        shell(f"setsid sh -c 'echo $$ > {pid}; exec sleep 600' & wait"), start_new_session=True
+    )
+    until(lambda: pid.exists() and pid.read_text().strip())
+    threading.Thread(target=process.wait, daemon=True).start()
+    try:
+        assert runner.kill_left(runner.trace_of(process.pid), grace=0.2)
+        assert not is_alive(process.pid)
+        assert is_alive(int(pid.read_text()))
+    finally:
+        os.kill(int(pid.read_text()), 9)

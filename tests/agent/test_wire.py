@@ -233,3 +233,33 @@ def test_the_queues_of_two_epochs_servers_and_groups_are_different_ones():
     assert Address("g", "payments", "db_b", "s").commands(3) == first.commands(3)
     assert Address("g", "payments", "db_a", "t").commands(3) != first.commands(3)
     assert Address("h", "payments", "db_a", "s").notices != first.notices
+
+
+# -- values of what is signed
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), 1e15, float("inf"), float("nan"), True, "1", None, [1]]
+)
+def test_what_can_not_be_reckoned_with_is_no_number(value):
+    assert not wire.is_number(value)
+
+
+@pytest.mark.parametrize("value", [0, -1.5, 1e14, 999_999_999_999_999])
+def test_what_can_be_reckoned_with_is_a_number(value):
+    assert wire.is_number(value)
+
+
+@pytest.mark.parametrize("value", ["\ud800", "a\udfff", "x" * 11, b"x", None, 1])
+def test_what_can_not_be_written_down_is_no_text(value):
+    assert not wire.is_text(value, 10)
+    assert wire.is_text("\U0001f600" * 10, 10)
+
+
+@pytest.mark.parametrize("epoch", [3.0, True, "3", None])
+def test_an_epoch_that_only_equals_the_one_of_the_headers_is_refused(epoch):
+    header = 1 if epoch is True else 3
+    document = {"member": "db_a", "epoch": epoch}
+    body, headers = wire.seal("result", document, b"k")
+    with pytest.raises(wire.Malformed, match="MALFORMED|NOT_SIGNED"):
+        wire.unseal("result", body, headers | {wire.EPOCH: header}, lambda *_: b"k")

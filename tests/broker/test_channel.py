@@ -3,23 +3,28 @@
 
 from __future__ import annotations
 
+import bz2
 import os
+import pickle
 import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from keystoneauth1.session import Session
+from kombu.messaging import Producer
 
 from faults.slot import until
-from mistral_failover.agent.broker import NOTICES, Broker
+from mistral_failover.agent import amqp, wire
+from mistral_failover.agent.broker import NOTICES, Broker, reading_channel, take
 from mistral_failover.agent.channel import Channel, ChannelError, Command, Means, channel_for
-from mistral_failover.agent.links import KEPT
+from mistral_failover.agent.links import ANSWERS, KEPT
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Unguarded
 from support.scripted_agent import ScriptedAgent
@@ -187,3 +192,83 @@ def test_who_is_refused_is_told_so(
         assert error.code == "CONFIG"
         assert broker.password not in str(error)
         assert "guessed" not in str(error)
+
+
+# -- a node that was broken into
+
+
+def beat(broker: PrivateBroker, to: Address, body: bytes, **properties: Any) -> None:
+    """What such a node may publish."""
+    with Broker(broker.url).connect() as connection:
+        channel = connection.channel()
+        Producer(channel, auto_declare=False).publish(
+            body,
+            exchange=wire.HEARTBEATS,
+            routing_key=to.heartbeats,
+            **{"content_type": "x/y", "content_encoding": "binary", **properties},
+        )
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"headers": {"compression": "application/x-bz2"}},
+        {"headers": {"compression": "bzip2"}},
+        {"content_type": "application/x-python-serialize"},
+        {"content_type": "application/json", "content_encoding": "utf-8"},
+        {"content_type": "text/plain", "content_encoding": "punycode"},
+        {"content_encoding": "utf-16"},
+    ],
+    ids=str,
+)
+def test_a_message_is_read_as_it_came(
+    broker: PrivateBroker,
+    channel_to: Callable[[str], Channel],
+    to: Address,
+    properties: dict[str, Any],
+) -> None:
+    channel = channel_to(broker.url)
+    assert channel.heard(to) is None
+    for body in (bz2.compress(bytes(8 << 20)), pickle.dumps(["never read"]), b"plain text"):
+        beat(broker, to, body, **properties)
+        with Broker(broker.url).connect() as connection:
+            message = take(reading_channel(connection), to.heartbeats)
+            assert message.body == message.payload == body
+            assert type(message.body) is bytes
+            assert "compression" not in message.headers
+            message.requeue()
+        assert channel.heard(to) is None
+
+
+class Distant(datetime):
+    """A date that AMQP can say, and Python can not."""
+
+    def utctimetuple(self) -> Any:
+        return (9999, 12, 31, 10**9, 0, 0)
+
+
+def test_a_message_that_can_not_be_read_at_all_makes_the_channel_unreachable_for_a_while(
+    broker: PrivateBroker,
+    channel_to: Callable[[str], Channel],
+    to: Address,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(amqp, "PATIENCE", 0.5)
+    channel = channel_to(broker.url)
+    assert channel.heard(to) is None
+    beat(broker, to, b"{}", headers={"when": Distant(2026, 1, 1)})
+    with pytest.raises(ChannelError) as raised:
+        channel.heard(to)
+    assert raised.value.code == "UNREACHABLE"
+    ScriptedAgent(broker.url, SECRET, to, 3).beat()  # the queue keeps the latest
+    until(lambda: channel.heard(to) is not None, LIMIT, lambda: "heard")
+
+
+def test_what_nobody_takes_from_a_queue_of_results_does_not_fill_the_broker(
+    broker: PrivateBroker, channel_to: Callable[[str], Channel], to: Address
+) -> None:
+    channel_to(broker.url).heard(to)
+    told = broker.control("list_queues", "-p", "failover", "name", "arguments")
+    replies = [line for line in told.splitlines() if line.startswith("failover.replies.")]
+    assert replies
+    assert all(f'"x-max-length",{ANSWERS}' in line.replace(" ", "") for line in replies), replies

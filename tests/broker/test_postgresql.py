@@ -159,6 +159,13 @@ def test_a_volume_with_no_file_system_gets_one_only_where_the_node_says_which(
     node.down()
 
 
+def test_only_what_was_just_made_is_given_to_its_owner(node: Node, device: str) -> None:
+    subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    node.up(device)
+    assert node.mount.stat().st_uid == 0
+    node.down()
+
+
 def test_what_is_no_file_system_is_not_written_over(folder: Path, node: Node, device: str) -> None:
     Path(device).write_bytes(b"somebody's own format")
     refused = node.volume("up", DATA, device)

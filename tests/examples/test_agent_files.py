@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,96 @@ def test_every_program_of_the_allow_list_is_installed_from_the_examples() -> Non
         subprocess.run(["sh", "-n", "-c", shell], check=True)
 
 
+def user_data() -> dict[str, dict[str, Any]]:
+    """What cloud-init is told, by example."""
+    texts = {"cloud-init.yaml": (EXAMPLES / "cloud-init.yaml").read_text("utf-8")}
+    texts |= {name: filled_in(servers_of(name)[0]) for name in TEMPLATES}
+    return {name: yaml.safe_load(text) for name, text in texts.items()}
+
+
+def files_of(document: dict[str, Any]) -> dict[str, str]:
+    return {file["path"]: file["content"] for file in document["write_files"]}
+
+
+METADATA = "/etc/systemd/system/failover-metadata.service"
+RULES = "/etc/failover-metadata.nft"
+
+
+@pytest.mark.parametrize("name", ["cloud-init.yaml", *TEMPLATES])
+def test_user_data_with_secrets_is_kept_from_all_but_root_before_anything_else(name: str) -> None:
+    document = user_data()[name]
+    files, first = files_of(document), files_of(user_data()["cloud-init.yaml"])
+    assert (files[METADATA], files[RULES]) == (first[METADATA], first[RULES])
+    assert "nftables" in document["packages"]
+    assert document["runcmd"][:2] == [
+        ["systemctl", "daemon-reload"],
+        ["systemctl", "enable", "--now", "failover-metadata.service"],
+    ]
+    secret = {"/etc/failover-agent.broker", "/etc/failover-agent.key", "/etc/failover-agent.yaml"}
+    modes = {file["path"]: file.get("permissions") for file in document["write_files"]}
+    assert {modes[path] for path in secret} == {"0600"}
+    assert f"-f {RULES}" in files[METADATA]
+    for address in ("ip daddr 169.254.169.254", "ip6 daddr fe80::a9fe:a9fe"):
+        lines = [line.strip() for line in files[RULES].splitlines() if address in line]
+        assert lines == [f"{address} meta skuid != 0 reject", f"{address} reject"]
+
+
+ASK = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 80), 5).close()
+except ConnectionRefusedError as error:
+    print("refused")
+else:
+    print("answered")
+"""
+INSIDE = """
+ip link set lo up && ip addr add 169.254.169.254/32 dev lo
+nft -f "$1" && nft -f "$1"
+"$2" -c 'import socket, time
+listening = socket.create_server(("", 80))
+print("listening", flush=True)
+time.sleep(60)' | {
+  read -r _
+  for user in root nobody; do
+    for address in 169.254.169.254 127.0.0.1; do
+      echo "$user $address $(setpriv --reuid=$user --clear-groups "$4" -c "$3" $address)"
+    done
+  done
+  kill 0
+}
+"""
+
+
+def why_no_rules() -> str:
+    tools = ("nft", "unshare", "ip", "setpriv", "/usr/bin/python3")
+    needed = [tool for tool in tools if shutil.which(tool) is None]
+    if needed or os.geteuid() != 0:
+        return f"needs {', '.join(['root', *needed])}"
+    here = subprocess.run(["unshare", "-n", "nft", "list", "ruleset"], capture_output=True)
+    return "" if here.returncode == 0 else "there are no rules in this kernel"
+
+
+@pytest.mark.skipif(bool(why_no_rules()), reason=why_no_rules())
+def test_root_alone_reaches_the_metadata_service(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.nft"
+    rules.write_text(files_of(user_data()["cloud-init.yaml"])[RULES])
+    argv = ["unshare", "-n", "sh", "-c", INSIDE, "sh", str(rules), sys.executable, ASK]
+    done = subprocess.run(
+        [*argv, "/usr/bin/python3"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+    )
+    assert done.stdout.splitlines() == [
+        "root 169.254.169.254 answered",
+        "root 127.0.0.1 answered",
+        "nobody 169.254.169.254 refused",
+        "nobody 127.0.0.1 answered",
+    ], done.stderr
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_s_group_asks_for_what_the_node_allows(name: str) -> None:
     given = read(EXAMPLES / name)["resources"]["protection"]["properties"]["input"]["definition"]
@@ -151,11 +243,15 @@ def test_the_unit_gives_the_agent_no_mount_namespace_and_leaves_applications_alo
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+def test_systemd_understands_the_units(tmp_path: Path) -> None:
+    rules = tmp_path / "failover-metadata.service"
+    rules.write_text(
+        files_of(user_data()["cloud-init.yaml"])[METADATA].replace("/usr/sbin/nft", "/bin/true")
+    )
     unit = tmp_path / UNIT.name
     unit.write_text(
         UNIT.read_text("utf-8").replace("/opt/failover/bin/failover-agent", "/bin/true")
     )
-    argv = ["systemd-analyze", "verify", str(unit)]
+    argv = ["systemd-analyze", "verify", str(unit), str(rules)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -158,7 +160,116 @@ def test_what_is_no_verb_or_no_volume_is_refused(node: Node, wrong: list[str]) -
     assert "failover-volume up VOLUME DEVICE" in told.stderr
 
 
+# -- what is taken for an empty volume
+
+
+@pytest.fixture
+def volume(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The command as a module, whose mount point is a folder."""
+    spec = importlib.util.spec_from_file_location("example_volume", VOLUME)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    monkeypatch.setattr(found, "MOUNT", tmp_path / "mnt")
+    return found
+
+
+def disk(folder: Path, at: int | None = None) -> Path:
+    """One of 64 MiB with nothing on it, or with a few bytes that no tool knows."""
+    made = folder / "disk"
+    with made.open("wb") as new:
+        new.truncate(64 << 20)
+        if at is not None:
+            new.seek(at, os.SEEK_SET if at >= 0 else os.SEEK_END)
+            new.write(b"mine")
+    return made
+
+
+needs_blkid = pytest.mark.skipif(shutil.which("blkid") is None, reason="needs blkid")
+
+
+@needs_blkid
+@pytest.mark.parametrize("at", [0, (1 << 20) - 4, (63 << 20) * 8 // 17, -(1 << 20), -4])
+def test_a_volume_with_anything_to_be_seen_on_it_is_not_taken_for_an_empty_one(
+    volume: ModuleType, tmp_path: Path, at: int
+) -> None:
+    assert volume._file_system(disk(tmp_path)) is None
+    with pytest.raises(volume.Refused, match="left alone"):
+        volume._file_system(disk(tmp_path, at))
+
+
+@needs_blkid
+@pytest.mark.parametrize("size", [0, 1, 4096, (1 << 20) + 1])
+def test_a_small_one_is_read_as_a_whole(volume: ModuleType, tmp_path: Path, size: int) -> None:
+    small = tmp_path / "small"
+    for place in {0, size // 2, max(0, size - 1)}:
+        small.write_bytes(bytes(size))
+        assert volume._is_blank(small)
+        content = bytearray(size)
+        if size:
+            content[place] = 1
+            small.write_bytes(content)
+            assert not volume._is_blank(small)
+
+
+@pytest.mark.parametrize(("there", "given"), [("ext4", []), (None, ["somebody"])])
+def test_only_the_root_of_a_file_system_that_was_just_made_is_given_away(
+    volume: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    there: str | None,
+    given: list[str],
+) -> None:
+    device, owners = disk(tmp_path), []
+    for name, answer in {
+        "_file_system": there,
+        "_made": "ext4",
+        "_mounts": [],
+        "_run": None,
+    }.items():
+        monkeypatch.setattr(volume, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(volume.Devices, "_found", lambda *_: device)
+    monkeypatch.setattr(volume.Devices, "_check", lambda *_: None)
+    monkeypatch.setattr(volume, "_give_to_owner", lambda: owners.append("somebody"))
+    volume.Devices().up(DATA, str(device))
+    assert owners == given
+
+
 # -- the database
+
+
+@pytest.mark.parametrize("there", ["nothing", "a mount point", "a data directory"])
+def test_on_a_node_without_postgresql_or_its_data_nothing_runs(tmp_path: Path, there: str) -> None:
+    node = Node(tmp_path)
+    if there != "nothing":
+        (node.mount / ("data" if "data" in there else "")).mkdir(parents=True)
+    for verb in ("stop", "is-stopped"):
+        done = run(POSTGRESQL, verb, env=node.env | {"PG_BIN": "/no/such/folder"})
+        assert (done.returncode, done.stderr) == (0, "")
+    assert run(POSTGRESQL, "is-running", env=node.env | {"PG_BIN": "/no"}).returncode == 1
+
+
+@needs_postgresql
+def test_what_may_not_be_looked_into_is_not_said_to_have_stopped(guest: Node) -> None:
+    (guest.mount / "data").mkdir(mode=0o700)  # ours, not the database's user's
+    if not postgresql.IS_ROOT:
+        (guest.mount / "data").chmod(0)
+    for verb in ("stop", "is-stopped"):
+        refused = guest.postgresql(verb)
+        assert refused.returncode == REFUSED
+        assert "may not look into" in refused.stderr
+    (guest.mount / "data").chmod(0o700)
+
+
+@needs_postgresql
+def test_a_database_is_started_by_the_programs_of_its_own_version(guest: Node) -> None:
+    data = guest.mount / "data"
+    data.mkdir(mode=0o755)
+    (data / "PG_VERSION").write_text("9.1\n")
+    refused = guest.postgresql("start")
+    assert refused.returncode == REFUSED
+    assert "there is no PostgreSQL 9.1 on this node" in refused.stderr
 
 
 def test_the_shell_can_read_the_command() -> None:

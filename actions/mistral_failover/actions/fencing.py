@@ -176,7 +176,7 @@ def _depose(climb: Climb) -> None:
         reach("depose.before")
         try:
             climb.tools.channel.depose(address, member.epoch)
-        except (ChannelError, CloudError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the ladder is to be climbed
             _raise_ours(error)
             said = f"depose: {_words(error)}"
             if said not in climb.tried and climb.suspect.stops:  # else no agent is in question
@@ -216,7 +216,7 @@ def _quiesce(climb: Climb, rung: Rung) -> Evidence:
         )
         try:
             run_command(climb.tools.channel, command)
-        except (ChannelError, CloudError, ActionError) as error:
+        except Exception as error:  # noqa: BLE001 - no word of a member's holds its fence up
             _raise_ours(error)
             return Evidence(False, "quiesce", _words(error))
     done = " and ".join(sorted({stop for _, stop in climb.suspect.stops}))
@@ -269,8 +269,10 @@ def _workflow(climb: Climb, rung: Rung) -> Evidence:
         return Evidence(False, "workflow", f"{name}: {_words(error)}")
 
 
-def _words(error: ChannelError | CloudError | ActionError) -> str:
+def _words(error: Exception) -> str:
     """What went wrong. What a command wrote may hold anything, and goes into a workflow's input."""
+    if not isinstance(error, ChannelError | CloudError | ActionError):
+        return f"the command channel failed ({type(error).__name__})"
     said = masked(error.message).rstrip(".")
     return f"{said}. {error.remedy}" if error.code == "UNKNOWN_OUTCOME" else said
 

@@ -8,7 +8,7 @@ number of sweeps may run at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -125,7 +125,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
             continue  # whoever asked sees that the execution failed, and may have gone elsewhere
         row: Row = {"incident": incident.id}
         try:
-            if sentence := _too_old(request, incident):
+            if sentence := _out_of_service(request, incident) or _too_old(request, incident):
                 found["held"].append(row | {"sentence": sentence})
                 continue
             answer = admitting.start(request, incident)
@@ -192,19 +192,47 @@ def _taken(tx: Any, node: lying.Loose) -> Row:
     return {**ready_document(node.ready), "group": node.group, "sentence": sentence}
 
 
+def _out_of_service(request: Request, incident: incidents.Incident) -> str | None:
+    """Hold an admitted alarm back whose group was taken out of service before it could be started:
+    no time will change that, and a person who brings the group up again may look at it."""
+
+    def why(tx: Any, found: incidents.Incident) -> str | None:
+        state = groups.get(tx, incident.group_id or "")
+        if "asked_for" in found.fact or state is None:
+            return None
+        stands = starting.standing_of(request, tx, state)
+        return None if stands.roles else f"{state.name} was taken out of service since"
+
+    return _held_back(request, incident, why, "not_in_service")
+
+
 def _too_old(request: Request, incident: incidents.Incident) -> str | None:
     """Hold an admitted incident back that could not be started for too long; why, if so."""
 
+    def why(tx: Any, found: incidents.Incident) -> str | None:
+        late = tx.now() - max(found.last_at, found.decided_at) > STALE
+        return f"it could not be started for {STALE / 60:.0f} minutes" if late else None
+
+    return _held_back(request, incident, why, "too_late")
+
+
+def _held_back(
+    request: Request,
+    incident: incidents.Incident,
+    judge: Callable[[Any, incidents.Incident], str | None],
+    rule: str,
+) -> str | None:
     def hold(tx: Any) -> str | None:
         tx.lock_group(incident.group_id, shared=False)
         # As it is by now: somebody may have started it, or a person admitted it a moment ago.
         found = incidents.get(tx, request.project_id, incident.id)
         if found is None or found.decision != "ADMITTED" or found.traversal_id is not None:
             return None
-        if tx.now() - max(found.last_at, found.decided_at) <= STALE:
+        why = judge(tx, found)
+        if why is None:
             return None
-        sentence = f"{incident.sentence}; it could not be started for {STALE / 60:.0f} minutes"
-        incidents.decide(tx, incident.id, "HELD", sentence, rule="too_late")
+        sentence = f"{incident.sentence}; {why}"
+        incidents.decide(tx, incident.id, "HELD", sentence, rule=rule)
         tx.journal(incident.group_id, f"HELD: {sentence}", kind="held")
         return sentence
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mistral_failover.agent import wire
-from mistral_failover.agent.broker import BadUrl
+from mistral_failover.agent.broker import BadUrl, take
 from mistral_failover.agent.channel import (
     ChannelError,
     Command,
@@ -31,6 +31,9 @@ BUSY = (0.05, 0.2)
 AROUND = 8
 """Epochs before the new one whose queues are deleted, and after it that are looked for: one may be
 there, and after crashes a few more."""
+READ = 32
+"""Messages in a queue of the latest heartbeat that are read at most: a broker keeps one, and who
+sends faster than they are read must not hold up a fence."""
 
 _T = TypeVar("_T")
 
@@ -77,8 +80,9 @@ class AmqpChannel:
         key = self._key(to)
         queue = self._broker.declare_heartbeats(link.channel, to, bind=True)
         best: tuple[float, Heartbeat, Any] | None = None
-        while (raw := link.channel.basic_get(queue=queue)) is not None:
-            message = link.channel.message_to_python(raw)
+        for _ in range(READ):
+            if (message := take(link.channel, queue)) is None:
+                break
             try:
                 at, heartbeat = _heartbeat(message, to, key)
             except wire.Malformed as error:
@@ -116,10 +120,11 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
     at, running, deposed = said.get("at"), said.get("running"), said.get("deposed")
     if (
         (said.get("group_id"), said.get("server_id")) != (to.group_id, to.server_id)
-        or not isinstance(at, int | float)
+        or not wire.is_number(at)
         or not isinstance(running, list)
-        or not all(isinstance(name, str) for name in running)
-        or not isinstance(deposed, str | None)
+        or len(running) > wire.MAX_RUNNING
+        or not all(wire.is_text(name, wire.MAX_NAME) for name in running)
+        or not (deposed is None or wire.is_text(deposed))
     ):
         raise wire.Malformed("MALFORMED", "it is no heartbeat of this server")
     # Of a clock that is ahead nobody knows how old its words are: rather too old than too young.

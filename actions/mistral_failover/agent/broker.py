@@ -7,6 +7,10 @@ Agents import this too: nothing but the standard library, kombu and :mod:`.wire`
 from __future__ import annotations
 
 import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -14,6 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from amqp.exceptions import MessageNacked
 from kombu.connection import Connection
 from kombu.exceptions import ChannelError, ConnectionError, OperationalError
+from kombu.message import Message
 from kombu.messaging import Producer
 
 from mistral_failover.agent import wire
@@ -257,6 +262,54 @@ class Broker:
         )
 
 
+# -- reading
+
+
+def reading_channel(connection: Connection) -> Any:
+    """A new channel whose messages are what came, and no more: whoever may write to a queue chooses
+    headers, content type and encoding, and none of them may have anything decompressed, decoded or
+    unpickled before the signature holds. All that is read has to come over such a channel. Raises
+    :data:`ERRORS`."""
+    channel = connection.channel()
+    channel.Message = _untouched(channel.Message)
+    channel.auto_decode = False  # py-amqp's, of content_encoding
+    return channel
+
+
+def take(channel: Any, queue: str) -> Any:
+    """The next message of a queue, to be acknowledged; None where there is none. Raises
+    :data:`ERRORS`."""
+    with _readable():
+        raw = channel.basic_get(queue=queue)
+        return None if raw is None else channel.message_to_python(raw)
+
+
+class _Untouched(Message):
+    """A message that stays as it came. kombu decompresses by a header, at once."""
+
+    def __init__(self, body: Any = None, headers: Any = None, **more: Any) -> None:
+        kept = {name: value for name, value in (headers or {}).items() if name != "compression"}
+        super().__init__(body=body, headers=kept, **(more | {"postencode": None}))
+
+    def _decode(self) -> Any:
+        return self.body
+
+
+@lru_cache(maxsize=8)
+def _untouched(kind: type[Message]) -> type[Message]:
+    """The message of a transport: what it takes from the wire, it hands to ours."""
+    return type("UntouchedMessage", (kind, _Untouched), {})
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """py-amqp fails over fields that are no such thing, and its connection is of no use then."""
+    try:
+        yield
+    except (ValueError, ArithmeticError, TypeError, IndexError, struct.error) as error:
+        raise ConnectionResetError(f"what came can not be read ({type(error).__name__})") from None
+
+
 def wait(connection: Connection, seconds: float) -> bool:
     """Let the connection's consumers be called, for one event, or none within ``seconds``; tell
     which. Must be called every few seconds: it keeps the connection alive. Raises :data:`ERRORS`,
@@ -264,7 +317,8 @@ def wait(connection: Connection, seconds: float) -> bool:
     _still_there(connection)
     came = True
     try:
-        connection.drain_events(timeout=seconds)
+        with _readable():
+            connection.drain_events(timeout=seconds)
     except TimeoutError as error:
         if error.errno is not None:  # the kernel's word that the peer is gone, not ours to go on
             raise

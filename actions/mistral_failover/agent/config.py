@@ -7,7 +7,6 @@ started has a file without a fault. No message shows a value, for it may be a se
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
 import re
@@ -22,7 +21,13 @@ import yaml
 
 from mistral_failover.agent.broker import BadUrl, Broker
 from mistral_failover.agent.identity import Identity
-from mistral_failover.agent.reading import ConfigError, Section, read_secret, readable_by_others
+from mistral_failover.agent.reading import (
+    ConfigError,
+    Section,
+    another_users,
+    read_secret,
+    readable_by_others,
+)
 from mistral_failover.agent.wire import is_epoch
 from mistral_failover.model.ids import group_id
 
@@ -134,6 +139,7 @@ def _check_mode(path: Path, document: Any) -> None:
     """What is written here is run, with the agent's rights, and may hold a secret."""
     if path.stat().st_mode & 0o022:
         raise ConfigError(str(path), "others may write it", f"Run: chmod go-w {path}")
+    another_users(str(path), path)
     if isinstance(document, dict) and {"broker", "key", "group_key"} & document.keys():
         readable_by_others(str(path), path)
 
@@ -322,7 +328,7 @@ def _account(section: Section) -> Account:
             "only root may run commands as others",
             "Run the agent as root, or leave it out.",
         )
-    groups = {g.gr_gid for g in grp.getgrall() if found.pw_name in g.gr_mem} | {found.pw_gid}
+    groups = {*os.getgrouplist(found.pw_name, found.pw_gid), found.pw_gid}
     return Account(
         found.pw_name, found.pw_uid, found.pw_gid, tuple(sorted(groups)), found.pw_dir or "/"
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.agent import wire
@@ -30,6 +31,8 @@ LATER = 2
 replaced between the decision to send a command and its sending."""
 AGAIN = 10.0
 """Seconds, at most, without a word of the agent after which a command is sent again."""
+STRANGE = 32
+"""Messages of one conversation that were not the agent's words which are logged at most."""
 
 
 class Conversation:
@@ -46,6 +49,7 @@ class Conversation:
         self._again = max(LOOK, min(AGAIN, command.limit / 3))
         self._begun = self._word = time.monotonic()
         self._said = ""  # the agent's last word
+        self._strange = 0  # messages that were none of its
         self._sent = False  # the broker may have the command
         self._void = False  # the queue of the epoch's commands is gone
 
@@ -110,11 +114,19 @@ class Conversation:
 
     def _wait(self, link: Link) -> CommandResult | ChannelError:
         looked = sent = time.monotonic()
+        overdue: float | None = None  # since when nothing more has to be waited for
         while True:
             while link.answers:  # before the first wait, too: one may have come while we published
-                outcome = self._hear(link.answers.pop(0))
+                outcome = self._hear(link.answers.popleft())
                 if outcome is not None:
                     return outcome
+            now = time.monotonic()
+            if self._left() > 0:
+                overdue = None
+            elif overdue is None:
+                overdue = now
+            elif now - overdue >= LOOK:  # who goes on sending what counts for nothing is silent
+                return self._silence(None)
             came = wait(link.connection, max(0.0, min(LOOK, self._left())))
             # What has arrived counts, even if this process was too late to look.
             if not came and not link.answers and self._left() <= 0:
@@ -172,7 +184,9 @@ class Conversation:
                 raise wire.Malformed("MALFORMED", "it is about another command")
             outcome = self._understand(said)
         except wire.Malformed as error:
-            LOG.warning("A message that pretends to be a result of %s: %s", to.member, error)
+            self._strange += 1
+            if self._strange <= STRANGE:
+                LOG.warning("A message that pretends to be a result of %s: %s", to.member, error)
             return None
         self._word = time.monotonic()
         return outcome
@@ -188,20 +202,21 @@ class Conversation:
             self._said = f"it had received {name}"
             return None
         if state == "running":
-            self._said = f"{name} had been running for {_field(said, 'seconds', float, int):.0f} s"
+            seconds = _field(said, "seconds", wire.is_number)
+            self._said = f"{name} had been running for {seconds:.0f} s"
             return None
         if state == "done":
             return CommandResult(
                 id=self._command.id,
-                exit_code=_field(said, "exit_code", int),
-                stdout=_field(said, "stdout", str),
-                stderr=_field(said, "stderr", str),
-                replayed=_field(said, "replayed", bool),
+                exit_code=_field(said, "exit_code", wire.is_exit_code),
+                stdout=_field(said, "stdout", wire.is_text),
+                stderr=_field(said, "stderr", wire.is_text),
+                replayed=_field(said, "replayed", _is_flag),
             )
         if state == "refused" and said.get("code") in ("OLD_EPOCH", "REFUSED"):
-            return ChannelError(said["code"], _field(said, "message", str)[:500])
+            return ChannelError(said["code"], _field(said, "message", wire.is_text)[:500])
         if state == "unknown":
-            return ChannelError("UNKNOWN_OUTCOME", _field(said, "message", str)[:500])
+            return ChannelError("UNKNOWN_OUTCOME", _field(said, "message", wire.is_text)[:500])
         raise wire.Malformed("MALFORMED", "its state is none")
 
     def _deposed(self) -> ChannelError:
@@ -280,8 +295,12 @@ def unreachable(away: Away | None, message: str = "") -> ChannelError:
     )
 
 
-def _field(document: dict[str, Any], name: str, *types: type) -> Any:
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _field(document: dict[str, Any], name: str, is_such: Callable[[Any], bool]) -> Any:
     value = document.get(name)
-    if type(value) not in types:
+    if not is_such(value):
         raise wire.Malformed("MALFORMED", f"its {name} is no such thing")
     return value

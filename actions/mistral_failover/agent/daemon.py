@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Callable
 
@@ -50,7 +51,8 @@ class Agent:
     def run(self, stop: threading.Event) -> None:
         """Serve until ``stop``; then hand back what has not begun, and let what runs end in time.
 
-        Raises JournalError when another agent has the journal, or it can not be used.
+        Raises JournalError when another agent has the journal, or it can not be opened;
+        sqlite3.Error when it can not be read.
         """
         config = self._config
         broker, address = Broker(config.broker), config.identity.address
@@ -106,5 +108,9 @@ def _tidy_up(journal: Journal) -> list[Row]:
             if killed:
                 message += ", and what was left of it was killed"
             LOG.warning("%s (%s): %s", row.name, row.id, message)
-            journal.leave(row.epoch, row.id, "unknown", message)
+            try:
+                journal.leave(row.epoch, row.id, "unknown", message)
+            except sqlite3.Error as error:
+                # It is looked into once it is asked for, and can be written down.
+                LOG.error("The journal can not be used: %s", error)
     return [row for row in journal.open_rows() if row.state == "unknown"]

@@ -6,10 +6,12 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mistral_failover.agent.config import AgentConfig
 from mistral_failover.agent.desk import Desk
-from mistral_failover.agent.journal import Journal
+from mistral_failover.agent.journal import Journal, Trace
 from mistral_failover.agent.messages import OWN
 from mistral_failover.agent.pauses import Pauses
 from mistral_failover.agent.work import run_command
@@ -96,15 +98,21 @@ class Deposer(threading.Thread):
     def _stop_by(self, epoch: int, command_id: str, name: str) -> str | None:
         spec = self._config.commands[name]
         key = (epoch, command_id)
-        try:
+
+        def began(trace: Trace) -> None:
+            with _if_it_can_be():
+                self._journal.running(*key, trace)
+
+        with _if_it_can_be():
             self._journal.raise_epoch(epoch)
             self._journal.start(*key, name, {}, "")
-        except sqlite3.Error as error:
-            # Stopping matters more than knowing about it.
-            LOG.error("The journal can not be used: %s", error)
         self._desk.stopping(name)
         try:
-            ended = run_command(self._journal, spec, spec.words(spec.argv, {}), key, self._cut_off)
+            argv = spec.words(spec.argv, {})
+            ended = run_command(spec, argv, command_id, self._cut_off, began)
+        finally:
+            self._desk.stopping(None)
+        with _if_it_can_be():
             self._journal.done(
                 *key,
                 exit_code=ended.exit_code,
@@ -112,8 +120,13 @@ class Deposer(threading.Thread):
                 stderr=ended.stderr,
                 seconds=ended.seconds,
             )
-        except sqlite3.Error as error:
-            return f"{name}: the journal can not be used: {error}"
-        finally:
-            self._desk.stopping(None)
         return None if ended.exit_code == 0 else f"{name} ended with {ended.exit_code}"
+
+
+@contextmanager
+def _if_it_can_be() -> Iterator[None]:
+    """Write something down, if the journal takes it: to stop matters more than to know of it."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        LOG.error("The journal can not be used: %s", error)

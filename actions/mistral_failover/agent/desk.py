@@ -17,10 +17,12 @@ from typing import Any, Literal
 
 from mistral_failover.agent import messages, wire
 from mistral_failover.agent.config import AgentConfig
+from mistral_failover.agent.hindsight import has_begun, in_hindsight
 from mistral_failover.agent.jobs import Delivery, Job, elapsed
 from mistral_failover.agent.journal import Journal, Row
 from mistral_failover.agent.messages import Refused, Request
 from mistral_failover.agent.telling import Telling
+from mistral_failover.agent.unwritten import Unwritten
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +40,8 @@ class Desk:
         self._journal = journal
         self._telling = telling
         self._changed = threading.Condition(threading.RLock())
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[tuple[int, str], Job] = {}
+        self._unwritten = Unwritten(self._journal_has)
         self._own: str | None = None  # the command of its own that runs
         # None as long as nobody said it.
         self._member = config.identity.member or journal.member()
@@ -73,11 +76,10 @@ class Desk:
                 self._judge(messages.read_command(document, identity), delivery)
                 return
         except Refused as error:
-            self._refuse(request, error, [request.reply_to])
+            self._tell(request, self._in_hindsight(request, error), [request.reply_to])
         except sqlite3.Error as error:
+            # It may have run: who hears nothing asks for it again, by the same id.
             LOG.error("The journal can not be used: %s", error)
-            refusal = Refused("REFUSED", "The agent's journal can not be used.")
-            self._refuse(request, refusal, [request.reply_to])
         delivery.ack()
 
     def take_notice(self, delivery: Delivery) -> None:
@@ -92,15 +94,15 @@ class Desk:
         with self._changed:
             void = self._enter(epoch) if epoch > self.epoch else []
             self._learn(member)
-            written_down = self._journal_has(epoch)
+            void += self._unwritten.keep(epoch, delivery)
         for each in void:
             each.ack()
-        if written_down:  # else it comes again to the next agent
-            delivery.ack()
 
     def begin(self, hand_over: Callable[[Job], None]) -> bool:
         """Let the first command of each free lane begin: written down, acknowledged, handed over.
         Those that waited too long are refused. Returns whether some still wait."""
+        for notice in self._unwritten.take():
+            notice.ack()
         with self._changed:
             waiting = [job for job in self._jobs.values() if job.began is None]
             busy = {job.spec.lane for job in self._jobs.values() if job.began is not None}
@@ -118,9 +120,10 @@ class Desk:
         """Forget what has not begun: its connection is lost or closes, so the broker gives it to
         the next one."""
         with self._changed:
+            self._unwritten.forget()
             for job in list(self._jobs.values()):
                 if job.began is None and job.delivery is not None:
-                    del self._jobs[job.request.id]
+                    del self._jobs[job.key]
 
     # -- what is under way
 
@@ -138,28 +141,26 @@ class Desk:
         if spec is None or row.epoch != self.epoch or not row.reply_to:
             return
         with self._changed:
-            self._jobs[row.id] = Job(request, spec, 0.0, None, asked=False, replies=[row.reply_to])
+            job = Job(request, spec, 0.0, None, asked=False, replies=[row.reply_to])
+            self._jobs[job.key] = job
 
     def wanted(self, job: Job) -> bool:
         """Whether somebody asked for a job; one that nobody did is over."""
         with self._changed:
             if not job.asked:
-                self._jobs.pop(job.request.id, None)
+                self._jobs.pop(job.key, None)
                 self._changed.notify_all()
             return job.asked
 
     def end(self, job: Job, document: dict[str, Any] | Refused | None) -> None:
         """A job is over; tell everybody who asked. None: there is nothing to tell."""
         with self._changed:
-            if self._jobs.get(job.request.id) is job:
-                del self._jobs[job.request.id]
+            if self._jobs.get(job.key) is job:
+                del self._jobs[job.key]
                 self._changed.notify_all()
                 if job.began is not None:  # it would be taken for one that is still at work
                     self._heartbeat_at_once()
-            if isinstance(document, Refused):
-                self._refuse(job.request, document, job.replies)
-            elif document is not None:
-                self._telling.end(job.request, document, job.replies)
+            self._tell(job.request, document, job.replies)
 
     def running(self) -> list[Job]:
         """The jobs that have begun."""
@@ -237,8 +238,9 @@ class Desk:
         if request.epoch > self.epoch:
             raise Refused("REFUSED", f"The agent is in epoch {self.epoch}, and knows no later one.")
         self._learn(request.member)
-        job = self._jobs.get(request.id)
-        row = None if job else self._journal.find(request.epoch, request.id)
+        key = (request.epoch, request.id)
+        job = self._jobs.get(key)
+        row = None if job else self._journal.find(*key)
         known = job.request if job else row
         if known and (known.name, known.arguments) != (request.name, request.arguments):
             raise Refused("REFUSED", "Another command was sent under this id.")
@@ -256,7 +258,7 @@ class Desk:
         spec = messages.check_allowed(request, self._config.commands)
         messages.check_fresh(request)
         job = Job(request, spec, elapsed() + request.longest, delivery, replies=[request.reply_to])
-        self._jobs[request.id] = job
+        self._jobs[key] = job
         self._say_word(job, elapsed())
 
     def _join(self, job: Job, request: Request) -> None:
@@ -270,10 +272,12 @@ class Desk:
 
     def _begin(self, job: Job, hand_over: Callable[[Job], None]) -> None:
         request = job.request
+        refusal = None  # as long as it may have run: who hears nothing asks for it again
         try:
             with self._changed:
                 row = self._journal.find(request.epoch, request.id)
-                if row is None or row.state in ("received", "refused"):
+                if row is None or not has_begun(row):
+                    refusal = Refused("REFUSED", "The agent's journal can not be used.")
                     self._journal.start(
                         request.epoch,
                         request.id,
@@ -288,7 +292,7 @@ class Desk:
                 job.began = elapsed()
         except sqlite3.Error as error:
             LOG.error("The journal can not be used: %s", error)
-            self._give_up(job, Refused("REFUSED", "The agent's journal can not be used."))
+            self._drop(job, refusal)
             return
         try:
             reach("agent.journaled")
@@ -302,9 +306,17 @@ class Desk:
             hand_over(job)
 
     def _give_up(self, job: Job, error: Refused) -> None:
-        self.end(job, error)
+        self._drop(job, self._in_hindsight(job.request, error, same=True))
+
+    def _drop(self, job: Job, document: dict[str, Any] | Refused | None) -> None:
+        self.end(job, document)
         if job.delivery is not None:
             job.delivery.ack()
+
+    def _in_hindsight(
+        self, request: Request, error: Refused, *, same: bool = False
+    ) -> dict[str, Any] | Refused | None:
+        return in_hindsight(self._journal, self._identity, request, error, same=same)
 
     def _enter(self, epoch: int) -> list[Delivery]:
         """A later epoch holds: what runs is cut off, what waits is void. Returns what may be
@@ -332,7 +344,8 @@ class Desk:
                 job.deposed = True
                 job.stop.set()
                 continue
-            self.end(job, Refused("OLD_EPOCH", f"The member is in epoch {self.epoch} by now."))
+            old = Refused("OLD_EPOCH", f"The member is in epoch {self.epoch} by now.")
+            self.end(job, self._in_hindsight(job.request, old, same=True))
             if job.delivery is not None:
                 void.append(job.delivery)
         self._changed.notify_all()
@@ -358,9 +371,14 @@ class Desk:
         self._heartbeat_due = 0.0
         self._telling.wake()
 
-    def _refuse(self, request: Request, error: Refused, replies: list[str]) -> None:
-        LOG.warning("%s (%s) was refused: %s", request.name, request.id, error.message)
-        self._telling.refused(request, error, replies)
+    def _tell(
+        self, request: Request, document: dict[str, Any] | Refused | None, replies: list[str]
+    ) -> None:
+        if isinstance(document, Refused):
+            LOG.warning("%s (%s) was refused: %s", request.name, request.id, document.message)
+            self._telling.refused(request, document, replies)
+        elif document is not None:
+            self._telling.end(request, document, replies)
 
     def _not_quiet(self) -> str:
         return f"The member was deposed, and what ran there is not stopped yet: {self._deposed}."

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from mistral_failover.agent.broker import ERRORS, Broker, forget, wait
+from mistral_failover.agent.broker import ERRORS, Broker, forget, reading_channel, wait
 from mistral_failover.agent.desk import Desk
 from mistral_failover.agent.pauses import Pauses
 from mistral_failover.agent.wire import Address
@@ -21,6 +21,7 @@ AT_ONCE = 32
 """Messages of a queue that the broker hands out before the first of them is acknowledged."""
 _IDLE = 0.25  # seconds that an event of the broker is waited for
 _BUSY = 0.02  # the same while a command waits for its lane
+_SLICE = 1.0  # seconds between two signs of life while the broker is away
 _SETTLED = 5.0  # seconds after which a connection is taken for one that works
 
 
@@ -78,7 +79,12 @@ class Intake:
                 return
             if time.monotonic() - began > _SETTLED:
                 pauses.reset()
-            stop.wait(pauses.next())
+            self._pause(stop, pauses.next())
+
+    def _pause(self, stop: threading.Event, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not stop.wait(min(left, _SLICE)):
+            self._alive()
 
 
 class _Message:
@@ -118,7 +124,7 @@ class _Reading:
         alive: Callable[[], object],
     ) -> None:
         """Until ``stop``. Raises ``broker.ERRORS``."""
-        channel = self._connection.channel()
+        channel = reading_channel(self._connection)
         channel.basic_qos(0, AT_ONCE, False)
         self._consume(channel, self._broker.declare_notices(channel, self._address), self._notice)
         while not stop.is_set():
@@ -142,7 +148,7 @@ class _Reading:
         self._look_at = time.monotonic() + self._look.next()
         name = self._address.commands(self._epoch)
         if self._broker.queue_exists(self._connection, name):
-            self._commands = self._connection.channel()
+            self._commands = reading_channel(self._connection)
             self._commands.basic_qos(0, AT_ONCE, False)
             self._consume(self._commands, name, self._desk.take_command)
 

@@ -46,3 +46,8 @@ class Job:
     deposed: bool = False
     replies: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """What it is known by: an id of another epoch is another command."""
+        return self.request.epoch, self.request.id

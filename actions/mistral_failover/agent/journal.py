@@ -18,7 +18,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from mistral_failover.agent.journal_file import JournalError, hold_folder, open_file
+from mistral_failover.agent.journal_file import (
+    JournalError,
+    hold_folder,
+    is_folder_held,
+    make_folder,
+    open_file,
+    unusable,
+)
 
 KEPT = 1000
 """Commands of earlier epochs that are kept, for people to see."""
@@ -94,17 +101,13 @@ class Journal:
         self._lock = threading.RLock()
         self._held: int | None = None
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder)
             if hold:
                 self._held = hold_folder(folder)
-            self._db = open_file(folder)
+            self._db = self._open()
         except (OSError, sqlite3.Error) as error:
             self._release()
-            raise JournalError(
-                "JOURNAL",
-                f"the journal in {folder} can not be used: {error}",
-                "See that the folder can be written and has space left.",
-            ) from None
+            raise unusable(folder, error) from None
         except JournalError:
             self._release()
             raise
@@ -123,24 +126,20 @@ class Journal:
 
     def is_held(self) -> bool:
         """Whether an agent has it."""
-        if self._held is not None:
-            return True
-        try:
-            os.close(hold_folder(self._folder))
-        except JournalError:
-            return True
-        return False
+        return self._held is not None or is_folder_held(self._folder)
 
     def belong_to(self, owner: str) -> bool:
         """Begin anew where it is another's: a node may be made from an image of another one. Tells
         whether it was."""
         with self._lock, self._db:
             former = self._setting("owner")
-            if former not in (None, owner):
+            if former == owner:  # a full disk must not keep the agent from beginning
+                return False
+            if former is not None:
                 for table in ("settings", "commands", "depositions"):
                     self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
             self._set("owner", owner)
-        return former not in (None, owner)
+        return former is not None
 
     # -- the epoch, the member's name
 
@@ -309,6 +308,15 @@ class Journal:
                 f"UPDATE commands SET {columns} WHERE epoch = ? AND id = ?",  # noqa: S608
                 (*values.values(), epoch, command_id),
             )
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return open_file(self._folder)
+        except sqlite3.OperationalError:
+            if self._held is None:
+                raise
+            # On a full disk the agent must still read what it was, and stop what it has to.
+            return open_file(self._folder, alone=True)
 
     def _setting(self, name: str) -> str | None:
         with self._lock:

@@ -6,10 +6,14 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
 SCHEMA = 1
+LOOKING = 1.0
+"""Seconds that an agent waits for others to let go of its folder: who looks whether one has it
+holds it for a moment."""
 
 _FILE = "journal.sqlite"
 _TABLES = """
@@ -55,28 +59,81 @@ class JournalError(Exception):
         super().__init__(f"{code}: {message}. {remedy}")
 
 
+def unusable(folder: Path, error: Exception) -> JournalError:
+    """What to say where the disk, or SQLite, does not do what is asked."""
+    return JournalError(
+        "JOURNAL",
+        f"the journal in {folder} can not be used: {error}",
+        "See that the folder can be written and has space left.",
+    )
+
+
+def make_folder(folder: Path) -> None:
+    """See that there is a folder, and that nobody else can look into it. Raises `JournalError`,
+    OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        # Not changed here: the file may name one that is others' business too, such as /var/lib.
+        raise JournalError(
+            "JOURNAL",
+            f"others may look into {folder}, where arguments and outputs are kept",
+            f"Run: chmod 700 {folder}",
+        )
+
+
 def hold_folder(folder: Path) -> int:
     """Be the only agent of a folder, for as long as the descriptor is open. Raises `JournalError`,
     OSError."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + LOOKING
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < deadline:
+                time.sleep(0.02)
+                continue
+            os.close(descriptor)
+            raise JournalError(
+                "JOURNAL_HELD",
+                f"another agent has the journal in {folder}",
+                "Let one agent run only, or give each a folder of its own.",
+            ) from None
+        return descriptor
+
+
+def is_folder_held(folder: Path) -> bool:
+    """Whether an agent has a folder. Raises OSError."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared: several may look at once.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
         os.close(descriptor)
-        raise JournalError(
-            "JOURNAL_HELD",
-            f"another agent has the journal in {folder}",
-            "Let one agent run only, or give each a folder of its own.",
-        ) from None
-    return descriptor
 
 
-def open_file(folder: Path) -> sqlite3.Connection:
-    """The journal in a folder, made where there is none. Raises `JournalError`, sqlite3.Error."""
+def has_file(folder: Path) -> bool:
+    """Whether an agent ever began with a folder."""
+    return (folder / _FILE).is_file()
+
+
+def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
+    """The journal in a folder, made where there is none. ``alone``: without the file that it would
+    share with other processes, which takes space; then they can not use it meanwhile. Raises
+    `JournalError`, sqlite3.Error."""
     path = folder / _FILE
     path.touch(mode=0o600)
     db = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
     try:
+        if alone:
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         with closing(db.cursor()) as cursor:

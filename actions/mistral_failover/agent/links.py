@@ -14,6 +14,7 @@ import secrets
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,7 +26,14 @@ from kombu.connection import Connection
 from kombu.entity import Queue
 from kombu.messaging import Consumer
 
-from mistral_failover.agent.broker import ERRORS, HEARTBEAT, Broker, forget, wait
+from mistral_failover.agent.broker import (
+    ERRORS,
+    HEARTBEAT,
+    Broker,
+    forget,
+    reading_channel,
+    wait,
+)
 from mistral_failover.agent.wire import RESULTS
 
 LOG = logging.getLogger(__name__)
@@ -34,6 +42,9 @@ IDLE = HEARTBEAT / 2
 """Seconds that a connection may be idle and used again."""
 KEPT = 8
 """Idle connections that a process keeps at most."""
+ANSWERS = 64
+"""Results that wait for who listens, here and at the broker: the latest. An agent says a word each
+second or two; who sends more, floods."""
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
@@ -63,7 +74,7 @@ class Link:
     connection: Connection
     channel: Any
     queue: str
-    answers: list[Any] = field(default_factory=list)
+    answers: deque[Any] = field(default_factory=lambda: deque(maxlen=ANSWERS))
     since: float = 0.0
     broken: bool = False
 
@@ -139,10 +150,15 @@ class Links:
     def _open(self, seconds: float) -> Link:
         connection = self.broker.connect(seconds)
         try:
-            channel = connection.channel()
+            channel = reading_channel(connection)
             self.broker.declare_exchanges(channel)
             link = Link(connection, channel, f"failover.replies.{secrets.token_hex(8)}")
-            channel.queue_declare(queue=link.queue, exclusive=True, auto_delete=True)
+            channel.queue_declare(
+                queue=link.queue,
+                exclusive=True,
+                auto_delete=True,
+                arguments={"x-max-length": ANSWERS, "x-overflow": "drop-head"},
+            )
             Consumer(
                 channel,
                 queues=[Queue(link.queue, no_declare=True)],
@@ -177,11 +193,12 @@ class Links:
         if time.monotonic() - link.since > IDLE or not link.connection.connected:
             return False
         try:
-            while wait(link.connection, 0.0):  # what the broker said meanwhile: goodbye, maybe
-                pass
+            for _ in range(ANSWERS):  # what the broker said meanwhile: goodbye, maybe
+                if not wait(link.connection, 0.0):
+                    return True
         except ERRORS:
-            return False
-        return True
+            pass
+        return False  # it broke, or it does not fall silent
 
 
 def links_to(url: str) -> Links:

@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from mistral_failover.agent.broker import ERRORS, Broker, forget
 from mistral_failover.agent.config import AgentConfig
 from mistral_failover.agent.daemon import Agent
 from mistral_failover.agent.journal import Journal, Row
-from mistral_failover.agent.journal_file import JournalError
+from mistral_failover.agent.journal_file import JournalError, has_file, unusable
 from mistral_failover.agent.reading import ConfigError
 from mistral_failover.agent.systemd import Notifier, clock_is_set, log_to_stderr
 
@@ -43,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(options.run(config, options))
     except JournalError as error:
         _say(str(error))
+        return 1
+    except sqlite3.Error as error:
+        _say(str(unusable(config.journal, error)))
         return 1
 
 
@@ -225,7 +229,7 @@ def _settle(config: AgentConfig, options: argparse.Namespace) -> int:
 
 
 def _opened(config: AgentConfig) -> Journal:
-    if not config.journal.is_dir():
+    if not has_file(config.journal):
         raise JournalError(
             "JOURNAL",
             f"there is no journal in {config.journal}",

@@ -163,14 +163,15 @@ def result(identity: Identity, request: Request, state: str, **values: Any) -> d
 
 
 def recorded(identity: Identity, request: Request, row: Row, *, replayed: bool) -> dict[str, Any]:
-    """The result that the journal has of a command which is done or unknown."""
-    if row.state == "unknown":
+    """The result that the journal has of a command which is done, or of which nobody knows."""
+    if row.state != "done":
+        why = row.message or "it began, and no end of it is written down"
         return result(
             identity,
             request,
             "unknown",
             code="UNKNOWN_OUTCOME",
-            message=f"Nobody knows whether {request.name} took effect: {row.message}.",
+            message=f"Nobody knows whether {request.name} took effect: {why}.",
         )
     return result(
         identity,

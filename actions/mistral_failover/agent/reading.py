@@ -178,10 +178,17 @@ def readable_by_others(field: str, path: Path) -> None:
 
     Raises `ConfigError`; OSError when there is none.
     """
-    found = path.stat()
-    if found.st_mode & 0o077:
+    if path.stat().st_mode & 0o077:
         raise ConfigError(field, f"others may read {path}", f"Run: chmod 600 {path}")
-    if found.st_uid not in (0, os.geteuid()):
+    another_users(field, path)
+
+
+def another_users(field: str, path: Path) -> None:
+    """Refuse a file that is neither root's nor the agent's own user's, who could change it.
+
+    Raises `ConfigError`; OSError when there is none.
+    """
+    if path.stat().st_uid not in (0, os.geteuid()):
         raise ConfigError(field, f"{path} is another user's", f"Run: chown root: {path}")
 
 

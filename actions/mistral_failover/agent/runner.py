@@ -246,20 +246,54 @@ def find_by_id(command_id: str) -> Trace | None:
 
 
 def kill_left(trace: Trace, grace: float = GRACE) -> bool:
-    """Kill the process group that a former agent left, if its first process still runs; return
-    once it is gone. False: it does not run, and what it left behind is its own business."""
+    """Kill the process group that a former agent left, and the rest of its session, if its first
+    process still runs; return once all of them are gone. False: it does not run, and what it left
+    behind is its own business."""
     if not _runs(trace):
         return False
-    _kill_group(trace.pid, signal.SIGTERM)
-    deadline = _elapsed() + grace
-    while _runs(trace) and _elapsed() < deadline:
-        time.sleep(0.02)
-    if _runs(trace):
-        _kill_group(trace.pid, signal.SIGKILL)
-    deadline = _elapsed() + UNKILLABLE
-    while _runs(trace) and _elapsed() < deadline:
+    asked: set[tuple[int, int]] = set()
+    number, deadline = signal.SIGTERM, _elapsed() + grace
+    # No other group gets the number of this one before its last process is gone.
+    while members := _members(trace):
+        if _elapsed() > deadline:
+            if number == signal.SIGKILL:
+                break
+            number, deadline = signal.SIGKILL, _elapsed() + UNKILLABLE
+            asked.clear()
+        for pid, ticks in members - asked:
+            _send(pid, ticks, number)
+        asked |= members
         time.sleep(0.02)
     return True
+
+
+def _members(trace: Trace) -> set[tuple[int, int]]:
+    """Number and start time of each process of a group and session that still runs."""
+    found = set()
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit():
+            continue
+        with suppress(OSError):
+            fields = _stat(int(place.name))
+            started = int(fields[19])
+            if (
+                str(trace.pid) in fields[2:4]  # its group, its session
+                and started >= trace.start_ticks
+                and fields[0] not in "ZX"
+            ):
+                found.add((int(place.name), started))
+    return found
+
+
+def _send(pid: int, ticks: int, number: signal.Signals) -> None:
+    """Send a signal to this very process, and to none that got its number meanwhile."""
+    with suppress(OSError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            if _start_ticks(pid) == ticks:
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
 
 
 def _runs(trace: Trace) -> bool:

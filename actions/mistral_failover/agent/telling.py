@@ -24,13 +24,14 @@ class Telling:
         """Say that a command was ``accepted``, or is ``running`` for so many seconds. One that the
         broker does not have yet is not said any more once there is a later one."""
         document = messages.result(self._identity, request, state, seconds=seconds)
-        self._put(("word", request.id), request, document, final=False)
+        self._put(("word", _about(request)), request, document, final=False)
 
     def end(self, request: Request, document: dict[str, Any], replies: Iterable[str]) -> None:
         """Say what came of a command, to everybody who asked for it."""
-        self._outbox.drop(("word", request.id))
+        about = _about(request)
+        self._outbox.drop(("word", about))
         for reply_to in replies:
-            self._put((f"end {request.id}", reply_to), request, document, final=True, to=reply_to)
+            self._put((f"end {about}", reply_to), request, document, final=True, to=reply_to)
 
     def refused(self, request: Request, error: Refused, replies: Iterable[str]) -> None:
         """Say that a command is not carried out, and why."""
@@ -48,7 +49,7 @@ class Telling:
             "member": member,
             "server_id": self._identity.server_id,
             "epoch": epoch,
-            "running": running,
+            "running": running[: wire.MAX_RUNNING],
             "deposed": deposed,
             "at": time.time(),
             "seconds_up": seconds_up,
@@ -75,3 +76,7 @@ class Telling:
         signed_with = self._identity.key_for("result", request.member, request.epoch)
         sealed = messages.seal_fitting("result", document, signed_with)
         self._outbox.put(key, Message(wire.RESULTS, to or request.reply_to, sealed, final))
+
+
+def _about(request: Request) -> str:
+    return f"{request.epoch} {request.id}"

@@ -43,6 +43,10 @@ MAX_BYTES = 64 * 1024
 """Of a message's body; a larger one is refused unread."""
 MAX_OUTPUT = 16 * 1024
 """Characters of a command's stdout, and of its stderr, that a result carries: the last ones."""
+MAX_RUNNING = 16
+"""Names of running commands that a heartbeat carries."""
+MAX_NAME = 255
+"""Characters of a name."""
 
 Kind = Literal["command", "notice", "result", "heartbeat"]
 
@@ -52,6 +56,7 @@ EPOCH = "failover-epoch"
 SIGNATURE = "failover-signature"
 
 _MAX_EPOCH = 2**31 - 1
+_MAX_NUMBER = 1e15
 
 
 class Malformed(Exception):
@@ -173,9 +178,10 @@ def unseal(
         document = json.loads(body)
     except (ValueError, RecursionError):
         raise Malformed("MALFORMED", "its body is not JSON") from None
-    if not isinstance(document, dict) or (document.get("member"), document.get("epoch")) != (
-        member,
-        epoch,
+    if (
+        not isinstance(document, dict)
+        or not is_epoch(document.get("epoch"))
+        or (document.get("member"), document["epoch"]) != (member, epoch)
     ):
         raise Malformed("MALFORMED", "its body and its headers disagree")
     return document
@@ -184,6 +190,35 @@ def unseal(
 def is_epoch(value: Any) -> TypeGuard[int]:
     """Whether a value is the number of an epoch."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_EPOCH
+
+
+# -- values: what a signed document says is still its sender's word, who may have been broken into
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value is a number that can be reckoned with, and shown: finite, below 10^15."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -_MAX_NUMBER < value < _MAX_NUMBER  # NaN is neither, an int may be of any length
+    )
+
+
+def is_exit_code(value: Any) -> TypeGuard[int]:
+    """Whether a value is a process's exit code: an integer of 32 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+
+
+def is_text(value: Any, longest: int = MAX_OUTPUT) -> TypeGuard[str]:
+    """Whether a value is a text of so many characters at most that can be written down: without
+    halves of surrogate pairs, which JSON can name."""
+    if not isinstance(value, str) or len(value) > longest:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _sign(kind: str, body: bytes, key: bytes) -> str:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 import queue
+import re
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from mistral_failover.agent import messages, runner
 from mistral_failover.agent.broker import ERRORS
 from mistral_failover.agent.config import AgentConfig, CommandSpec
 from mistral_failover.agent.desk import Desk
+from mistral_failover.agent.hindsight import has_begun
 from mistral_failover.agent.jobs import Job, elapsed
 from mistral_failover.agent.journal import Journal, Row, State, Trace
 from mistral_failover.agent.messages import Refused
@@ -59,34 +60,48 @@ class Work:
     def carry_out(self, job: Job) -> None:
         """Carry a job out that has begun, and tell what came of it; raises nothing."""
         request = job.request
-        document: dict[str, Any] | Refused | None = None
         try:
             document = self._outcome(job)
         except Exception:
             LOG.exception("%s (%s) could not be carried out", request.name, request.id)
-            with suppress(sqlite3.Error):
-                self._journal.leave(
-                    request.epoch, request.id, "unknown", "the agent failed while it ran"
-                )
-                document = self._recorded(job, replayed=False)
-        self._desk.end(job, document)
+            document = self._after_a_failure(job)
+        try:
+            self._desk.end(job, document)
+        except Exception:
+            LOG.exception("What came of %s (%s) can not be told", request.name, request.id)
+            # Its lane must be free again; who asks for it again gets what was written down.
+            self._desk.end(job, None)
 
     # -- within
+
+    def _after_a_failure(self, job: Job) -> dict[str, Any] | Refused | None:
+        try:
+            self._leave(job, "unknown", "the agent failed while it ran")
+            row = self._found(job)
+        except (sqlite3.Error, LookupError) as error:
+            LOG.error("The journal can not be used: %s", error)
+            return None
+        if not has_begun(row):
+            return Refused("REFUSED", "The agent failed before it ran.")
+        return messages.recorded(self._config.identity, job.request, row, replayed=False)
 
     def _outcome(self, job: Job) -> dict[str, Any] | Refused | None:
         """What to tell; None: nothing."""
         try:
-            if self._found(job).state == "unknown" and not self._find_out(job):
+            state = self._found(job).state
+            # A person may have settled it while it waited.
+            if state == "done" or (state == "unknown" and not self._find_out(job)):
                 return self._recorded(job, replayed=True)
             if not self._desk.wanted(job):
                 return None
+            argv = self._argv(job)
             if self._found(job).state != "started":
                 request = job.request
                 self._journal.start(
                     request.epoch, request.id, request.name, request.arguments, request.reply_to
                 )
             self._see_that_it_may_begin(job)
-            return self._run(job)
+            return self._run(job, argv)
         except Refused as refusal:
             return refusal
         except _CutOff:
@@ -135,16 +150,17 @@ class Work:
                 return
             job.stop.wait(pauses.next())
 
-    def _run(self, job: Job) -> dict[str, Any]:
-        request, spec = job.request, job.spec
+    def _argv(self, job: Job) -> list[str]:
+        return job.spec.words(job.spec.argv, messages.values_of(job.request.arguments, job.spec))
+
+    def _run(self, job: Job, argv: list[str]) -> dict[str, Any]:
+        request = job.request
+
+        def began(trace: Trace) -> None:
+            self._journal.running(request.epoch, request.id, trace)
+
         LOG.info("%s (%s) begins", request.name, request.id)
-        ended = run_command(
-            self._journal,
-            spec,
-            spec.words(spec.argv, messages.values_of(request.arguments, spec)),
-            (request.epoch, request.id),
-            job.stop,
-        )
+        ended = run_command(job.spec, argv, request.id, job.stop, began)
         reach("agent.ended")
         LOG.info(
             "%s (%s) ended with %d after %.1f s",
@@ -198,20 +214,20 @@ class Work:
 
 
 def run_command(
-    journal: Journal,
     spec: CommandSpec,
     argv: list[str],
-    key: tuple[int, str],
+    command_id: str,
     stop: threading.Event,
+    began: Callable[[Trace], None],
 ) -> runner.Ended:
-    """Run a command that the journal has as started under ``key`` (epoch and id); its process is
-    written down."""
+    """Run a command that the journal has as started. ``began`` writes its process down; where it
+    raises, the command is killed."""
 
-    def began(trace: Trace) -> None:
-        journal.running(*key, trace)
+    def it_runs(trace: Trace) -> None:
+        began(trace)
         reach("agent.running")
 
-    ended = _run(spec, argv, key[1], stop, began)
+    ended = _run(spec, argv, command_id, stop, it_runs)
     if ended.held:
         LOG.warning(
             "%s left a process behind that still has its output open: it will not be read any "
@@ -224,7 +240,8 @@ def run_command(
 def look_at_it(spec: CommandSpec, row: Row, stop: threading.Event) -> tuple[State, str]:
     """Find out what came of a command whose end nobody knows: ``done``, ``received`` (it may run
     again) or ``unknown``, and a sentence. ``stop`` cuts it off; then it is unknown."""
-    why = row.message.partition("; its check")[0]
+    # Without what was found when it was looked at before.
+    why = re.split("; (?:its check|it has no check)", row.message, maxsplit=1)[0]
     said = "it has no check"
     if spec.check is not None:
         try:
