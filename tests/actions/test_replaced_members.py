@@ -12,7 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import carrying, operate, starting
+from mistral_failover.actions import carrying, operate, operations, starting
 from mistral_failover.actions.converge import Work
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.actions.starting import Facts
@@ -65,6 +65,8 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
         found.guard = guard
         return found
 
+    alive = ServerState("ACTIVE", None, "UP", exists=True)
+    monkeypatch.setattr(operations.servers, "server_state", lambda cloud, server: alive)
     monkeypatch.setattr(Request, "channel", give)
     monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
     return found

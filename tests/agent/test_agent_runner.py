@@ -172,7 +172,7 @@ def left(tmp_path):
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={runner.COMMAND_ID: "key-1", "PATH": "/usr/bin:/bin"},
+        env={runner.COMMAND_ID: str(tmp_path), "PATH": "/usr/bin:/bin"},
     )
     child = int(process.stdout.readline())
     threading.Thread(target=process.wait, daemon=True).start()
@@ -199,10 +199,10 @@ def test_another_process_of_the_same_number_is_left_alone(left, change):
     assert is_alive(process.pid)
 
 
-def test_a_process_that_nobody_wrote_down_is_found_by_its_command(left):
+def test_a_process_that_nobody_wrote_down_is_found_by_its_command(left, tmp_path):
     process, _ = left
-    assert runner.find_by_id("key-1") == runner.trace_of(process.pid)
-    assert runner.find_by_id("key-2") is None
+    assert runner.find_by_id(str(tmp_path)) == runner.trace_of(process.pid)
+    assert runner.find_by_id(f"{tmp_path}-2") is None
 
 
 def test_what_minds_no_signal_is_killed_after_its_leader_is_gone():

@@ -3,10 +3,12 @@
 asked."""
 
 import threading
+import time
 
 import pytest
 from openstack.compute.v2.server import Server
 
+from mistral_failover.cloud import volume_steps
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volumes import attach, detach
 
@@ -64,6 +66,24 @@ def test_a_volume_on_its_way_out_of_another_server_is_waited_for(cloud, pair, em
     emulator.set_latency(detach=0.3)
     cloud.compute.delete_volume_attachment(Server.new(id=pair.a), pair.volume)
     assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
+
+
+def test_what_is_let_go_between_two_looks_is_not_disputed(cloud, pair, emulator, monkeypatch):
+    attach(cloud, pair.volume, pair.a, 10)
+    emulator.set_latency(detach=0.5)
+    cloud.compute.delete_volume_attachment(Server.new(id=pair.a), pair.volume)
+    looked = volume_steps.orphaned
+    asked = []
+
+    def once_it_is_free(*given):
+        asked.append(given)
+        while cloud.volumes.volumes.get(pair.volume).status != "available":
+            time.sleep(0.01)
+        return looked(*given)
+
+    monkeypatch.setattr(volume_steps, "orphaned", once_it_is_free)
+    assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
+    assert asked
 
 
 def test_an_attach_that_gets_stuck_ends_with_the_state_that_it_is_in(cloud, pair, emulator):

@@ -124,6 +124,9 @@ class Steps:
                 if error.code in ("SERVER_ERROR", "FORBIDDEN"):
                     raise volume_trouble.not_let_go(self.volume_id, claim, error) from None
                 raise
+            if said is None and claim.id not in {c.id for c in claims(self.cloud, self.volume_id)}:
+                # Between the two looks Nova let it go, as it was about to.
+                said = f"{claim} has gone meanwhile"
             if said is None:
                 server = servers.server_state(self.cloud, str(claim.server_id))
                 raise volume_trouble.unknown_to_nova(self.volume_id, claim, exists=server.exists)
