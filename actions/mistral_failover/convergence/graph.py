@@ -19,7 +19,8 @@ cleanup(fence of m) -> update(X)          X is to sit on m, which comes back
 ========================================  =====================================================
 
 The last two hold between different names: what is made anew on one member may be what still runs
-on another one, under another name.
+on another one, under another name. New is also what is kept and stands nowhere yet: what was never
+made, and what a failed deletion has left.
 
 Two rules keep delete-first replacements safe. What required a record that goes first may not stay
 in use without it: a delete-first dependent is replaced too. And a create-first record that makes
