@@ -162,6 +162,26 @@ def test_an_id_of_an_earlier_epoch_is_another_command(rig):
     assert [job.request.epoch for job in rig.begun] == [3, 9]
 
 
+def test_who_is_only_told_to_stop_once_more_stays_deposed_until_it_serves_again(rig):
+    object.__setattr__(rig.config, "on_deposed", ("stop",))
+    a_later_epoch(rig)
+    rig.desk.deposed(9, done=True, message="stopped")
+
+    def heard():
+        rig.said()
+        rig.desk._heartbeat_due = 0.0
+        rig.desk.prompt()
+        (beat,) = [said for said in rig.said() if "at" in said]
+        return beat["deposed"]
+
+    assert heard() == "stopped"
+    for name, said in (("stop", "stopped"), ("increment", None)):
+        rig.command(*sealed(document(id=name, name=name, arguments={}, epoch=9)))
+        rig.desk.end(rig.begun.pop(), None)
+        assert heard() == said
+        assert rig.journal.served(9, ("stop",)) == (said is None)
+
+
 # -- notices
 
 

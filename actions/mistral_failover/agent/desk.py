@@ -55,7 +55,7 @@ class Desk:
         if deposition is not None and deposition.done_at is None:
             self.deposing = "underway"
             self._deposed = "what ran in earlier epochs is being stopped"
-        elif deposition is not None and not journal.served(self.epoch):
+        elif deposition is not None and not journal.served(self.epoch, config.on_deposed):
             self._deposed = deposition.message
 
     # -- what comes in
@@ -301,7 +301,8 @@ class Desk:
             reach("agent.acknowledged")
         finally:
             # Even if the broker did not hear of it: then it comes again, and is known.
-            if job.asked:
+            # Who is only told to stop once more does not serve again.
+            if job.asked and job.request.name not in self._config.on_deposed:
                 self._deposed = None
             hand_over(job)
 

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -192,9 +192,11 @@ class Journal:
         """The latest commands, newest first."""
         return self._rows("ORDER BY number DESC LIMIT ?", (count,))
 
-    def served(self, epoch: int) -> bool:
-        """Whether a command that somebody asked for has ever begun in the epoch."""
-        return bool(self._rows("WHERE epoch = ? AND reply_to != '' LIMIT 1", (epoch,)))
+    def served(self, epoch: int, besides: Collection[str]) -> bool:
+        """Whether a command that somebody asked for has ever begun in the epoch, ``besides`` those
+        of these names."""
+        rows = self._rows("WHERE epoch = ? AND reply_to != ''", (epoch,))
+        return any(row.name not in besides for row in rows)
 
     def start(
         self, epoch: int, command_id: str, name: str, arguments: Mapping[str, Any], reply_to: str
