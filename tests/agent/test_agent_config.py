@@ -86,16 +86,19 @@ commands:
     limit: 7
     environment: {PGDATA: /srv/pg, PORT: 5432}
     folder: /srv
-    user: root
+    user: OWNER
     lane: own
     arguments: {device: "/dev/[a-z]+"}
   stop: {argv: [/bin/down]}
-""".replace("KEY", KEY).replace("SERVER", SERVER)
+""".replace("KEY", KEY)
+        .replace("SERVER", SERVER)
+        .replace("OWNER", pwd.getpwuid(os.geteuid()).pw_name)
     )
     spec = read.commands["start"]
     assert spec.words(spec.argv, {"device": "/dev/vdb"}) == ["/bin/up", "/dev/vdb", "5432"]
     assert spec.variables()["PORT"] == "5432"
-    assert (spec.account.uid, spec.repeatable, spec.limit, spec.lane) == (0, True, 7.0, "own")
+    assert spec.account.uid == os.geteuid()
+    assert (spec.repeatable, spec.limit, spec.lane) == (True, 7.0, "own")
     assert (read.epoch, read.heartbeat, read.on_deposed) == (4, 3.0, ("stop",))
 
 
