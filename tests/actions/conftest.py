@@ -14,7 +14,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import base, people
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Ready
-from mistral_failover.model.goal import render_goal
+from mistral_failover.model.goal import empty_goal, render_goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, incidents
@@ -146,6 +146,26 @@ def goal(state: Runtime, project: str) -> Callable[..., None]:
         assert started.won
         if incident is not None:
             state.database.atomically(lambda tx: incidents.link(tx, incident, started.traversal_id))
+
+    return give
+
+
+@pytest.fixture
+def remove(state: Runtime, project: str) -> Callable[[], None]:
+    """Take the group ``payments`` out of service: give it the goal that asks for nothing."""
+
+    def give() -> None:
+        identity = groups.group_id(project, "payments")
+        found = state.database.reading(lambda tx: groups.get(tx, identity))
+        assert found is not None
+        definition = state.database.reading(lambda tx: state.definitions.group(tx, found))
+        state.engine.start(
+            identity,
+            empty_goal(definition),
+            traversal_id=f"removed-{project}",
+            expected=found.current_traversal,
+            cause="removed",
+        )
 
     return give
 

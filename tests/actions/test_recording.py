@@ -15,7 +15,6 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.records import Ready
-from mistral_failover.model.goal import empty_goal
 from mistral_failover.store import groups, incidents, tables
 from mistral_failover.store.incidents import Incident
 from support.alarm_bodies import aodh
@@ -82,20 +81,15 @@ def test_an_alarm_about_a_server_of_two_groups_is_of_the_one_that_it_names(
 
 
 def test_an_alarm_that_was_admitted_brings_no_group_up_that_was_removed_since(
-    begun: Ready, hear: Any, state: Runtime, project: str, context: ActionContext
+    begun: Ready,
+    hear: Any,
+    state: Runtime,
+    project: str,
+    context: ActionContext,
+    remove: Callable[[], None],
 ) -> None:
     heard = hear(aodh())
-    identity = groups.group_id(project, "payments")
-    found = state.database.reading(lambda tx: groups.get(tx, identity))
-    assert found is not None
-    definition = state.database.reading(lambda tx: state.definitions.group(tx, found))
-    state.engine.start(
-        identity,
-        empty_goal(definition, set()),
-        traversal_id=f"removed-{project}",
-        expected=found.current_traversal,
-        cause="removed",
-    )
+    remove()
 
     with pytest.raises(ActionError) as caught:
         admitting.start(Request(state, context), row(state, project, heard["incident"]))

@@ -15,7 +15,6 @@ from mistral_failover.actions import converge, gate, people, sweeping
 from mistral_failover.actions.documents import outcome_of, ready_document, timed_out_task
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.convergence.records import Ready
-from mistral_failover.model.goal import empty_goal
 from mistral_failover.store import groups
 from mistral_failover.store.tables import incidents, journal, resources
 from support.together import together
@@ -109,20 +108,10 @@ def test_it_is_admitted_when_it_is_said_again(
 
 
 def test_an_alarm_whose_group_was_taken_out_of_service_waits_for_a_person_at_once(
-    stuck: Callable[[float], str], state: Runtime, project: str, context: ActionContext
+    stuck: Callable[[float], str], remove: Callable[[], None], context: ActionContext
 ) -> None:
     stuck(1)
-    identity = groups.group_id(project, "payments")
-    found = state.database.reading(lambda tx: groups.get(tx, identity))
-    assert found is not None
-    definition = state.database.reading(lambda tx: state.definitions.group(tx, found))
-    state.engine.start(
-        identity,
-        empty_goal(definition, set()),
-        traversal_id=f"removed-{project}",
-        expected=found.current_traversal,
-        cause="removed",
-    )
+    remove()
 
     refused, incident = sweep(context)
 

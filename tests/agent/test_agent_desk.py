@@ -19,8 +19,8 @@ from support.agents import SERVER, Node
 
 
 @pytest.fixture
-def rig(tmp_path):
-    one = DeskRig(tmp_path)
+def rig(tmp_path, request):
+    one = DeskRig(tmp_path, **getattr(request, "param", {}))
     yield one
     one.journal.close()
 
@@ -162,8 +162,8 @@ def test_an_id_of_an_earlier_epoch_is_another_command(rig):
     assert [job.request.epoch for job in rig.begun] == [3, 9]
 
 
+@pytest.mark.parametrize("rig", [{"on_deposed": ["stop"]}], indirect=True)
 def test_who_is_only_told_to_stop_once_more_stays_deposed_until_it_serves_again(rig):
-    object.__setattr__(rig.config, "on_deposed", ("stop",))
     a_later_epoch(rig)
     rig.desk.deposed(9, done=True, message="stopped")
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -49,6 +52,67 @@ def test_the_command_that_status_names_lets_the_failover_go_on(
     assert after["remedies"] == []
     (fence,) = [r for r in after["resources"] if r["name"] == "fence:db_a"]
     assert fence["attributes"]["observed"] == "a person confirmed it: ..."
+
+
+def test_a_fence_that_is_still_being_climbed_hears_the_word_and_is_followed_to_its_end(
+    deployment: Any,
+) -> None:
+    group = "hasty"
+    deployment.protect(group, fence=[{"kind": "quiesce", "limit": 5}, "confirm"])
+    server = deployment.cloud.resources(group)["db_a"]["physical_resource_id"]
+    deployment.cloud.fault("server", server, "crash")
+    alarm = deployment.cloud.alarm_body(server)
+    deployment.mistral.client.start("failover.on_alarm", alarm)
+    deadline = time.monotonic() + 30
+    while not deployment.status(group)["under_way"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    done = deployment.failover(
+        "confirm-fenced", group, "db_a", "--because", "its plug is pulled", "-f", "json"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "COMPLETE"
+    assert deployment.status(group)["roles"] == {"active": "db_b"}
+
+
+@pytest.fixture
+def short_lived() -> Iterator[str]:
+    """The address of something that takes an order as Mistral does, and is gone then."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            answer = json.dumps({"id": "e-1", "state": "RUNNING"}).encode()
+            self.send_response(201)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *said: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+
+        def once() -> None:
+            server.handle_request()
+            server.server_close()
+
+        thread = threading.Thread(target=once)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v2"
+        thread.join()
+
+
+def test_a_mistral_that_goes_away_leaves_the_execution_s_id(
+    deployment: Any, short_lived: str
+) -> None:
+    words = ("confirm-fenced", "g", "m", "--because", "b")
+    done = deployment.failover(*words, url=short_lived)
+
+    assert done.returncode == 1
+    assert "was started as execution e-1, which could not be followed" in done.stderr
 
 
 def test_what_does_not_become_complete_ends_with_exit_code_1(deployment: Any) -> None:

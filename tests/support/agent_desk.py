@@ -36,10 +36,10 @@ class Delivery:
 class DeskRig:
     """The agent's own handling, with its journal, and what it would say."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
         node = Node(folder, "memory://fuzz")
         node.commands["say"] = {"argv": ["/bin/echo", "{word}"], "arguments": {"word": "[a-z]+"}}
-        self.config = config.load(node.write(epoch=3))
+        self.config = config.load(node.write(epoch=3, **settings))
         self.journal = Journal(self.config.journal)
         self.outbox = Outbox()
         self.desk = Desk(self.config, self.journal, Telling(self.config.identity, self.outbox))

@@ -107,7 +107,7 @@ def reactivate(tools: Tools, operation: Document) -> dict[str, Any]:
 
 def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
     """Run the stop command where the application was started; on a member that is off or gone the
-    fence's proof stands for it.
+    fence's proof stands for it, and of a server that was replaced the proof of its deletion.
 
     That the member quiesced for its fence is no such proof: a start that was under way then may
     have ended since.
