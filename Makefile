@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[test,lint]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[test,lint,docs]'
 	touch $@
 
 drill: $(STAMP)
@@ -35,7 +35,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/failover workflow validate workflows/*.yaml
+	$(BIN)/failover workflows validate workflows/*.yaml
 
 bench: $(STAMP)
 	$(BIN)/python -m bench

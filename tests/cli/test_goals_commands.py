@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover goals list`` and ``failover goals diff``, against a real Mistral."""
+"""``failover goals`` and ``failover diff``, against a real Mistral."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def listed(deployment: Any) -> list[dict[str, Any]]:
-    done = deployment.failover("goals", "list", deployment.group, "-f", "json")
+    done = deployment.failover("goals", deployment.group, "-f", "json")
     assert done.returncode == 0, done.stderr
     goals: list[dict[str, Any]] = json.loads(done.stdout)
     return goals
@@ -25,7 +25,7 @@ def test_machines_get_every_goal_whole_the_latest_first(deployment: Any) -> None
 
 
 def test_people_get_a_table_that_says_when_and_why(deployment: Any) -> None:
-    done = deployment.failover("goals", "list", deployment.group)
+    done = deployment.failover("goals", deployment.group)
 
     assert done.returncode == 0, done.stderr
     assert "active: db_b" in done.stdout
@@ -37,10 +37,10 @@ def test_the_difference_is_readable_and_begins_with_the_roles(deployment: Any) -
     newer, older = listed(deployment)
 
     done = deployment.failover(
-        "goals", "diff", deployment.group, older["version"][:8], newer["version"][:8], "-f", "value"
+        "diff", deployment.group, older["version"][:8], newer["version"][:8], "-f", "value"
     )
     readable = deployment.failover(
-        "goals", "diff", deployment.group, older["version"], newer["version"]
+        "diff", deployment.group, older["version"], newer["version"]
     )
 
     assert done.stdout.splitlines()[0].split() == ["roles.active", "db_a", "db_b"]
@@ -48,7 +48,7 @@ def test_the_difference_is_readable_and_begins_with_the_roles(deployment: Any) -
 
 
 def test_an_unknown_goal_ends_with_exit_code_1_and_what_helps(deployment: Any) -> None:
-    done = deployment.failover("goals", "diff", deployment.group, "0" * 8, "1" * 8)
+    done = deployment.failover("diff", deployment.group, "0" * 8, "1" * 8)
 
     assert done.returncode == 1
     assert "has no goal 00000000" in done.stderr
@@ -56,14 +56,14 @@ def test_an_unknown_goal_ends_with_exit_code_1_and_what_helps(deployment: Any) -
 
 
 def test_an_unknown_group_is_named(deployment: Any) -> None:
-    done = deployment.failover("goals", "list", "nobody")
+    done = deployment.failover("goals", "nobody")
 
     assert done.returncode == 1
     assert "[UNKNOWN_GROUP]" in done.stderr
 
 
 def test_a_mistral_that_does_not_answer_is_named(deployment: Any) -> None:
-    done = deployment.failover("goals", "list", "g", url="http://127.0.0.1:1/v2")
+    done = deployment.failover("goals", "g", url="http://127.0.0.1:1/v2")
 
     assert done.returncode == 1
     assert "127.0.0.1:1" in done.stderr

@@ -24,7 +24,7 @@ from mistral_failover.cli import agents, connection
 from mistral_failover.cli.confirm import ConfirmFenced
 from mistral_failover.cli.drill import Drill
 from mistral_failover.cli.goals import Diff, List
-from mistral_failover.cli.workflow import Validate
+from mistral_failover.cli.workflows import Validate
 from mistral_failover.convergence import graph
 from mistral_failover.drill import audit
 from mistral_failover.embedded.validate import validate
@@ -208,9 +208,9 @@ def test_every_command_is_documented_with_its_options() -> None:
         "failover agent list": agents.List,
         "failover confirm-fenced": ConfirmFenced,
         "failover drill": Drill,
-        "failover goals list": List,
-        "failover goals diff": Diff,
-        "failover workflow validate": Validate,
+        "failover goals": List,
+        "failover diff": Diff,
+        "failover workflows validate": Validate,
     }
     installed = {f"failover {p.name.replace('_', ' ')}" for p in entry_points(group="failover.cli")}
 

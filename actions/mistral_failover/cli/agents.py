@@ -9,10 +9,10 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from mistral_failover.cli import connection
+from mistral_failover.cli.base import Asking, for_people
 
 
-class Key(ShowOne):
+class Key(Asking, ShowOne):
     """Show the key of a member's agent, or, without a member, that of all agents of a group.
 
     The key alone, for a file:  failover agent key GROUP MEMBER -f value -c key
@@ -27,13 +27,11 @@ class Key(ShowOne):
         parser.add_argument(
             "member", nargs="?", help="the member's name; without it the key is the whole group's"
         )
-        connection.add_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[str]]:
         """Ask, and show."""
-        found: dict[str, str] = connection.run_action(
-            parsed_args,
+        found: dict[str, str] = self.ask(
             "failover.enroll",
             save_result=False,
             group=parsed_args.group,
@@ -42,20 +40,19 @@ class Key(ShowOne):
         return list(found), list(found.values())
 
 
-class List(Lister):
+class List(Asking, Lister):
     """List the members of a group and what their agents last said."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
-        connection.add_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Ask, and lay out: for people in words, for machines whole."""
-        rows = connection.run_action(parsed_args, "failover.agents", group=parsed_args.group)
-        people = parsed_args.formatter == "table"
+        rows = self.ask("failover.agents", group=parsed_args.group)
+        people = for_people(parsed_args)
         columns = ["member", "server", "epoch", "sentence" if people else "agent"]
         shown = columns if people else [*columns, "sentence"]
         return shown, [[row[column] for column in shown] for row in rows]

@@ -1,28 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 """How commands reach Mistral: everything that they do are actions and workflows there, with the
-rights of whoever calls."""
+rights of whoever calls.
+
+As ``failover ...`` a command finds Mistral by options of the program, by the variables of the same
+meaning, or by clouds.yaml; as ``openstack failover ...`` by the session that client has made.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mistral_failover.embedded.client import MistralClient
 
 URL_VARIABLE = "FAILOVER_MISTRAL_URL"
+EMBEDDED_VARIABLE = "FAILOVER_EMBEDDED"
+STATE_VARIABLE = "FAILOVER_STATE_DIR"
+SERVER_FILE = "server.json"
+"""In the state directory of a running ``failover server``: ``{"url", "pid"}``."""
 _WORKFLOW_SERVICE = "workflow"  # openstacksdk knows its aliases, workflowv2 among them
+_SLOW = 90.0  # seconds for one request; an action is run while its request waits
 
 
 class CommandFailed(Exception):
     """What a command says before it ends with exit code 1."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Where Mistral is."""
+def state_dir() -> Path:
+    """Where ``failover server`` keeps its state unless told otherwise."""
+    if given := os.environ.get(STATE_VARIABLE):
+        return Path(given)
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "mistral-failover"
+
+
+def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Where Mistral is, as options of the program. Of the many options with which OpenStack's
+    clients authenticate only those of clouds.yaml are there unless ``argv`` uses others or asks
+    for help: they take most of a second to load."""
     group = parser.add_argument_group("Mistral")
     group.add_argument(
         "--mistral-url",
@@ -32,86 +53,103 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         f"(default ${URL_VARIABLE}); without it the cloud's catalog says where Mistral is",
     )
     group.add_argument(
+        "--embedded",
+        action="store_true",
+        default=os.environ.get(EMBEDDED_VARIABLE, "") not in ("", "0"),
+        help="the Mistral of the 'failover server' that runs on this machine; no credentials "
+        f"(default: whether ${EMBEDDED_VARIABLE} is 1)",
+    )
+    group.add_argument(
+        "--state-dir",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help=f"that server's state directory (default ${STATE_VARIABLE}, or "
+        "~/.local/state/mistral-failover)",
+    )
+    if _wants_all(argv):
+        from openstack import config
+
+        config.OpenStackConfig().register_argparse_arguments(parser, list(argv))
+        return
+    group.add_argument(
         "--os-cloud",
         default=os.environ.get("OS_CLOUD"),
         metavar="NAME",
         help="the entry of clouds.yaml to authenticate with (default $OS_CLOUD, or the other OS_ "
-        "variables)",
+        "variables); all other --os- options of OpenStack's clients are understood as well",
     )
 
 
-def run_action(
-    parsed_args: argparse.Namespace, name: str, *, save_result: bool = True, **inputs: Any
-) -> Any:
-    """Run one of the project's actions; returns its answer. ``save_result``: whether Mistral may
-    write the answer down.
-
-    Raises CommandFailed with what went wrong and what helps.
-    """
-    with _mistral(parsed_args) as client:
-        return client.run_action(name, _given(inputs), save_result=save_result)
-
-
-def run_workflow(
-    parsed_args: argparse.Namespace, name: str, *, wait: float, **inputs: Any
-) -> dict[str, Any]:
-    """Start one of the project's workflows and follow it for ``wait`` seconds; returns its
-    execution, as Mistral has it then.
-
-    Raises CommandFailed with what went wrong and what helps.
-    """
-    from mistral_failover.embedded.errors import EmbeddedError
-
-    with _mistral(parsed_args) as client:
-        started = client.start(name, _given(inputs), description="by the command line")
-        if not wait:
-            return dict(started)
-        try:
-            return dict(client.wait(started["id"], wait))
-        except EmbeddedError as error:
-            if error.code != "STILL_RUNNING":
-                raise CommandFailed(
-                    f"{name} was started as execution {started['id']}, which could not be "
-                    f"followed: {error.message}. Look at that execution. [{error.code}]"
-                ) from None
-            return dict(client.execution(started["id"]))
-
-
-def _given(inputs: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in inputs.items() if value is not None}
+def _wants_all(argv: Sequence[str]) -> bool:
+    names = [word.partition("=")[0] for word in argv]
+    return any(name.startswith("--os-") and name != "--os-cloud" for name in names)
 
 
 @contextlib.contextmanager
-def _mistral(parsed_args: argparse.Namespace) -> Iterator[MistralClient]:
-    """Mistral's API; what goes wrong there is a failed command."""
+def mistral(app: Any) -> Iterator[MistralClient]:
+    """Mistral's API for a command of ``app``, a cliff application; what goes wrong there is a
+    failed command. ``app`` None, or without options: by the environment alone."""
     # Here, because every other command would wait for these imports.
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
 
-    from mistral_failover.embedded.client import MistralClient
     from mistral_failover.embedded.errors import EmbeddedError
 
     try:
-        if parsed_args.mistral_url:
-            yield MistralClient(parsed_args.mistral_url)
-        else:
-            url, headers = _in_the_cloud(parsed_args.os_cloud)
-            yield MistralClient(url, headers=headers)
+        yield _client(app)
     except EmbeddedError as error:
         raise CommandFailed(f"{error.message}. {error.remedy} [{error.code}]") from None
     except (ClientException, SDKException) as error:
         raise CommandFailed(
-            f"{error}. Give --mistral-url, or --os-cloud with an entry of clouds.yaml. [NO_CLOUD]"
+            f"{error}. Give --mistral-url, --embedded, or --os-cloud with an entry of clouds.yaml. "
+            "[NO_CLOUD]"
         ) from None
 
 
-def _in_the_cloud(name: str | None) -> tuple[str, dict[str, str]]:
-    """Mistral's address in the catalog, and the headers that authenticate."""
+def _client(app: Any) -> MistralClient:
+    from mistral_failover.embedded.client import MistralClient
+
+    options = getattr(app, "options", None)
+    if (manager := getattr(app, "client_manager", None)) is not None:
+        return _in_the_cloud(manager.sdk_connection.config)
+    if getattr(options, "embedded", False):
+        folder = options.state_dir or state_dir()
+        return MistralClient(_embedded_url(folder), timeout=_SLOW)
+    if url := getattr(options, "mistral_url", None) or os.environ.get(URL_VARIABLE):
+        return MistralClient(url, timeout=_SLOW)
     from openstack import config
 
-    region = config.OpenStackConfig().get_one(cloud=name)
+    return _in_the_cloud(config.OpenStackConfig().get_one(argparse=options))
+
+
+def _embedded_url(folder: Path) -> str:
+    file = folder / SERVER_FILE
+    try:
+        return str(json.loads(file.read_text("utf-8"))["url"])
+    except (OSError, ValueError, KeyError):
+        raise CommandFailed(
+            f"No 'failover server' runs with its state in {folder}. Start one there "
+            "(failover server --help), or name another --state-dir. [NO_SERVER]"
+        ) from None
+
+
+def _in_the_cloud(region: Any) -> MistralClient:
+    """Mistral in the catalog of a cloud, with a token that is renewed as the session renews it."""
+    import requests
+
+    from mistral_failover.embedded.client import MistralClient
+
     session = region.get_session()
     url = region.get_session_client(_WORKFLOW_SERVICE).get_endpoint()
     if not url:
         raise CommandFailed("The cloud's catalog has no workflow service. [NO_ENDPOINT]")
-    return str(url), dict(session.get_auth_headers() or {})
+
+    def authenticated(request: Any) -> Any:
+        request.headers.update(session.get_auth_headers() or {})
+        return request
+
+    web = requests.Session()
+    web.auth = authenticated
+    web.verify, web.cert = region.get_requests_verify_args()
+    return MistralClient(str(url), session=web, timeout=_SLOW)

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli import connection
+from mistral_failover.cli.base import Asking, for_people, when
 
 SHOWN_DIGITS = 12
 
 
-class List(Lister):
+class List(Asking, Lister):
     """List the goals that a group was given, the latest first.
 
     A rollback without a goal goes to the last one that was reached before the present one.
@@ -24,18 +23,17 @@ class List(Lister):
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
-        connection.add_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Ask, and lay out: for people shortened, for machines whole."""
-        goals = connection.run_action(parsed_args, "failover.goals", group=parsed_args.group)
-        people = parsed_args.formatter == "table"
+        goals = self.ask("failover.goals", group=parsed_args.group)
+        people = for_people(parsed_args)
         columns = ["version", "roles", "lost", "status", "given", "reached", "now", "cause"]
         return columns, [_row(goal, people=people) for goal in goals]
 
 
-class Diff(Lister):
+class Diff(Asking, Lister):
     """Show what differs between two goals of a group, each given by the first digits of its
     version; + is only in the second, - only in the first, ~ in both."""
 
@@ -45,19 +43,17 @@ class Diff(Lister):
         parser.add_argument("group", help="the group's name")
         parser.add_argument("before", help="the first goal's version, 7 digits at least")
         parser.add_argument("after", help="the second goal's version")
-        connection.add_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Ask, and lay out."""
-        found = connection.run_action(
-            parsed_args,
+        found = self.ask(
             "failover.compare_goals",
             group=parsed_args.group,
             before=parsed_args.before,
             after=parsed_args.after,
         )
-        if parsed_args.formatter == "table":
+        if for_people(parsed_args):
             return ["difference"], [[line] for line in found["lines"]]
         rows = [[d["path"], d.get("before"), d.get("after")] for d in found["differences"]]
         return ["path", "before", "after"], rows
@@ -83,14 +79,8 @@ def _row(goal: dict[str, Any], *, people: bool) -> list[Any]:
         ", ".join(f"{role}: {member}" for role, member in goal["roles"].items()) or "-",
         ", ".join(goal["lost"]) or "-",
         goal["status"],
-        _when(goal["given_at"]),
-        _when(goal["reached_at"]),
+        when(goal["given_at"]),
+        when(goal["reached_at"]),
         now,
         goal["cause"],
     ]
-
-
-def _when(seconds: float | None) -> str:
-    if seconds is None:
-        return "never"
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

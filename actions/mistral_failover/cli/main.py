@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
+from mistral_failover.cli import connection
+
 DESCRIPTION = """High availability for applications on OpenStack, by Mistral.
 
 Begin with:  failover drill        a whole failover on this machine, and its audit
 Then:        failover help drill   what can be broken, and how large
 
-Exit codes: 0 it did; 1 it failed, and said why; 2 the command line is wrong.
+Exit codes: 0 it did; 1 it failed, and said why; 2 the command line is wrong; 3 it is BLOCKED and
+waits for a person; 4 it was still under way when the command stopped waiting.
 """
 
 
@@ -26,7 +30,8 @@ class FailoverApp(App):
     CONSOLE_MESSAGE_FORMAT = "%(message)s"
     DEFAULT_VERBOSE_LEVEL = 0  # warnings: what the libraries tell is for -v
 
-    def __init__(self) -> None:
+    def __init__(self, argv: Sequence[str] = ()) -> None:
+        self._argv = argv
         super().__init__(
             description=DESCRIPTION,
             version=version("mistral-failover"),
@@ -38,12 +43,14 @@ class FailoverApp(App):
         """Keep the lines of the description as they are."""
         kwargs["argparse_kwargs"] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
         parser: argparse.ArgumentParser = super().build_option_parser(*args, **kwargs)
+        connection.add_options(parser, self._argv)
         return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    return int(FailoverApp().run(sys.argv[1:] if argv is None else argv))
+    words = sys.argv[1:] if argv is None else argv
+    return int(FailoverApp(words).run(words))
 
 
 if __name__ == "__main__":

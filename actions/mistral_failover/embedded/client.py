@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small client of Mistral's v2 REST API, for one that needs no authentication.
+"""A small client of Mistral's v2 REST API.
 
 Values that the API carries as JSON text (``input``, ``output``, ``params``) are parsed here.
 """
@@ -24,19 +24,27 @@ class MistralClient:
     :param url: the base, ending in ``/v2``.
     :param headers: sent with every request, e.g. ``X-Auth-Token`` and ``X-Project-Id``, which
         actions find in ``context.security``.
+    :param session: carries the requests, where they need more than headers: authentication,
+        certificates. By default one that knows no proxy.
     :param timeout: seconds for one request. Starting a workflow answers when it has begun; an
         action run synchronously, when it is done.
     """
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        session: requests.Session | None = None,
+        timeout: float = 60,
     ) -> None:
         self.url = url.rstrip("/")
         self._timeout = timeout
-        self._session = requests.Session()
+        self._session = session or requests.Session()
         self._session.headers.update(headers or {})
-        # A proxy of the environment has no business between two ends of one host.
-        self._session.trust_env = False
+        if session is None:
+            # A proxy of the environment has no business between two ends of one host.
+            self._session.trust_env = False
 
     def request(self, method: str, path: str, **kwargs: Any) -> Any:
         """One request; returns the parsed body, or None for an empty one.

@@ -35,7 +35,7 @@ def install(text: str, origin: str = "<text>") -> list[str]:
         raise EmbeddedError(
             "WORKFLOW_INVALID",
             f"{origin}: {str(e).splitlines()[0]}",
-            f"failover workflow validate {origin}",
+            f"failover workflows validate {origin}",
         ) from e
     raise EmbeddedError(
         "WORKFLOW_MIXED",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover workflow validate``: check workflow files without a server."""
+"""``failover workflows validate``: check workflow files without a server."""
 
 from __future__ import annotations
 

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands have in common that ask Mistral: mixed into cliff's own classes.
+
+class Show(Asking, ShowOne):
+    def take_action(self, parsed_args):
+        found = self.ask("failover.status", group=parsed_args.group)
+        return list(found), list(found.values())
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+from mistral_failover.cli import connection
+
+COMPLETE, FAILED, USAGE, BLOCKED, UNDER_WAY = 0, 1, 2, 3, 4
+"""Exit codes: it did; it failed, and said why; the command line is wrong; it waits for a person; it
+was still under way when the command stopped waiting."""
+
+
+class Asking:
+    """A command that speaks to Mistral; see ``connection`` for where that is."""
+
+    app: Any
+    exit_code = COMPLETE
+
+    def ask(self, action: str, *, save_result: bool = True, **inputs: Any) -> Any:
+        """Run one of the project's actions, with the inputs that are not None; returns its answer.
+
+        ``save_result``: whether Mistral may write the answer down. Raises CommandFailed with what
+        went wrong and what helps.
+        """
+        with connection.mistral(self.app) as client:
+            return client.run_action(action, given(inputs), save_result=save_result)
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """The exit code is what the command has set as ``exit_code``."""
+        self.exit_code = COMPLETE
+        return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
+
+
+def given(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs without those that were not given (None)."""
+    return {name: value for name, value in inputs.items() if value is not None}
+
+
+def for_people(parsed_args: argparse.Namespace) -> bool:
+    """Whether the answer is laid out for reading: then it may be shortened and put in words."""
+    return str(getattr(parsed_args, "formatter", "table")) == "table"
+
+
+def when(seconds: float | None) -> str:
+    """A time as people read it, in UTC; ``never`` for None."""
+    if seconds is None:
+        return "never"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def lasted(seconds: float | None) -> str:
+    """A duration as people read it; nothing for None."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

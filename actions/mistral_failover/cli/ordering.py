@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that start one of the project's workflows and follow it to its end, telling each step.
+
+The steps go to stderr, so that stdout has the outcome alone, for people and for machines. To stop
+following (Ctrl-C) stops nothing: the execution belongs to Mistral.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from cliff.show import ShowOne
+
+from mistral_failover.cli import base, connection
+from mistral_failover.cli.telling import Teller
+
+WAIT = 3600.0  # seconds that an order is followed unless told otherwise
+_PAUSE = 1.0  # seconds between two looks
+_ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED", "PAUSED"})
+_CODES = {
+    "COMPLETE": base.COMPLETE,
+    "BLOCKED": base.BLOCKED,
+    "IN_PROGRESS": base.UNDER_WAY,
+    "RUNNING": base.UNDER_WAY,
+}
+
+
+class Order(base.Asking, ShowOne):
+    """Start ``workflow`` with :meth:`inputs`, follow it, and show what came of it."""
+
+    workflow = ""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options that every order has."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        self.add_arguments(parser)
+        self.add_because(parser)
+        parser.add_argument(
+            "--no-wait", action="store_true", help="only start it: do not follow it to its end"
+        )
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=WAIT,
+            metavar="SECONDS",
+            help=f"how long to follow it (default {WAIT:.0f}); it goes on after that, and the "
+            f"exit code is {base.UNDER_WAY}",
+        )
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this order needs besides the group."""
+
+    def add_because(self, parser: argparse.ArgumentParser) -> None:
+        """Add what the record shall say of the reason."""
+        parser.add_argument("--because", metavar="TEXT", help="why, for the record")
+
+    def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """The workflow's inputs besides group and because; None where nothing was said."""
+        return {}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Start, follow, and show."""
+        inputs = base.given(
+            {
+                "group": parsed_args.group,
+                **self.inputs(parsed_args),
+                "because": parsed_args.because,
+            }
+        )
+        wait = 0.0 if parsed_args.no_wait else parsed_args.timeout
+        facts = follow(self.app, self.workflow, inputs, group=parsed_args.group, wait=wait)
+        if not parsed_args.no_wait:
+            self.exit_code = exit_code(facts)
+        return list(facts), list(facts.values())
+
+
+def follow(
+    app: Any, workflow: str, inputs: Mapping[str, Any], *, group: str | None, wait: float
+) -> dict[str, Any]:
+    """Start a workflow and follow it for ``wait`` seconds, telling the steps of ``group`` on
+    stderr. With a wait of 0 it is only started.
+
+    Returns execution, state (Mistral's), and what the execution said: of its ``outcome`` status,
+    reason, roles, seconds; of its error code, message, remedy. A status of IN_PROGRESS is followed
+    on: then others carry the traversal. Raises CommandFailed.
+    """
+    with connection.mistral(app) as client, Teller(sys.stderr) as tell:
+        journal = _Journal(client, group, tell) if wait and group else None
+        started = client.start(workflow, inputs, description="by the command line")
+        end = time.monotonic() + wait
+        execution = started
+        while wait and execution["state"] not in _ENDED and time.monotonic() < end:
+            if journal:
+                journal.tell_new()
+            time.sleep(min(_PAUSE, max(0.0, end - time.monotonic())))
+            execution = client.execution(started["id"])
+        facts = {"execution": execution["id"], "state": execution["state"], **_said(execution)}
+        while journal and facts.get("status") == "IN_PROGRESS" and time.monotonic() < end:
+            time.sleep(_PAUSE)
+            journal.tell_new()
+            status = client.run_action("failover.status", {"group": group})
+            facts |= {"status": status["status"], "reason": status["reason"]}
+        if journal:
+            journal.tell_new()
+        return facts
+
+
+def exit_code(facts: Mapping[str, Any]) -> int:
+    """The exit code for what :func:`follow` returned."""
+    if "status" in facts:
+        return _CODES.get(str(facts["status"]), base.FAILED)
+    if facts["state"] == "SUCCESS":
+        return base.COMPLETE
+    return _CODES.get(str(facts["state"]), base.FAILED)
+
+
+class _Journal:
+    """Tells what a group's history says that is newer than this object."""
+
+    def __init__(self, client: Any, group: str | None, tell: Teller) -> None:
+        self._client, self._group, self._tell = client, group, tell
+        self._began: float | None = None
+        self._after = 0
+        # A group that is not there yet has no history; what is wrong with it the order will say.
+        self._after = max((row["id"] for row in self._new(limit=1)), default=0)
+
+    def tell_new(self) -> None:
+        for row in self._new():
+            self._began = self._began or row["at"]
+            self._tell(row["at"] - self._began, row["kind"], row["sentence"])
+            self._after = row["id"]
+
+    def _new(self, limit: int = 1000) -> list[dict[str, Any]]:
+        from mistral_failover.embedded.errors import EmbeddedError
+
+        asked = {"group": self._group, "after": self._after, "limit": limit}
+        try:
+            return list(self._client.run_action("failover.history", asked))
+        except EmbeddedError as error:
+            if error.code != "UNKNOWN_GROUP":
+                raise
+            return []
+
+
+def _said(execution: Mapping[str, Any]) -> dict[str, Any]:
+    """The outcome that the workflow ended with, and the error, if there is one."""
+    output = execution.get("output")
+    if not isinstance(output, Mapping):
+        return {}
+    error = output.get("error")
+    error = error if isinstance(error, Mapping) else {"message": error} if error else {}
+    report = output.get("outcome") or error.get("report")
+    facts = dict(report) if isinstance(report, Mapping) else {}
+    for key in ("code", "message", "remedy"):
+        if error.get(key) and error[key] != facts.get("reason"):
+            facts[key] = error[key]
+    return facts
