@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test test-cloud test-broker faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
+.PHONY: drill test docs drills test-cloud test-broker faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,10 @@ test-cloud: $(STAMP)
 	$(BIN)/python -m testcloud up
 	$(BIN)/pytest --cloud=real --timeout=900 --durations=15 tests/contract tests/real_cloud
 
+# Whole drills of every kind, as a user starts them.
+drills: $(STAMP)
+	$(BIN)/pytest -m drills tests/end_to_end tests/docs -n 2
+
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests/faults -n 2
 
@@ -36,6 +40,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/failover workflows validate workflows/*.yaml
+
+# In build/html; a warning fails.
+docs: $(STAMP)
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/html
 
 bench: $(STAMP)
 	$(BIN)/python -m bench

@@ -48,7 +48,7 @@ PAGES = {
 README = PAGES["README.md"]
 REFERENCE = PAGES["docs/reference.md"]
 ARCHITECTURE = PAGES["docs/architecture.md"]
-DEVELOPING = PAGES["docs/developing.md"]
+TESTING = PAGES["docs/testing-workflows.md"]
 
 _CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -300,7 +300,7 @@ def test_what_an_operation_holds_is_documented_key_by_key() -> None:
 
 
 def test_the_plugin_s_methods_are_there() -> None:
-    text = section(DEVELOPING, "Testing workflows without a cloud")
+    text = TESTING
     methods = set(re.findall(r"`(\w+)\(", text)) | {"state", "output", "input", "tasks"}
 
     known = {*dir(Workflows), *dir(Run), *Run.__dataclass_fields__}

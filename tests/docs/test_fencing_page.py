@@ -49,6 +49,7 @@ def told(fault: str) -> list[str]:
     return [plain(_TIME.sub("", line)) for line in lines if "triggered by a sweep" not in line]
 
 
+@pytest.mark.drills
 @pytest.mark.parametrize("fault", ["hang", "confirmed", "host", "returns"])
 def test_a_drill_tells_what_the_page_says(fault: str) -> None:
     assert told(fault) == shown()[fault]

@@ -31,7 +31,9 @@ def drill(*options: str, timeout: float = 110) -> tuple[int, dict[str, Any], str
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-@pytest.mark.parametrize("fault", ["crash", "hang", "app"])
+@pytest.mark.parametrize(
+    "fault", ["crash", *(pytest.param(f, marks=pytest.mark.drills) for f in ("hang", "app"))]
+)
 def test_a_broken_node_is_fenced_or_quiesced_and_its_standby_takes_over(fault: str) -> None:
     code, outcome, told = drill("--latency", "zero", "--fault", fault, "--volumes", "2")
     assert code == 0, told
@@ -42,6 +44,7 @@ def test_a_broken_node_is_fenced_or_quiesced_and_its_standby_takes_over(fault: s
     assert "activate: database on db_b: done" in told
 
 
+@pytest.mark.drills
 def test_a_dead_host_yields_no_proof_and_the_failover_stops_and_says_what_helps() -> None:
     code, outcome, told = drill("--latency", "zero", "--fault", "host")
     assert code == 0, told
@@ -51,12 +54,14 @@ def test_a_dead_host_yields_no_proof_and_the_failover_stops_and_says_what_helps(
     assert outcome["holders"] == {"data": "db_a"}, "nothing moved without a proof"
 
 
+@pytest.mark.drills
 def test_a_node_that_is_slow_and_says_so_is_not_fenced_by_a_short_limit() -> None:
     code, outcome, told = drill("--latency", "zero", "--fault", "slow")
     assert code == 0, (told, outcome)
     assert "proven by quiesce" in told
 
 
+@pytest.mark.drills
 def test_a_failover_of_one_volume_stays_within_the_budget_of_mistral_tasks() -> None:
     budget, each_further_volume = 12, 2
     _, one, _ = drill("--latency", "zero", "--fault", "app")
@@ -81,6 +86,7 @@ def test_a_bad_option_is_refused_with_exit_code_2() -> None:
     assert "0 is not between 1 and 100" in done.stderr
 
 
+@pytest.mark.drills
 @pytest.mark.parametrize(
     "sentence",
     ["detach volume: data_2 on db_a: started", "activate: database on db_b: started"],

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.drills
+
 DRILL = [sys.executable, "-m", "mistral_failover.cli.main", "drill", "--agents"]
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 URL_VARIABLE = "FAILOVER_MISTRAL_URL"
 EMBEDDED_VARIABLE = "FAILOVER_EMBEDDED"
 STATE_VARIABLE = "FAILOVER_STATE_DIR"
+NAMESPACE_VARIABLE = "FAILOVER_NAMESPACE"
 SERVER_FILE = "server.json"
 """In the state directory of a running ``failover server``: ``{"url", "pid"}``."""
 _WORKFLOW_SERVICE = "workflow"  # openstacksdk knows its aliases, workflowv2 among them
@@ -41,7 +42,8 @@ def state_dir() -> Path:
 
 
 def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Where Mistral is, as options of the program. Of the many options with which OpenStack's
+    """Where Mistral is, as options of the program, which a command must not have: cliff takes them
+    wherever they stand. Of the many options with which OpenStack's
     clients authenticate only those of clouds.yaml are there unless ``argv`` uses others or asks
     for help: they take most of a second to load."""
     group = parser.add_argument_group("Mistral")
@@ -60,13 +62,14 @@ def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         f"(default: whether ${EMBEDDED_VARIABLE} is 1)",
     )
     group.add_argument(
-        "--state-dir",
+        "--server-state",
         type=Path,
         default=None,
         metavar="DIR",
-        help=f"that server's state directory (default ${STATE_VARIABLE}, or "
+        help=f"that server's state directory, its --state-dir (default ${STATE_VARIABLE}, or "
         "~/.local/state/mistral-failover)",
     )
+    add_namespace(group)
     if _wants_all(argv):
         from openstack import config
 
@@ -79,6 +82,24 @@ def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         help="the entry of clouds.yaml to authenticate with (default $OS_CLOUD, or the other OS_ "
         "variables); all other --os- options of OpenStack's clients are understood as well",
     )
+
+
+def add_namespace(parser: Any) -> None:
+    """In which of Mistral's namespaces the pack's workflows are, as an option of the program."""
+    parser.add_argument(
+        "--workflow-namespace",
+        default=os.environ.get(NAMESPACE_VARIABLE, ""),
+        metavar="NAME",
+        help="the namespace of Mistral's in which the pack's workflows are "
+        f"(default ${NAMESPACE_VARIABLE}, or the one without a name)",
+    )
+
+
+def namespace(app: Any) -> str:
+    """The namespace in which the pack's workflows are; empty: the one without a name."""
+    options = getattr(app, "options", None)
+    given = getattr(options, "workflow_namespace", None)
+    return str(os.environ.get(NAMESPACE_VARIABLE, "") if given is None else given)
 
 
 def _wants_all(argv: Sequence[str]) -> bool:
@@ -112,15 +133,16 @@ def _client(app: Any) -> MistralClient:
 
     options = getattr(app, "options", None)
     if (manager := getattr(app, "client_manager", None)) is not None:
-        return _in_the_cloud(manager.sdk_connection.config)
+        client: MistralClient = manager.failover  # made by cli.osc
+        return client
     if getattr(options, "embedded", False):
-        folder = options.state_dir or state_dir()
+        folder = options.server_state or state_dir()
         return MistralClient(_embedded_url(folder), timeout=_SLOW)
     if url := getattr(options, "mistral_url", None) or os.environ.get(URL_VARIABLE):
         return MistralClient(url, timeout=_SLOW)
     from openstack import config
 
-    return _in_the_cloud(config.OpenStackConfig().get_one(argparse=options))
+    return in_the_cloud(config.OpenStackConfig().get_one(argparse=options))
 
 
 def _embedded_url(folder: Path) -> str:
@@ -130,11 +152,11 @@ def _embedded_url(folder: Path) -> str:
     except (OSError, ValueError, KeyError):
         raise CommandFailed(
             f"No 'failover server' runs with its state in {folder}. Start one there "
-            "(failover server --help), or name another --state-dir. [NO_SERVER]"
+            "(failover server --help), or name its state with --server-state. [NO_SERVER]"
         ) from None
 
 
-def _in_the_cloud(region: Any) -> MistralClient:
+def in_the_cloud(region: Any) -> MistralClient:
     """Mistral in the catalog of a cloud, with a token that is renewed as the session renews it."""
     import requests
 

@@ -40,8 +40,13 @@ class FailoverApp(App):
         )
 
     def build_option_parser(self, *args: Any, **kwargs: Any) -> argparse.ArgumentParser:
-        """Keep the lines of the description as they are."""
-        kwargs["argparse_kwargs"] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+        """Where Mistral is; the lines of the description as they are."""
+        kwargs["argparse_kwargs"] = {
+            "formatter_class": argparse.RawDescriptionHelpFormatter,
+            # The program's options may stand behind the command: a command's own must not be taken
+            # for the beginning of one of them.
+            "allow_abbrev": False,
+        }
         parser: argparse.ArgumentParser = super().build_option_parser(*args, **kwargs)
         connection.add_options(parser, self._argv)
         return parser

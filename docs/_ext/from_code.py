@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages that are made at each build, so that they can not be wrong: the options of the
+configuration by oslo's own generator, the tables of the state store, and the pages that lie outside
+of docs/, where people who read the repository look for them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from oslo_config import generator
+from sphinx.application import Sphinx
+
+from mistral_failover.store import tables
+
+FOLDER = "generated"
+DOCS = Path(__file__).parents[1]
+ROOT = DOCS.parent
+OUTSIDE = {
+    page: DOCS / FOLDER / page.relative_to(ROOT).with_name(f"{page.parent.name}.md")
+    for page in (ROOT / "README.md", *sorted((ROOT / "examples").rglob("README.md")))
+}
+"""Where the copy of each page lies that is not in docs/."""
+OUTSIDE[ROOT / "README.md"] = DOCS / FOLDER / "readme.md"
+_LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def write(app: Sphinx) -> None:
+    """Write the pages; called before Sphinx looks for its sources."""
+    folder = Path(app.srcdir) / FOLDER
+    folder.mkdir(exist_ok=True)
+    _written(folder / "failover.conf.sample", _sample(folder))
+    _written(folder / "state.md", _state())
+    for page, copy in OUTSIDE.items():
+        _written(copy, relinked(page.read_text("utf-8"), page, copy))
+
+
+def relink(app: Sphinx, name: str, source: list[str]) -> None:
+    """Let the links of a page in docs/ lead to the copies."""
+    if not name.startswith(FOLDER):
+        page = Path(app.env.doc2path(name))
+        source[0] = relinked(source[0], page, page)
+
+
+def relinked(text: str, page: Path, copy: Path) -> str:
+    """A page's text with its links as they must be in its copy. A folder without a page of its own
+    is only named."""
+
+    def link(found: re.Match[str]) -> str:
+        said, path, anchor = found[1], found[2], found[3] or ""
+        target = (page.parent / path).resolve()
+        if target.is_dir():
+            target /= "README.md"
+            if target not in OUTSIDE:
+                return said
+        target = OUTSIDE.get(target, target)
+        return f"[{said}]({os.path.relpath(target, copy.parent)}{anchor})"
+
+    return _LINK.sub(link, text)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """What Sphinx calls."""
+    app.connect("builder-inited", write)
+    app.connect("source-read", relink)
+    return {"parallel_read_safe": True}
+
+
+def _sample(folder: Path) -> str:
+    file = folder / "sample.tmp"
+    generator.main(["--namespace", "mistral_failover", "--output-file", str(file)])
+    text = file.read_text("utf-8")
+    file.unlink()
+    return text
+
+
+def _state() -> str:
+    lines = ["# The state store's tables", "", " ".join((tables.__doc__ or "").split()), ""]
+    for table in tables.metadata.sorted_tables:
+        lines += [f"## {table.name}", "", "| column | type | |", "|---|---|---|"]
+        for column in table.columns:
+            kind = str(column.type).split("(")[0] if column.type else ""
+            length = getattr(column.type, "length", None)
+            notes = [
+                "primary key" if column.primary_key else "",
+                "may be null" if column.nullable else "",
+            ]
+            said = ", ".join(note for note in notes if note)
+            lines.append(f"| `{column.name}` | {kind}{f' {length}' if length else ''} | {said} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _written(file: Path, text: str) -> None:
+    """Only what changed is written: Sphinx goes by the files' times."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists() or file.read_text("utf-8") != text:
+        file.write_text(text, "utf-8")
