@@ -120,7 +120,7 @@ def volume(rig: Rig) -> Iterator[str]:
 def pair(rig: Rig) -> Iterator[Made]:
     """A stack with two servers, a volume, parameters, and a resource that takes as long, or fails,
     as its parameters say. Its parameters may be anything: a test PATCHes to values of its own."""
-    made = rig.make_stack(_of(PAIR, rig))
+    made = rig.make_stack(of(PAIR, rig))
     yield made
     rig.remove_stack(made)
 
@@ -129,10 +129,11 @@ def pair(rig: Rig) -> Iterator[Made]:
 def groups(rig: Rig) -> Iterator[Made]:
     """A stack with two autoscaling groups: ``plain``, of servers, and ``deep``, of stacks with a
     server each."""
-    made = rig.make_stack(_of(GROUPS, rig), {"member.yaml": _of(MEMBER, rig)})
+    made = rig.make_stack(of(GROUPS, rig), {"member.yaml": of(MEMBER, rig)})
     yield made
     rig.remove_stack(made)
 
 
-def _of(template: str, rig: Rig) -> Any:
+def of(template: str, rig: Rig) -> Any:
+    """A template of `contract.templates` for this cloud."""
     return template.replace("FLAVOR", rig.flavor)

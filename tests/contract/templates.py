@@ -61,3 +61,63 @@ resources:
       resource: {type: member.yaml}
   data: {type: OS::Cinder::Volume, properties: {size: 1}}
 """
+
+CREW_MEMBER = f"""
+heat_template_version: 2021-04-16
+parameters:
+  broken: {{type: boolean}}
+  wait: {{type: number}}
+resources:
+  node:
+    {_SERVER}
+  side:
+    type: OS::Heat::TestResource
+    properties:
+      fail: {{get_param: broken}}
+      action_wait_secs: {{create: {{get_param: wait}}}}
+"""
+
+CREW = """
+heat_template_version: 2021-04-16
+parameters:
+  least: {type: number, default: 2}
+  broken: {type: boolean, default: false}
+  wait: {type: number, default: 0}
+resources:
+  plain:
+    type: OS::Heat::AutoScalingGroup
+    properties:
+      min_size: 1
+      max_size: 3
+      desired_capacity: 2
+      resource:
+        type: OS::Nova::Server
+        properties: {image: tiny, flavor: FLAVOR, networks: [{allocate_network: none}]}
+  free:
+    type: OS::Heat::AutoScalingGroup
+    properties:
+      min_size: {get_param: least}
+      max_size: 3
+      resource:
+        type: OS::Nova::Server
+        properties: {image: tiny, flavor: FLAVOR, networks: [{allocate_network: none}]}
+  deep:
+    type: OS::Heat::AutoScalingGroup
+    properties:
+      min_size: 1
+      max_size: 2
+      desired_capacity: 1
+      resource:
+        type: crew_member.yaml
+        properties: {broken: {get_param: broken}, wait: {get_param: wait}}
+  rows:
+    type: OS::Heat::ResourceGroup
+    properties:
+      count: 1
+      resource_def:
+        type: OS::Nova::Server
+        properties: {image: tiny, flavor: FLAVOR, networks: [{allocate_network: none}]}
+  single:
+    type: OS::Nova::Server
+    properties: {image: tiny, flavor: FLAVOR, networks: [{allocate_network: none}]}
+"""

@@ -46,6 +46,23 @@ def test_an_application_starts_writes_and_stops(emulator: EmulatorClient, servin
     assert emulator.run_command(serving.a, "status", command_id="q2")["exit_code"] == 3
 
 
+def test_what_is_told_of_its_devices_writes_on_no_others(
+    emulator: EmulatorClient, serving: Pair
+) -> None:
+    told = f"told-{serving.application}"
+    emulator.add_application(told, start="begin", stop="end", told_only=True)
+    emulator.run_command(serving.a, "stop", command_id="p1")
+
+    emulator.run_command(serving.a, "begin", command_id="b1")
+    assert emulator.writers(serving.data) == []
+    emulator.run_command(serving.a, "end", command_id="e1")
+    emulator.run_command(serving.a, "begin", command_id="b2", arguments={"data_device": "/dev/vdb"})
+
+    assert emulator.writers(serving.data) == [serving.a]
+    starts = [e for e in emulator.audit(kind="application_started") if e["application"] == told]
+    assert [event["volumes"] for event in starts] == [[], [serving.data]]
+
+
 def test_without_its_volume_it_does_not_start(emulator: EmulatorClient, pair: Pair) -> None:
     answer = emulator.run_command(pair.a, "start", command_id="s1")
     assert answer["exit_code"] == 32

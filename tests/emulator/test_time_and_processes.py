@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -190,11 +189,3 @@ def test_a_line_that_a_crash_cut_short_is_dropped_from_the_audit(tmp_path: Path)
     audit.close()
     rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(row["seq"], row["kind"]) for row in rows] == [(1, "one"), (2, "two")]
-
-
-def test_it_answers_hundreds_of_requests_a_second() -> None:
-    with EmulatedCloud() as cloud:
-        begun = time.perf_counter()
-        for _ in range(100):
-            cloud.client.status()
-        assert 100 / (time.perf_counter() - begun) > 100

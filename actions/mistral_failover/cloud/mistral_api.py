@@ -23,7 +23,10 @@ from mistral_failover.settings import Settings
 ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
 PAGE = 100  # of Mistral's lists, which end at 1000 however much is asked for
 _PAGES = 10
-_EXECUTION = "id,workflow_name,state,root_execution_id,input,created_at,updated_at"
+_EXECUTION = (
+    "id,workflow_name,state,root_execution_id,task_execution_id,input,created_at,updated_at"
+)
+_TASK = "id,name,state,created_at,updated_at"
 _OUTCOME = "id,workflow_name,state,state_info,output,created_at,updated_at"
 _ANYTHING = "id,state,created_at,updated_at"
 
@@ -31,7 +34,8 @@ _ANYTHING = "id,state,created_at,updated_at"
 @dataclass(frozen=True)
 class Execution:
     """A workflow's execution. ``root`` is the id of the execution on top of its tree, itself where
-    nobody started it; ``changed`` when it last changed, by Mistral's clock."""
+    nobody started it; ``task`` the id of the task that started it; ``changed`` when it last
+    changed, and ``began`` when it was made, by Mistral's clock."""
 
     id: str
     workflow: str
@@ -39,11 +43,24 @@ class Execution:
     root: str
     input: Mapping[str, Any]
     changed: datetime
+    began: datetime
+    task: str | None = None
 
     @property
     def ended(self) -> bool:
         """It will not go on."""
         return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of an execution; times by Mistral's clock."""
+
+    id: str
+    name: str
+    state: str
+    began: datetime
+    changed: datetime
 
 
 @dataclass(frozen=True)
@@ -117,6 +134,50 @@ class Mistral:
         below = self._rows("executions", root_execution_id=root, fields=_EXECUTION)
         return [_execution(top), *map(_execution, below)]
 
+    def find(self, execution_id: str) -> Execution | None:
+        """An execution, None if there is no such."""
+        try:
+            return _execution(self._get(f"executions/{_quoted(execution_id)}", fields=_EXECUTION))
+        except CloudError as error:
+            if error.code == "NOT_FOUND":
+                return None
+            raise
+
+    def tasks(self, execution_id: str) -> list[Task]:
+        """The tasks of an execution, oldest first."""
+        rows = self._rows("tasks", workflow_execution_id=execution_id, fields=_TASK)
+        return [
+            Task(row["id"], row["name"], row["state"], _moment(row["created_at"]), _changed(row))
+            for row in rows
+        ]
+
+    def latest(self, workflow: str) -> Execution | None:
+        """The latest execution of a workflow, None if there is none."""
+        found = self._get(
+            "executions",
+            workflow_name=workflow,
+            sort_keys="created_at",
+            sort_dirs="desc",
+            limit=1,
+            fields=_EXECUTION,
+        )["executions"]
+        return _execution(found[0]) if found else None
+
+    def actions(self, prefix: str) -> list[str]:
+        """The names of the actions that begin so."""
+        rows = self._rows("actions", name=f"has:{prefix}", fields="id,name")
+        return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
+
+    def workflows(self, prefix: str) -> dict[str, str]:
+        """The definitions of the workflows whose names begin so, by name."""
+        rows = self._rows("workflows", name=f"has:{prefix}", fields="id,name,definition")
+        return {r["name"]: r["definition"] for r in rows if r["name"].startswith(prefix)}
+
+    def cron_triggers(self, workflow: str) -> list[dict[str, Any]]:
+        """The cron triggers of a workflow, as Mistral has them."""
+        rows = self._rows("cron_triggers", workflow_name=workflow)
+        return [row for row in rows if row["workflow_name"] == workflow]
+
     def changed_within(self, execution_id: str) -> datetime:
         """When a task of an execution, or an action of a task that has not ended, last changed."""
         times = [datetime.min.replace(tzinfo=UTC)]
@@ -134,19 +195,30 @@ class Mistral:
             "PUT", f"executions/{_quoted(execution_id)}", json={"state": state, "state_info": why}
         )
 
-    def start(self, execution_id: str, workflow: str, input: Mapping[str, Any], why: str) -> None:
+    def namespace_of(self, execution_id: str) -> str:
+        """The namespace that an execution's workflow was started in; empty: the default one."""
+        path = f"executions/{_quoted(execution_id)}"
+        return self._get(path, fields="workflow_namespace").get("workflow_namespace") or ""
+
+    def start(
+        self,
+        execution_id: str,
+        workflow: str,
+        input: Mapping[str, Any],
+        why: str,
+        namespace: str = "",
+    ) -> None:
         """Start a workflow, unless there is an execution of this id: Mistral answers with that
         one then, whatever it is of (measured with Mistral 23)."""
-        self._ask(
-            "POST",
-            "executions",
-            json={
-                "id": execution_id,
-                "workflow_name": workflow,
-                "input": dict(input),
-                "description": why,
-            },
-        )
+        body = {
+            "id": execution_id,
+            "workflow_name": workflow,
+            "input": dict(input),
+            "description": why,
+        }
+        if namespace:
+            body["workflow_namespace"] = namespace
+        self._ask("POST", "executions", json=body)
 
     def below_task(self, task_id: str) -> list[Execution]:
         """The executions that a task started."""
@@ -224,6 +296,8 @@ def _execution(row: Mapping[str, Any]) -> Execution:
         root=row["root_execution_id"] or row["id"],
         input=_parsed(row.get("input")),
         changed=_changed(row),
+        began=_moment(row["created_at"]),
+        task=row.get("task_execution_id"),
     )
 
 
@@ -236,5 +310,9 @@ def _parsed(text: Any) -> Mapping[str, Any]:
 
 
 def _changed(row: Mapping[str, Any]) -> datetime:
-    found = datetime.fromisoformat(row["updated_at"] or row["created_at"])
+    return _moment(row["updated_at"] or row["created_at"])
+
+
+def _moment(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -20,6 +20,7 @@ from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
+SENDS = 3  # of an update that Heat calls cancelled
 _HIDDEN = "******"  # how Heat shows the value of a hidden parameter
 
 
@@ -78,6 +79,7 @@ class _Patch:
         self._clock = clock
         self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
         self._sent_at = 0.0
+        self._sends = 0
 
     def step(self) -> Look:
         with translated(f"read stack {self._stack}"):
@@ -104,6 +106,8 @@ class _Patch:
         settled = self._clock() - self._sent_at >= SETTLE
         if now == self._before and not settled:
             return Look(f"{state}, as before the update")
+        if cancelled(stack) and carries is not False and self._sends < SENDS:
+            return self._send(stack)
         if status == "FAILED":
             raise CloudError(
                 "STACK_FAILED",
@@ -123,17 +127,13 @@ class _Patch:
         # Remember first: should the answer get lost, the update may be under way all the same.
         before = (stack.stack_status, stack.updated_time)
         try:
-            reach("patch.before")
-            with translated(f"update stack {self._stack}"):
-                self._cloud.heat.stacks.update(self._stack, existing=True, parameters=self._wanted)
+            send_update(self._cloud, self._stack, self._wanted)
         except CloudError as error:
             if error.code == "CONFLICT":
                 return Look(f"it is {stack.stack_status}, and {error.message}")
-            if error.code == "SERVER_ERROR":
-                error.remedy += _ANOTHER_S_TRUST
             raise
-        reach("patch.after")
         self._before, self._sent_at = before, self._clock()
+        self._sends += 1
         return Look(f"it is {stack.stack_status}, and the update has just been sent")
 
     def _changed(self) -> None:
@@ -158,6 +158,32 @@ class _Patch:
         if not all(same_value(value, current[name]) for name, value in shown.items()):
             return False
         return True if len(shown) == len(self._wanted) else None
+
+
+def cancelled(stack: Any) -> bool:
+    """Whether an update of the stack failed only because of another one.
+
+    Where an update supersedes one that is at work in a nested stack, Heat sometimes takes the end
+    of the older one there for a failure of the newer one; sent once more, that is completed.
+    """
+    reason = str(stack.stack_status_reason)
+    return stack.stack_status == "UPDATE_FAILED" and reason.endswith("Stack UPDATE cancelled")
+
+
+def send_update(cloud: Cloud, stack: str, parameters: dict[str, Any]) -> None:
+    """Ask Heat to update the stack, whose other parameters and template stay as they are.
+
+    Raises `CloudError` CONFLICT where an update under way does not allow another one.
+    """
+    try:
+        reach("patch.before")
+        with translated(f"update stack {stack}"):
+            cloud.heat.stacks.update(stack, existing=True, parameters=parameters)
+    except CloudError as error:
+        if error.code == "SERVER_ERROR":
+            error.remedy += _ANOTHER_S_TRUST
+        raise
+    reach("patch.after")
 
 
 def same_value(wanted: Any, shown: Any) -> bool:

@@ -35,7 +35,9 @@ class ServerState:
 
     ``status``: ACTIVE, SHUTOFF, ...; ``task_state``: what Nova is doing with it, or None;
     ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None where the policy
-    hides it (by default from all but administrators). When ``exists`` is false the rest is empty.
+    hides it (by default from all but administrators). ``host_id``: the same for two servers of a
+    project that are on one host, and no more is said of that. When ``exists`` is false the rest is
+    empty.
     """
 
     status: str
@@ -43,6 +45,7 @@ class ServerState:
     host_status: str | None
     exists: bool
     power_state: int | None = None
+    host_id: str | None = None
 
     def __str__(self) -> str:
         """Return it as part of a sentence."""
@@ -86,6 +89,7 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
         host_status=server.host_status or None,
         exists=True,
         power_state=server.power_state,
+        host_id=server.host_id or None,
     )
 
 

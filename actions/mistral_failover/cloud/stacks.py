@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,22 @@ class Member:
     status: str
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where Heat keeps a member, or a resource of the member's own stack.
+
+    ``stack``: name or id of the stack that has the resource ``name``, whose latest state is
+    ``resource``; ``server_id``: the member's server, "" while it has none; ``beside``: the
+    resources of the stack that the member is in, itself included, by name.
+    """
+
+    stack: str
+    name: str
+    resource: StackResource
+    server_id: str
+    beside: dict[str, StackResource]
+
+
 def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
     """Return the stack's own resources by name, with one listing.
 
@@ -51,8 +67,13 @@ def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
 
     Raises `CloudError` NOT_FOUND when the project has no such stack.
     """
+    return _latest(_list(cloud, stack, depth=0))
+
+
+def _latest(items: Iterable[dict[str, Any]]) -> dict[str, StackResource]:
+    """Listed resources by name, of two of one name the one that stays."""
     found: dict[str, StackResource] = {}
-    for item in _list(cloud, stack, depth=0):
+    for item in items:
         one = _resource(item)
         old = found.get(item["resource_name"])
         if old is None or _rank(old) < _rank(one):
@@ -102,22 +123,84 @@ def _named_servers(cloud: Cloud, stack: str, names: Sequence[str]) -> list[Membe
 
 def _group_servers(cloud: Cloud, stack: str, group: str) -> list[Member]:
     listed = _list(cloud, stack, depth=2)
-    own = {i["resource_name"]: _resource(i) for i in listed if not i.get("parent_resource")}
-    if find(own, stack, group).type not in _GROUPS:
-        raise wrong_type(stack, group, own[group].type, "an autoscaling group")
-    direct = {i["resource_name"]: i for i in listed if i.get("parent_resource") == group}
     found = []
-    for item in listed:
-        if item["resource_type"] != SERVER:
-            continue
-        # The member is the resource in the group; its server is that, or lies one level below.
-        parent = item.get("parent_resource")
-        name = str(item["resource_name"] if parent == group else parent)
-        if name in direct:
-            one = _resource(direct[name])
-            server_id = _resource(item).physical_id
-            found.append(Member(name, server_id, one.created_at, one.status))
+    for name, one in _in_group(listed, stack, group)[1].items():
+        server_id = one.physical_id if one.type == SERVER else _server_in(_within(listed, one))
+        found.append(Member(name, server_id, one.created_at, one.status))
     return found
+
+
+def place_of(
+    cloud: Cloud,
+    stack: str,
+    member: str,
+    *,
+    autoscaling_group: str | None = None,
+    resource: str | None = None,
+) -> Place:
+    """Find where Heat keeps a member: a server of the stack itself, or what is in its group.
+
+    ``resource``: a resource in the member's own stack, instead of the whole member.
+
+    Raises `CloudError` NOT_FOUND for an unknown stack or name, BAD_REQUEST for a resource of the
+    wrong type or a ``resource`` of a member that is no stack.
+    """
+    listed = _list(cloud, stack, depth=0 if autoscaling_group is None else 2)
+    if autoscaling_group is None:
+        inside = _latest(listed)
+        owner = stack
+        one = find(inside, stack, member)
+        if one.type != SERVER:
+            raise wrong_type(stack, member, one.type, "a server")
+    else:
+        group, inside = _in_group(listed, stack, autoscaling_group)
+        owner = group.physical_id
+        one = find(inside, f"{stack}, group {autoscaling_group},", member)
+    if one.type == SERVER:
+        if resource is not None:
+            raise CloudError(
+                "BAD_REQUEST",
+                f"Member {member} of stack {stack} is a server alone, so there is no resource "
+                f"{resource} in it.",
+                remedy="Replace the whole member.",
+            )
+        return Place(owner, member, one, one.physical_id, inside)
+    parts = _within(listed, one)
+    server_id = _server_in(parts)
+    if resource is None:
+        return Place(owner, member, one, server_id, inside)
+    part = find(parts, f"of member {member} of {stack}", resource)
+    return Place(one.physical_id, resource, part, server_id, inside)
+
+
+def _in_group(
+    listed: Sequence[dict[str, Any]], stack: str, group: str
+) -> tuple[StackResource, dict[str, StackResource]]:
+    """The resource of a group, and its members by name."""
+    own = _latest(item for item in listed if not item.get("parent_resource"))
+    one = find(own, stack, group)
+    if one.type not in _GROUPS:
+        raise wrong_type(stack, group, one.type, "an autoscaling group")
+    return one, _within(listed, one)
+
+
+def _within(listed: Sequence[dict[str, Any]], one: StackResource) -> dict[str, StackResource]:
+    """The resources of the stack behind a resource, by name.
+
+    By that stack's id: while a member is replaced, two stacks have the same parent's name.
+    """
+    return _latest(item for item in listed if one.physical_id and _owner(item) == one.physical_id)
+
+
+def _owner(item: dict[str, Any]) -> str:
+    """The id of the stack that a listed resource is in."""
+    href = next((link["href"] for link in item["links"] if link["rel"] == "stack"), "")
+    return str(href).rpartition("/")[2]
+
+
+def _server_in(parts: dict[str, StackResource]) -> str:
+    """The id of the server of a member's own stack, "" while there is none."""
+    return next((part.physical_id for part in parts.values() if part.type == SERVER), "")
 
 
 def find(resources: dict[str, StackResource], stack: str, name: str) -> StackResource:

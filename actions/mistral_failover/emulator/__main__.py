@@ -36,6 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--latency-set", type=_pair, action="append", default=[], metavar="NAME=SECONDS"
     )
     parser.add_argument(
+        "--workflow-url", metavar="URL", help="a Mistral's API, ending in /v2, for the catalog"
+    )
+    parser.add_argument(
         "--idle-exit",
         type=float,
         default=900.0,
@@ -49,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.latency,
             overrides=dict(options.latency_set),
             port=options.port,
+            workflow_url=options.workflow_url,
         )
     except (OSError, ValueError) as error:
         parser.error(str(error))

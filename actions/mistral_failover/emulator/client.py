@@ -86,15 +86,18 @@ class EmulatorClient:
         stop: str,
         status: str | None = None,
         needs_volume: bool = False,
+        told_only: bool = False,
         stack: str | None = None,
     ) -> None:
-        """Lets guests (of one stack, or all) run an application by named commands."""
+        """Lets guests (of one stack, or all) run an application by named commands. ``told_only``:
+        it writes on the devices that its start names, and on no others of its guest."""
         body = {
             "name": name,
             "start": start,
             "stop": stop,
             "status": status,
             "needs_volume": needs_volume,
+            "told_only": told_only,
             "stack": stack,
         }
         self._call("POST", "/emulator/applications", body)

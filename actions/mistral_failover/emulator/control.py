@@ -129,6 +129,7 @@ def _add_application(call: Call) -> Any:
         stop=_text(call, "stop"),
         status=call.body.get("status"),
         needs_volume=bool(call.body.get("needs_volume")),
+        told_only=bool(call.body.get("told_only")),
         stack_id=_stack_id(call, stack) if stack else None,
     )
     call.emulation.state.applications[application.name] = application

@@ -49,6 +49,7 @@ class Emulation:
         latency.overrides = {**self.state.latency, **latency.overrides}
         self.state.latency = latency.overrides
         self.url = ""
+        self.workflow_url: str | None = None
         self.started_at = time.time()
         self.last_request = time.monotonic()
         self.background: set[asyncio.Task[Any]] = set()

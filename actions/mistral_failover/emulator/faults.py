@@ -18,7 +18,7 @@ from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Guest, Host, new_id
 from mistral_failover.emulator.web import plain_error
 
-API_FAULTS = ("error", "lost", "hold", "fail", "stuck")
+API_FAULTS = ("error", "lost", "hold", "fail", "stuck", "cancel")
 
 
 def _crash(emulation: Emulation, guest: Guest) -> None:
@@ -129,7 +129,8 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
 
     error: refused with `status`. lost: it takes effect, the answer is `status`. hold: delayed by
     `seconds`. fail: accepted, and fails when it should have finished. stuck: accepted, and never
-    finishes.
+    finishes. cancel, of an update of a stack: it fails when it should have finished, as one does
+    that superseded another one in a nested stack.
     """
     try:
         fault = ApiFault(

@@ -72,7 +72,7 @@ def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
         "project": {"id": project.id, "name": project.name, "domain": DOMAIN},
         "is_domain": False,
         "roles": [{"id": stable_hex("role", name), "name": name} for name in roles],
-        "catalog": catalog(emulation.url, project.id),
+        "catalog": catalog(emulation.url, project.id, emulation.workflow_url),
         "audit_ids": [stable_hex("audit", str(token.issued_at))[:22]],
         "issued_at": utc(token.issued_at, "%Y-%m-%dT%H:%M:%S.%fZ"),
         "expires_at": utc(token.expires_at, "%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -94,14 +94,16 @@ def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
     return {"token": body}
 
 
-def catalog(url: str, project_id: str) -> list[dict[str, Any]]:
-    """The service catalog for a project."""
+def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[dict[str, Any]]:
+    """The service catalog for a project; with a Mistral where the cloud was told of one."""
+    workflow = ("workflowv2", "mistral", workflow_url)
     places = (
         ("identity", "keystone", f"{url}/identity"),
         ("compute", "nova", f"{url}/compute/v2.1"),
         ("volumev3", "cinderv3", f"{url}/volume/v3/{project_id}"),
         ("block-storage", "cinder", f"{url}/volume/v3/{project_id}"),
         ("orchestration", "heat", f"{url}/orchestration/v1/{project_id}"),
+        *([workflow] if workflow_url else []),
     )
     return [
         {
@@ -290,7 +292,7 @@ def _project(call: Call) -> Any:
 
 def _catalog(call: Call) -> Any:
     """GET /auth/catalog: any token may ask."""
-    return {"catalog": catalog(call.emulation.url, call.project_id)}
+    return {"catalog": catalog(call.emulation.url, call.project_id, call.emulation.workflow_url)}
 
 
 def routes() -> list[Route]:

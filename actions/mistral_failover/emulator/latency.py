@@ -21,6 +21,7 @@ MEASURED: dict[str, float] = {
     "stack_create": 7.0,
     "stack_patch": 2.0,
     "stack_delete": 1.0,
+    "stack_nested": 2.0,
     "mark_unhealthy": 0.05,
     "rpc_timeout": 60.0,
     "command_start": 0.5,

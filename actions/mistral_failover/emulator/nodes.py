@@ -35,11 +35,8 @@ def runs(emulation: Emulation, guest: Guest) -> bool:
 
 def writers(emulation: Emulation, volume_id: str) -> list[str]:
     """The servers whose guests write on a volume now."""
-    return [
-        guest.server_id
-        for guest in emulation.state.guests.values()
-        if volume_id in guest.volumes and guest.applications and runs(emulation, guest)
-    ]
+    guests = emulation.state.guests.values()
+    return [g.server_id for g in guests if g.writes_on(volume_id) and runs(emulation, g)]
 
 
 def boot(emulation: Emulation, server: Server) -> None:
@@ -343,8 +340,8 @@ def _start(
     emulation: Emulation, guest: Guest, name: str, arguments: dict[str, Any]
 ) -> tuple[int, str, str]:
     application = emulation.state.applications[name]
+    asked = [v for v in arguments.values() if isinstance(v, str) and v.startswith("/dev/")]
     if application.needs_volume:
-        asked = [v for v in arguments.values() if isinstance(v, str) and v.startswith("/dev/")]
         missing = [device for device in asked if device not in guest.volumes.values()]
         if missing or not guest.volumes:
             what = ", ".join(missing) or "the data volume"
@@ -369,7 +366,8 @@ def _start(
         )
     guest.applications[name] = time.time()
     guest.deposed = None
-    emulation.audit.record("application_started", application=name, server=guest.server_id)
+    told = guest.tell(name, asked) if application.told_only else {}
+    emulation.audit.record("application_started", application=name, server=guest.server_id, **told)
     check_writers(emulation, guest)
     return 0, f"{name} started", ""
 

@@ -30,6 +30,8 @@ class EmulatedCloud:
     :param latency: a profile: zero, measured or parallel.
     :param overrides: single times in seconds.
     :param port: 0 takes a free one.
+    :param workflow_url: a Mistral's API, ending in /v2, for the catalog; see also
+        :meth:`offer_mistral`.
     :raises ValueError: an unknown profile or time.
     :raises OSError: the port is taken, or another cloud runs on the state directory.
 
@@ -46,6 +48,7 @@ class EmulatedCloud:
         *,
         overrides: dict[str, float] | None = None,
         port: int = 0,
+        workflow_url: str | None = None,
     ) -> None:
         times = profile(latency)
         times.override(overrides or {})
@@ -59,6 +62,7 @@ class EmulatedCloud:
         self.url = f"http://{LOOPBACK}:{self._socket.getsockname()[1]}"
         self.emulation = Emulation(None if state_dir is None else Path(state_dir), times)
         self.emulation.url = self.url
+        self.emulation.workflow_url = workflow_url
         self._server = uvicorn.Server(
             uvicorn.Config(
                 application(self.emulation),
@@ -70,6 +74,10 @@ class EmulatedCloud:
             )
         )
         self._thread: threading.Thread | None = None
+
+    def offer_mistral(self, url: str) -> None:
+        """Let the catalog name a Mistral, which was started after this cloud."""
+        self.emulation.workflow_url = url
 
     @property
     def auth_url(self) -> str:

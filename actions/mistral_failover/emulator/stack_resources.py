@@ -98,6 +98,9 @@ async def _mark_resource(call: Call) -> Any:
         call.body.get("resource_status_reason") or "state changed by resource_mark_unhealthy api"
     )
     await call.emulation.pause("mark_unhealthy")
+    if resource.status == "IN_PROGRESS":
+        words = f"Stack {stack.name} already has an action ({stack.action}) in progress."
+        raise refused(409, words, "ActionInProgress")
     stacks.mark(call.emulation, stack, resource, unhealthy, reason)
     return 200, None
 

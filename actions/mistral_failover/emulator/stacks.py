@@ -6,16 +6,14 @@ and what an older one left under way is looked at again when it has settled. A r
 check failed (marked unhealthy) is replaced: the new one first, then the old one goes.
 """
 
-import secrets
-import string
 import time
 from typing import Any
 
-from mistral_failover.emulator import parts
+from mistral_failover.emulator import groups, parts
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import Stack, StackResource, new_id
 from mistral_failover.emulator.templates import (
-    GROUP,
+    GROUPS,
     VOLUME,
     Scope,
     dependencies,
@@ -92,7 +90,8 @@ def begin(emulation: Emulation, stack: Stack, action: str) -> None:
 
 def _half(emulation: Emulation, stack: Stack) -> float:
     """Half of what Heat itself needs, before and again after the stack's parts."""
-    return 0.0 if stack.parent else emulation.latency.of(_OVERHEAD[stack.action]) / 2
+    name = "stack_nested" if stack.parent else _OVERHEAD[stack.action]
+    return emulation.latency.of(name) / 2
 
 
 @transition("stack.walk")
@@ -156,7 +155,9 @@ def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str
         resource.type, resource.properties = kind, wanted
         _make(emulation, stack, resource)
         return True
-    unhealthy = resource.status == "FAILED"
+    # A nested stack that failed is updated, unless it was marked unhealthy as a whole.
+    failed = resource.status == "FAILED"
+    unhealthy = failed and (resource.action == "CHECK" or not _nests(kind))
     if unhealthy or resource.type != kind or parts.needs_replacement(kind, resource, wanted):
         if resource.retired_id:
             # Its last replacement failed: that goes at once, the first one when there is another.
@@ -178,15 +179,15 @@ def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str
 
 
 def _nests(kind: str) -> bool:
-    return kind == GROUP or is_template(kind)
+    return kind in GROUPS or is_template(kind)
 
 
 def _nested(
     stack: Stack, resource: StackResource, nested: Stack | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Template and parameters of the stack behind a resource."""
-    if resource.type == GROUP:
-        return _members(resource, nested), {}
+    if resource.type in GROUPS:
+        return groups.members_template(resource, nested), {}
     return parse(stack.files[resource.type], stack.files), dict(resource.properties)
 
 
@@ -207,11 +208,8 @@ def scope(emulation: Emulation, stack: Stack) -> Scope:
 
 def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
     """A resource's attributes."""
-    if resource.type == GROUP:
-        nested = emulation.state.stacks.get(resource.physical_id)
-        members = nested.resources.values() if nested else ()
-        ids = {member.name: member.physical_id for member in members if member.physical_id}
-        return {"refs": list(ids.values()), "refs_map": ids, "current_size": len(ids)}
+    if resource.type in GROUPS:
+        return groups.attributes(emulation.state.stacks.get(resource.physical_id))
     return {"name": parts.name_of(emulation, resource), "show": {}}
 
 
@@ -223,7 +221,7 @@ def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
         nested = create(
             emulation,
             project_id=stack.project_id,
-            name=f"{stack.name}-{resource.name}-{_short_id()}",
+            name=f"{stack.name}-{resource.name}-{groups.short_id()}",
             template=template,
             given=given,
             user_id=stack.user_id,
@@ -234,28 +232,6 @@ def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
     elif not parts.make(emulation, stack, resource):
         _set_resource(stack, resource, "CREATE", "COMPLETE")
         emulation.after(0, "stack.part_settled", stack_id=stack.id, name=resource.name)
-
-
-def _short_id() -> str:
-    letters = string.ascii_lowercase + string.digits
-    return "".join(secrets.choice(letters) for _ in range(12))
-
-
-def _members(resource: StackResource, nested: Stack | None) -> dict[str, Any]:
-    """The template of a group's nested stack: failed members leave first, then the oldest."""
-    asked = resource.properties
-    size = int(asked.get("desired_capacity") or asked["min_size"])
-    size = max(int(asked["min_size"]), min(int(asked["max_size"]), size))
-    present = sorted(
-        nested.resources.values() if nested else (),
-        key=lambda member: (member.status != "FAILED", member.created),
-    )
-    names = [member.name for member in present[max(0, len(present) - size) :]]
-    names += [_short_id() for _ in range(size - len(names))]
-    return {
-        "heat_template_version": "2015-04-30",
-        "resources": dict.fromkeys(names, asked["resource"]),
-    }
 
 
 def _remove(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
@@ -332,9 +308,14 @@ def _finish_in_time(emulation: Emulation, stack_id: str, generation: int) -> Non
     stack = emulation.state.stacks.get(stack_id)
     if stack is None or stack.generation != generation or stack.status != "IN_PROGRESS":
         return
-    failed = stack.parent is None and take_fault(emulation, _OVERHEAD[stack.action], ("fail",))
-    if failed:
-        _finish(emulation, stack, "FAILED", f"Injected failure of {stack.action}.")
+    kinds = ("fail", "cancel")
+    fault = None if stack.parent else take_fault(emulation, _OVERHEAD[stack.action], kinds)
+    if fault is not None:
+        words = f"Injected failure of {stack.action}."
+        if fault.fault == "cancel":
+            name = next(iter(stack.resources), "nothing")
+            words = f"Resource {stack.action} failed: resources.{name}: Stack UPDATE cancelled"
+        _finish(emulation, stack, "FAILED", words)
     else:
         reason = f"Stack {stack.action} completed successfully"
         _finish(emulation, stack, "COMPLETE", reason)
@@ -357,7 +338,10 @@ def mark(
 ) -> None:
     """Sets a resource CHECK_FAILED, so that the next update replaces it, or takes that back."""
     operation = emulation.begin("mark_unhealthy", stack=stack.id, resource=resource.name)
-    _set_resource(stack, resource, "CHECK", "FAILED" if unhealthy else "COMPLETE", reason)
+    if unhealthy:
+        _set_resource(stack, resource, "CHECK", "FAILED", reason)
+    elif (resource.action, resource.status) == ("CHECK", "FAILED"):
+        _set_resource(stack, resource, "CHECK", "COMPLETE", reason)
     emulation.finish(operation)
 
 

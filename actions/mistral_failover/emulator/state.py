@@ -165,7 +165,8 @@ class Guest:
     """The machine inside a server: it lives on when Nova loses sight of it.
 
     `volumes` maps each volume the guest can write on to its device, `applications` each
-    running application to the time of its start, `journal` each command id to its record.
+    running application to the time of its start, `devices` each application that writes on
+    some of them only to those, `journal` each command id to its record.
 
     `notice` is the epoch that the broker keeps for its agent, `epoch` the one that the agent knows.
     `deposed`: what came of its on_deposed command, which runs while `stopping`. `heard_at`: when an
@@ -180,6 +181,7 @@ class Guest:
     condition: str = "healthy"  # healthy | hung | crashed
     volumes: dict[str, str] = field(default_factory=dict)
     applications: dict[str, float] = field(default_factory=dict)
+    devices: dict[str, list[str]] = field(default_factory=dict)
     journal: dict[str, dict[str, Any]] = field(default_factory=dict)
     epoch: int = 0
     incarnation: int = 0
@@ -189,16 +191,32 @@ class Guest:
     heard_at: float | None = None
     busy_until: float = 0.0
 
+    def writes_on(self, volume_id: str) -> bool:
+        """Whether an application of its would write on a volume, if it runs."""
+        device = self.volumes.get(volume_id)
+        return device is not None and any(
+            device in self.devices.get(name, [device]) for name in self.applications
+        )
+
+    def tell(self, name: str, devices: list[str]) -> dict[str, list[str]]:
+        """An application is started that writes on these devices only; which volumes they are."""
+        self.devices[name] = devices
+        return {"volumes": [v for v, device in self.volumes.items() if device in devices]}
+
 
 @dataclass
 class Application:
-    """An application that guests can run: the named commands that start, stop and check it."""
+    """An application that guests can run: the named commands that start, stop and check it.
+
+    It writes on every volume of its guest; where `told_only` on those that its start names.
+    """
 
     name: str
     start: str
     stop: str
     status: str | None = None
     needs_volume: bool = False
+    told_only: bool = False
     stack_id: str | None = None
 
 
@@ -263,7 +281,7 @@ class ApiFault:
     """An injected fault of a named operation, for its next `times` uses."""
 
     operation: str
-    fault: str  # error | lost | hold | fail | stuck
+    fault: str  # error | lost | hold | fail | stuck | cancel
     status: int = 503
     seconds: float = 0.0
     times: int = 1

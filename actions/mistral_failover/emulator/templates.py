@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of HOT that the emulated Heat understands.
 
-Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup, a template of the
-request's files by its name, OS::Heat::TestResource, and some that only get an id (`INERT`).
+Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup,
+OS::Heat::ResourceGroup, a template of the request's files by its name, OS::Heat::TestResource, and
+some that only get an id (`INERT`).
 Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of a group, `name` of
 anything). Parameters with type, default, hidden. Outputs.
 """
@@ -19,6 +20,8 @@ from mistral_failover.emulator.state import Project, Stack
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
 GROUP = "OS::Heat::AutoScalingGroup"
+RESOURCE_GROUP = "OS::Heat::ResourceGroup"
+GROUPS = (GROUP, RESOURCE_GROUP)
 TEST = "OS::Heat::TestResource"
 INERT = (
     "OS::Heat::None",
@@ -85,20 +88,26 @@ def _check_resource(name: str, definition: Any, files: Mapping[str, str]) -> Non
     kind = definition["type"]
     if is_template(kind) and kind in files:
         parse(files[kind], files)
-    elif kind not in (SERVER, VOLUME, GROUP, TEST, *INERT):
+    elif kind not in (SERVER, VOLUME, *GROUPS, TEST, *INERT):
         raise TemplateError(
             "StackValidationFailed", f"The Resource Type ({kind}) could not be found."
         )
     properties = definition.get("properties") or {}
-    needs = {SERVER: ("flavor",), VOLUME: ("size",), GROUP: ("resource", "min_size", "max_size")}
+    needs = {
+        SERVER: ("flavor",),
+        VOLUME: ("size",),
+        GROUP: ("resource", "min_size", "max_size"),
+        RESOURCE_GROUP: ("resource_def",),
+    }
     for needed in needs.get(kind, ()):
         if needed not in properties:
             raise TemplateError(
                 "StackValidationFailed",
                 f"Property error: : resources.{name}.properties: : Property {needed} not assigned",
             )
-    if kind == GROUP:
-        _check_resource(f"{name}.resource", properties["resource"], files)
+    if kind in GROUPS:
+        member = "resource" if kind == GROUP else "resource_def"
+        _check_resource(f"{name}.{member}", properties[member], files)
 
 
 def dependencies(definition: dict[str, Any]) -> set[str]:

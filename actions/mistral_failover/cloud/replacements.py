@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new server for a member, by Heat: marked unhealthy, and replaced by an update without changes.
+
+Heat replaces whatever is CHECK_FAILED at the stack's next update, in groups and outside of them,
+under the same name: the new one is made first, then the old one is deleted. That both happened is
+told by the stack being COMPLETE and the member having another server. Which server is to go is
+named by its id throughout, so that a repeat never strikes its successor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.group_sizes import refuse_to_shrink
+from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.stacks import SERVER, Place, place_of
+from mistral_failover.cloud.waits import Look
+
+MARKED = "CHECK_FAILED"
+UNPLUGGED = "Failed to detach interface"  # of heat.common.exception.InterfaceDetachFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """How a replacement ended well.
+
+    ``old_server`` and ``server``: ids of the member's server before and after; the same where a
+    resource beside the server was replaced. ``status``: the stack's. ``adopted``: this call sent
+    no update because the member had been replaced already, or was on its way to be.
+    """
+
+    old_server: str
+    server: str
+    status: str
+    adopted: bool
+
+
+def replace_member(
+    cloud: Cloud,
+    stack: str,
+    member: str,
+    *,
+    autoscaling_group: str | None,
+    resource: str | None,
+    server_id: str,
+    reason: str,
+    limit: float,
+) -> Replacement:
+    """Make Heat replace a member, whose server is ``server_id``, and follow it to the end.
+
+    ``autoscaling_group``: the group resource that the member is in, None for a server of the stack
+    itself. ``resource``: only this resource of the member's own stack, and what Heat replaces with
+    it; None: the whole member. ``reason``: what Heat shows of the mark; it should differ from one
+    replacement to the next, since only by it a repeat knows that a ``resource`` other than the
+    server was replaced already. ``limit``: seconds over all.
+
+    Safe to repeat. An update that is under way is waited for; what takes longer than half of the
+    limit is superseded, because Heat leaves a stack IN_PROGRESS for ever when its engine dies.
+
+    Raises `CloudError` STACK_FAILED with Heat's reason when the update fails, or when Heat keeps
+    the member as it is or drops it; GROUP_WOULD_SHRINK when the update would make the group
+    smaller; CONFLICT when the stack is being deleted; NOT_FOUND, BAD_REQUEST as `place_of`;
+    TIMEOUT.
+    """
+    replacing = _Replacing(
+        cloud, stack, member, autoscaling_group, resource, server_id, reason, limit
+    )
+    what = f"{f'{resource} of ' if resource else ''}member {member} of stack {stack} to be replaced"
+    replaced: Replacement = cloud.wait(replacing.step, what=what, limit=limit)
+    return replaced
+
+
+class _Replacing:
+    """One call's state; each step looks first and then does what is missing."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        stack: str,
+        member: str,
+        group: str | None,
+        resource: str | None,
+        server_id: str,
+        reason: str,
+        limit: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cloud = cloud
+        self._stack = stack
+        self._member = member
+        self._group = group
+        self._part = resource
+        self._server = server_id
+        self._reason = reason
+        self._clock = clock
+        self._patient_until = clock() + limit / 2
+        self._marked: bool | None = None  # by this replacement; None: nobody has asked yet
+        self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
+        self._sent_at = 0.0
+        self._asked = False  # a PATCH left here, though its answer may have got lost
+        self._sends = 0
+        self._sized = False  # the group was seen to keep its size
+
+    def step(self) -> Look:
+        with translated(f"read stack {self._stack}"):
+            stack = self._cloud.heat.stacks.get(self._stack, resolve_outputs=False)
+        self._stack = stack.identifier  # "name/id": no redirect from now on
+        state = f"it is {stack.stack_status}"
+        action, _, status = stack.stack_status.partition("_")
+        if action == "DELETE":
+            raise CloudError("CONFLICT", f"Stack {self._stack} is {state[6:]}.", retryable=False)
+        if status == "IN_PROGRESS" and self._waits_for_it():
+            return Look(state)
+        if status != "IN_PROGRESS" and self._unchanged(stack):
+            return Look(f"{state}, as before the update")
+        place = self._place()
+        state += f", and {place.name} is {place.resource.status}"
+        if self._before is not None and cancelled(stack) and self._sends < SENDS:
+            return self._send(stack, place, state)
+        replaced = self._replaced(place)
+        if replaced and self._stands(place, status):
+            done = Replacement(self._server, place.server_id, stack.stack_status, not self._asked)
+            return Look(state, done=True, result=done)
+        if self._before is not None:
+            raise self._failed(stack, place, replaced=replaced)
+        if not replaced and place.resource.status != MARKED:
+            return self._mark(stack, place, state)
+        return self._send(stack, place, state)
+
+    def _waits_for_it(self) -> bool:
+        """Whether to wait for the update that is under way; one of this call's always."""
+        if self._before is not None:
+            self._before = ("", None)  # whatever it ends in is new
+            return True
+        return self._clock() < self._patient_until
+
+    def _unchanged(self, stack: Any) -> bool:
+        """Whether nothing is to be seen of the PATCH yet; the older engine starts in a thread."""
+        now = (stack.stack_status, stack.updated_time)
+        return now == self._before and self._clock() - self._sent_at < SETTLE
+
+    def _place(self) -> Place:
+        try:
+            return place_of(
+                self._cloud,
+                self._stack,
+                self._member,
+                autoscaling_group=self._group,
+                resource=self._part,
+            )
+        except CloudError as error:
+            if error.code == "NOT_FOUND" and self._before is not None:
+                error.code = "STACK_FAILED"
+            raise
+
+    def _replaced(self, place: Place) -> bool:
+        """Whether what had to go is another one by now."""
+        if self._part is None or place.resource.type == SERVER:
+            return place.server_id != self._server
+        return not place.resource.status.startswith("CHECK") and self._was_marked(place)
+
+    def _was_marked(self, place: Place) -> bool:
+        """Whether this replacement, or an earlier attempt at it, has marked the resource."""
+        if self._marked is None:
+            with translated(f"read the events of {place.name} in stack {place.stack}"):
+                events = self._cloud.heat.events.list(place.stack, resource_name=place.name)
+                self._marked = any(
+                    event.resource_status == MARKED and event.resource_status_reason == self._reason
+                    for event in events
+                )
+        return self._marked
+
+    def _stands(self, place: Place, status: str) -> bool:
+        """Whether the new one is complete and the old one is gone, whatever else failed."""
+        if not place.resource.status.endswith("COMPLETE") or not place.server_id:
+            return False
+        if status == "COMPLETE" or place.server_id == self._server:
+            return status == "COMPLETE"
+        return status == "FAILED" and not server_state(self._cloud, self._server).exists
+
+    def _mark(self, stack: Any, place: Place, state: str) -> Look:
+        self._keep_size(stack, place, place.name if self._part is None else None)
+        try:
+            with translated(f"mark {place.name} of stack {place.stack} unhealthy"):
+                # By its id, where it can stand in a URL: another one by now is not struck.
+                known = place.resource.physical_id
+                self._cloud.heat.resources.mark_unhealthy(
+                    place.stack,
+                    known if known and "/" not in known else place.name,
+                    True,
+                    self._reason,
+                )
+        except CloudError as error:
+            if error.code in ("CONFLICT", "NOT_FOUND"):
+                return Look(f"{state}; {error.message}")
+            raise
+        self._marked = True
+        return Look(f"{state}, and has just been marked unhealthy")
+
+    def _keep_size(self, stack: Any, place: Place, marking: str | None) -> None:
+        if self._group is not None and not self._sized:
+            refuse_to_shrink(self._cloud, stack, self._group, place.beside, marking)
+            self._sized = True
+
+    def _send(self, stack: Any, place: Place, state: str) -> Look:
+        self._keep_size(stack, place, None)
+        before = (stack.stack_status, stack.updated_time)
+        self._asked = True
+        try:
+            send_update(self._cloud, self._stack, {})
+        except CloudError as error:
+            if error.code == "CONFLICT":
+                self._asked = False
+                return Look(f"{state}; {error.message}")
+            raise
+        self._before, self._sent_at = before, self._clock()
+        self._sends += 1
+        return Look(f"{state}, and the update has just been sent")
+
+    def _failed(self, stack: Any, place: Place, *, replaced: bool) -> CloudError:
+        what = f"{self._part} of member {self._member}" if self._part else f"member {self._member}"
+        if stack.stack_status.endswith("FAILED"):
+            words = f"Stack {self._stack} is {stack.stack_status}: {stack.stack_status_reason}"
+        elif replaced:
+            words = f"Stack {self._stack} is {stack.stack_status}, but {what} is not complete"
+        else:
+            words = f"Stack {self._stack} was updated, and Heat kept {what} as it was"
+        remedy = (
+            "Look at the stack's events; correct the cause and start it again. Heat makes the new "
+            "server before it deletes the old one, so there must be room for one more."
+        )
+        if UNPLUGGED in words:
+            remedy = (
+                "Heat unplugs the old server first, which no dead host does. Once it is certain "
+                f"that it is dead: openstack server delete {self._server}; then start it again, "
+                "and Heat makes another one for what is gone."
+            )
+        return CloudError(
+            "STACK_FAILED",
+            f"{words} ({place.name} is {place.resource.status}).",
+            remedy=remedy,
+            retryable=False,
+        )

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated cloud as a process beside its user, whom it outlives if that is killed: the next one
+on the same folder finds it as it was left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import requests
+
+from mistral_failover.emulator.client import EmulatorClient
+
+_START = 30.0  # seconds within which it must answer
+_END = 15.0
+
+
+class EmulatorDied(Exception):
+    """The emulated cloud did not start."""
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path,
+    *,
+    latency: str = "measured",
+    overrides: Mapping[str, float] | None = None,
+    idle_exit: float = 60.0,
+) -> Iterator[EmulatorClient]:
+    """The cloud whose state is in ``folder``: the one that runs there, or a new one; ended with the
+    block. ``overrides``: single times of the profile ``latency``, in seconds. Left behind, it ends
+    by itself after ``idle_exit`` seconds without a request.
+
+    Raises EmulatorDied.
+    """
+    announced = folder / "emulator.json"
+    client = _answering(announced)
+    process = None
+    if client is None:
+        announced.unlink(missing_ok=True)
+        process = _launch(folder, latency, overrides or {}, idle_exit)
+        client = _wait_for(announced, process, folder / "emulator.log")
+    try:
+        yield client
+    finally:
+        _end(announced, process)
+
+
+def _launch(
+    folder: Path, latency: str, overrides: Mapping[str, float], idle_exit: float
+) -> subprocess.Popen[bytes]:
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "mistral_failover.emulator"]
+    command += ["--state-dir", str(folder), "--latency", latency]
+    command += ["--idle-exit", f"{idle_exit:g}"]
+    for name, seconds in overrides.items():
+        command += ["--latency-set", f"{name}={seconds}"]
+    with (folder / "emulator.log").open("ab") as log:
+        return subprocess.Popen(  # noqa: S603 - our own module, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # a cloud does not die with its user
+        )
+
+
+def _answering(announced: Path) -> EmulatorClient | None:
+    try:
+        client = EmulatorClient(json.loads(announced.read_text(encoding="utf-8"))["url"])
+        client.status()
+    except (OSError, ValueError, KeyError, requests.RequestException):
+        return None
+    return client
+
+
+def _wait_for(announced: Path, process: subprocess.Popen[bytes], log: Path) -> EmulatorClient:
+    deadline = time.monotonic() + _START
+    while time.monotonic() < deadline:
+        client = _answering(announced)
+        if client is not None:
+            return client
+        if process.poll() is not None:
+            raise EmulatorDied(f"the emulated cloud ended with {process.returncode}; see {log}")
+        time.sleep(0.02)
+    _end(announced, process)
+    raise EmulatorDied(f"the emulated cloud did not start within {_START:g} s; see {log}")
+
+
+def _end(announced: Path, process: subprocess.Popen[bytes] | None) -> None:
+    with contextlib.suppress(OSError, ValueError, KeyError, ProcessLookupError):
+        os.kill(json.loads(announced.read_text(encoding="utf-8"))["pid"], 15)
+    if process is not None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        process.wait(timeout=_END)
