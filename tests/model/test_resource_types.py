@@ -230,8 +230,14 @@ def test_what_still_is_a_reference_is_checked_later() -> None:
 # The shipped types
 
 
-def test_four_types_are_shipped() -> None:
-    assert set(shipped_types()) == {"activation", "fence", "stack_parameters", "volume_attachment"}
+def test_five_types_are_shipped() -> None:
+    assert set(shipped_types()) == {
+        "activation",
+        "fence",
+        "group_member",
+        "stack_parameters",
+        "volume_attachment",
+    }
 
 
 def test_the_table_of_shipped_types_belongs_to_the_caller() -> None:

@@ -23,8 +23,19 @@ from mistral_failover.convergence.records import (
     Traversal,
 )
 from mistral_failover.convergence.sentences import because, doing, where
-from mistral_failover.convergence.traversals import begin_again, complete, goal_to_fall_back_to
+from mistral_failover.convergence.traversals import (
+    BLOCKED,
+    NOT_REACHED,
+    begin_again,
+    complete,
+    goal_to_fall_back_to,
+)
 from mistral_failover.fault_points import reach
+
+_NOT_REACHED = {
+    BLOCKED: "the goal waits for a person: the traversal is BLOCKED",
+    NOT_REACHED: "the goal was not reached: the traversal is FAILED",
+}
 
 
 def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome: Outcome) -> Step:
@@ -48,7 +59,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     end = "done" if outcome.ok else because(outcome.error or {})
     tell(tx, traversal, record, "done" if outcome.ok else "failed", f"{what}: {end}")
     if group.current_traversal != traversal.id or state is None:
-        return Step(f"{what}: {end}", ready=_wake(tx, group, record.id))
+        return Step(f"{what}: {end}", ready=wake(tx, group, record.id))
     if outcome.ok:
         ready = report(tx, traversal, ticket.node, record)
     else:
@@ -76,7 +87,7 @@ def abandon(
     tx.close_operation(ticket, Outcome(error=error, unknown=True))
     sentence = f"{what}: given up, {reason}"
     tell(tx, traversal, record, "given_up", sentence)
-    return Step(sentence, ready=_wake(tx, group, record.id))
+    return Step(sentence, ready=wake(tx, group, record.id))
 
 
 def report(tx: Transaction, traversal: Traversal, node: Node, record: Record) -> tuple[Ready, ...]:
@@ -104,17 +115,32 @@ def fail(
     goal = goal_to_fall_back_to(tx, group, traversal, blocked=blocked)
     blocked = blocked and goal is None
     tx.fail_node(traversal.id, node, blocked=blocked, reason=reason)
-    tx.mark_traversal(traversal.id, "BLOCKED" if blocked else "FAILED", reason)
+    _stop(tx, traversal, reason, blocked=blocked)
     if goal is None:
         return ()
     cause = f"rolling back to the last goal that was reached ({where(goal)}): {reason}"
     try:
-        started = begin_again(tx, definitions, traversal, goal, why="rollback", cause=cause)
+        started = begin_again(
+            tx, definitions, traversal, goal, why="rollback", cause=cause, back=True
+        )
     except ConvergenceError as error:
         why = f"{reason} It can not be rolled back: {error}"
         tx.mark_traversal(traversal.id, "FAILED", why)
         return ()
     return started.ready
+
+
+def _stop(tx: Transaction, traversal: Traversal, reason: str, *, blocked: bool) -> None:
+    """Mark the traversal FAILED or BLOCKED; told once, however many of its nodes come to that."""
+    tx.lock_group(traversal.group_id, shared=False)  # so that two nodes do not tell it both
+    before = tx.traversal(traversal.id)
+    tx.mark_traversal(traversal.id, "BLOCKED" if blocked else "FAILED", reason)
+    after = tx.traversal(traversal.id)
+    if before is None or after is None or before.status == after.status:
+        return
+    kind = BLOCKED if after.status == "BLOCKED" else NOT_REACHED
+    sentence = _NOT_REACHED[kind]
+    tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
 
 
 def tell(tx: Transaction, traversal: Traversal, record: Record, kind: str, sentence: str) -> None:
@@ -128,7 +154,7 @@ def tell(tx: Transaction, traversal: Traversal, record: Record, kind: str, sente
     )
 
 
-def _wake(tx: Transaction, group: GroupState, resource_id: str) -> tuple[Ready, ...]:
+def wake(tx: Transaction, group: GroupState, resource_id: str) -> tuple[Ready, ...]:
     """Trigger the node that stands for this resource in the traversal that is current now."""
     current = group.current_traversal
     if current is None:

@@ -16,11 +16,15 @@ update(fence of m) -> cleanup(X)          X sits on the lost member m
 update(fence of m) -> update(new X)       X is to sit on a member, whichever: m is proven off first
 cleanup(X) -> update(new Y)               X is not wanted any more, Y is new; both sit on members
 cleanup(fence of m) -> update(X)          X is to sit on m, which comes back
+cleanup(X) -> update(replacement of m)    X sits on m: nothing is left on a server that is to go
+update(X) -> update(replacement)          service first: whatever X is, but a replacement
+update(replacement) -> update(next one)   one after the other, by name
+cleanup(replacement of m) -> update(X)    X is to sit on m, whose replacement may be under way
 ========================================  =====================================================
 
-The last two hold between different names: what is made anew on one member may be what still runs
-on another one, under another name. New is also what is kept and stands nowhere yet: what was never
-made, and what a failed deletion has left.
+Those between cleanup and update hold between different names: what is made anew on one member may
+be what still runs on another one, under another name. New is also what is kept and stands nowhere
+yet: what was never made, and what a failed deletion has left.
 
 Two rules keep delete-first replacements safe. What required a record that goes first may not stay
 in use without it: a delete-first dependent is replaced too. And a create-first record that makes
@@ -35,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import networkx as nx
 
@@ -42,7 +47,14 @@ from mistral_failover.convergence.decide import revived
 from mistral_failover.convergence.errors import GoalCycle, UnknownType
 from mistral_failover.convergence.records import Node, Record, Wanted
 from mistral_failover.model.changes import compare
-from mistral_failover.model.goal import FENCE_TYPE, Goal, fence_name, goal_resources
+from mistral_failover.model.goal import (
+    FENCE_TYPE,
+    REPLACE_TYPE,
+    Goal,
+    fence_name,
+    goal_resources,
+    replace_name,
+)
 from mistral_failover.model.references import holds_reference
 from mistral_failover.model.types import ResourceType
 
@@ -178,6 +190,7 @@ class _Draft:
         self._order_cleanups(graph, updates, cleanups)
         self._order_replacements(graph, updates, cleanups)
         self._order_fences(graph, updates, cleanups)
+        self._order_new_servers(graph, updates, cleanups)
         self._refuse_cycle(graph)
         return Plan(
             graph=graph,
@@ -250,6 +263,27 @@ class _Draft:
             for chosen in making:
                 if chosen.member == member:
                     graph.add_edge(cleanups[record.id], updates[chosen.id])
+
+    def _order_new_servers(
+        self, graph: nx.DiGraph[str], updates: Mapping[str, str], cleanups: Mapping[str, str]
+    ) -> None:
+        """The replacements of servers come last, and one by one."""
+        chosen = [self.chosen[name] for name in sorted(self.chosen)]
+        last = [updates[record.id] for record in chosen if record.type == REPLACE_TYPE]
+        first = [updates[record.id] for record in chosen if record.type != REPLACE_TYPE]
+        graph.add_edges_from((node, server) for server in last for node in first)
+        graph.add_edges_from(pairwise(last))
+        for record in self.live:
+            if record.id not in cleanups:
+                continue
+            if record.member is not None and (to := self.chosen.get(replace_name(record.member))):
+                graph.add_edge(cleanups[record.id], updates[to.id])
+            if record.type == REPLACE_TYPE and record.name not in self.resources:
+                graph.add_edges_from(
+                    (cleanups[record.id], updates[made.id])
+                    for made in chosen
+                    if made.member and replace_name(made.member) == record.name
+                )
 
     def _is_made(self, record: Record) -> bool:
         """Whether something comes to be by a chosen record's update: a new one, or one that is kept

@@ -158,6 +158,7 @@ class Transaction(Protocol):
         kind: str,
         traversal_id: str | None = None,
         resource_id: str | None = None,
+        incident_id: str | None = None,
     ) -> None:
         """Add one sentence to the group's history."""
 

@@ -118,7 +118,7 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Traversal:
-    """One walk of the graph for one goal."""
+    """One walk of the graph for one goal. ``back``: it undoes one that failed."""
 
     id: str
     group_id: str
@@ -127,6 +127,7 @@ class Traversal:
     reason: str = ""
     cause: str = ""
     incident_id: str | None = None
+    back: bool = False
 
 
 @dataclass(frozen=True)

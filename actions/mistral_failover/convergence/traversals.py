@@ -15,6 +15,11 @@ from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import Goal, returned_to, returns
 from mistral_failover.model.ids import derived_id
 
+COMPLETE, RETURNED = "complete", "returned"
+"""Kinds of the journal's sentences about a goal that is reached: a new one, or the one before."""
+NOT_REACHED, BLOCKED = "not_reached", "blocked"
+"""And about one that is not: it failed, or waits for a person."""
+
 
 def begin(
     tx: Transaction,
@@ -64,8 +69,10 @@ def begin_again(
     *,
     why: str,
     cause: str,
+    back: bool = False,
 ) -> Started:
-    """Start the traversal that follows from what happened in ``traversal``, the current one."""
+    """Start the traversal that follows from what happened in ``traversal``, the current one.
+    ``back``: it undoes that one."""
     group = tx.lock_group(traversal.group_id, shared=False)
     if group is None:
         return Started("", False, False)
@@ -76,6 +83,7 @@ def begin_again(
         status="IN_PROGRESS",
         cause=cause,
         incident_id=traversal.incident_id,
+        back=back or traversal.back,
     )
     return begin(tx, definitions, group, goal, following, traversal.id)
 
@@ -85,7 +93,8 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
     tx.mark_traversal(traversal.id, "COMPLETE", "")
     tx.set_last_complete_goal(traversal.group_id, traversal.goal_version)
     sentence = "the goal is reached"
-    tx.journal(traversal.group_id, sentence, kind="complete", traversal_id=traversal.id)
+    kind = RETURNED if traversal.back else COMPLETE
+    tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
 
 
 def goal_to_fall_back_to(

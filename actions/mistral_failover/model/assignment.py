@@ -1,13 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds which role next."""
+"""Who holds which role next.
+
+A holder that is still a member and not lost keeps its role.  Vacant roles are given away one after
+the other, each to the eligible member that comes first by:
+
+1. nothing speaks against it (its agent is silent; it is on the host of a member that is lost)
+2. its place in the role's ``prefer``
+3. its load: the weights of the roles that it holds already
+4. its ``priority``, the highest first
+5. ``choose`` of the group: by age, or the one named; members of one age as in the group file, then
+   by name
+
+Roles that find a member of their ``prefer`` come first, then the heavier ones, then the group
+file's order.  So of the roles that went by load none would have less company on another member.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.group import Group
+from mistral_failover.model.roles import DEFAULT_PRIORITY, NEVER
 from mistral_failover.model.validation import did_you_mean
 
 
@@ -21,6 +36,18 @@ class MemberFact:
     healthy: bool = True
     why_not: str | None = None
     """Why it is not healthy, in words."""
+    unseen: bool = False
+    """Whether it is not healthy because nobody could look at its server."""
+    server_id: str | None = None
+    """The server behind its name; None when nobody knows."""
+    host: str | None = None
+    """The same for members on one host; None when nobody knows."""
+    host_down: bool = False
+    """Whether its host is known to be down."""
+    maintenance: str | None = None
+    """In words, that somebody works on it."""
+    silent: str | None = None
+    """In words, that its agent says nothing while those of others do."""
 
 
 def assign_roles(
@@ -33,9 +60,7 @@ def assign_roles(
     """Return a member for every role of the group; the same facts give the same answer.
 
     A holder that is still a member and not lost keeps its role, healthy or not: being slow is no
-    reason to lose it.  A vacant role goes to an eligible member (not lost, healthy) that holds the
-    fewest roles, and among those to the one that ``members.choose`` of the group prefers; members
-    of the same age follow the order of the group file, then the alphabet.
+    reason to lose it.  Whom ``to`` names may also be one that takes no role by itself.
 
     :param members: every member there is.
     :param current: who held which role last; empty before the first activation.
@@ -45,52 +70,184 @@ def assign_roles(
         eligible; with the reason for each member.
     :raises InvalidDocument: when ``to`` names a role that the group does not have.
     """
-    facts = {fact.name: fact for fact in members}
-    reasons = {name: why for name, fact in facts.items() if (why := _why_not(fact, lost))}
+    present = {fact.name for fact in members}
     kept = {
         role: current[role]
         for role in group.roles
-        if role in current and current[role] in facts and current[role] not in lost
+        if role in current and current[role] in present and current[role] not in lost
     }
     wished = _wishes(group, kept, to)
     require_eligible(members, wished, lost)
-    roles = {**kept, **wished}
-    order = _preference(group, [fact for fact in members if fact.name not in reasons])
-    for role in group.roles:
-        if role in roles:
-            continue
-        if not order:
-            raise NoEligibleMember(
-                f'no member can take the role "{role}"',
-                "Repair a member or add one, then start again.",
-                reasons,
-            )
-        held = Counter(roles.values())
-        roles[role] = min(order, key=lambda name: (held[name], order.index(name)))
-    return {role: roles[role] for role in group.roles}
+    return _filled(group, members, {**kept, **wished}, lost)
+
+
+def homes(
+    group: Group, members: Sequence[MemberFact], current: Mapping[str, str], lost: Set[str]
+) -> dict[str, str]:
+    """Return where each role of the group belongs while these members are as they are.
+
+    A role is at home where it would be if every member were well and nobody held anything.  A role
+    whose home can not take it goes by preference and load to another member, or stays with its
+    holder while that is as good.
+
+    :raises NoEligibleMember: when no member takes roles by itself.
+    """
+    able = eligible(group, members, lost)
+    ideal = ideal_homes(group, members)
+    at_home = {
+        role: home
+        for role, home in ideal.items()
+        if home in able or (home == current.get(role) and home not in lost)
+    }
+    stuck = {
+        role: holder
+        for role in group.roles
+        if role not in at_home
+        and (holder := current.get(role)) is not None
+        and holder not in able
+        and holder not in lost
+    }
+    return _filled(group, members, {**at_home, **stuck}, lost, current)
+
+
+def ideal_homes(group: Group, members: Sequence[MemberFact]) -> dict[str, str]:
+    """Return where each role would be if every member were well and nobody held anything.
+
+    :raises NoEligibleMember: when no member takes roles by itself.
+    """
+    well = [MemberFact(fact.name, fact.created_at) for fact in members]
+    return _filled(group, well, {}, frozenset())
+
+
+def eligible(group: Group, members: Sequence[MemberFact], lost: Set[str]) -> list[str]:
+    """Return the members that may take a role by themselves, the first choice of the group's
+    first; with what speaks against them as in the module."""
+    refused = reasons(group, members, lost)
+    rank = {fact.name: _rank(fact, members, lost) for fact in members}
+    order = [name for name in _by_choice(group, members) if name not in refused]
+    return sorted(order, key=lambda name: (rank[name], -_priority(group, name)))
+
+
+def reasons(group: Group, members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
+    """Return why, of each member that takes no role by itself now, in words."""
+    found = {}
+    for fact in members:
+        why = _refusal(fact, members, lost)
+        if why is None and fact.maintenance:
+            why = fact.maintenance
+        if why is None and _priority(group, fact.name) == NEVER:
+            why = "it has priority 0, so it takes a role only where somebody names it"
+        if why is not None:
+            found[fact.name] = why
+    return found
+
+
+def doubts(members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
+    """Return what speaks against members without forbidding them anything, in words."""
+    found = {}
+    for fact in members:
+        said = [fact.silent] if fact.silent else []
+        if beside := _lost_beside(fact, members, lost):
+            said.append(f"it is on the same host as {beside}, which is lost")
+        if said:
+            found[fact.name] = "; ".join(said)
+    return found
+
+
+def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
+    """Return the facts as a planned move takes them: a member whose agent is silent is none to move
+    to, since nothing is lost by waiting for it."""
+    return [
+        replace(fact, healthy=False, why_not=fact.silent) if fact.silent and fact.healthy else fact
+        for fact in members
+    ]
 
 
 def require_eligible(
     members: Sequence[MemberFact], roles: Mapping[str, str], lost: Set[str]
 ) -> None:
-    """Check that these roles can be given to these members now.
+    """Check that these roles can be given to these members now, by a person's word.
 
     :raises NoEligibleMember: for the first that can not, with the reason.
     """
     facts = {fact.name: fact for fact in members}
     for role, member in sorted(roles.items()):
         fact = facts.get(member)
-        why = "it is not a member of the group" if fact is None else _why_not(fact, lost)
+        why = "it is not a member of the group" if fact is None else _refusal(fact, members, lost)
         if why:
             raise _refused(role, member, {member: why}, facts)
 
 
-def _why_not(fact: MemberFact, lost: Set[str]) -> str | None:
+def _filled(
+    group: Group,
+    members: Sequence[MemberFact],
+    roles: Mapping[str, str],
+    lost: Set[str],
+    holders: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Give the roles away that nobody has yet, as the module says; of equally good members to the
+    one of ``holders``."""
+    given = dict(roles)
+    order = eligible(group, members, lost)
+    rank = {fact.name: _rank(fact, members, lost) for fact in members}
+    load: Counter[str] = Counter()
+    for role, member in given.items():
+        load[member] += group.role_specs[role].weight
+
+    def urgency(role: str) -> tuple[bool, int, int]:
+        spec = group.role_specs[role]
+        by_load = not any(name in order for name in spec.prefer)
+        return (by_load, -spec.weight, group.roles.index(role))
+
+    for role in sorted((role for role in group.roles if role not in given), key=urgency):
+        if not order:
+            raise NoEligibleMember(
+                f'no member can take the role "{role}"',
+                "Repair a member or add one, then start again.",
+                reasons(group, members, lost),
+            )
+        prefer = group.role_specs[role].prefer
+        given[role] = min(
+            order,
+            key=lambda name, role=role, prefer=prefer: (  # type: ignore[misc]
+                rank[name],
+                prefer.index(name) if name in prefer else len(prefer),
+                load[name],
+                name != (holders or {}).get(role),
+                order.index(name),
+            ),
+        )
+        load[given[role]] += group.role_specs[role].weight
+    return {role: given[role] for role in group.roles}
+
+
+def _refusal(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]) -> str | None:
+    """Why a member can take no role, not even where somebody names it."""
     if fact.name in lost:
         return "it is declared lost"
     if not fact.healthy:
         return fact.why_not or "it is not healthy"
+    down = [each.name for each in members if each.host_down and each.host == fact.host]
+    if fact.host is not None and down:
+        return f"it is on the host of {down[0]}, which is down"
     return None
+
+
+def _lost_beside(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]) -> str | None:
+    """A lost member on the same host, where one is known to be."""
+    if fact.host is None:
+        return None
+    beside = [e.name for e in members if e.host == fact.host and e.name in lost - {fact.name}]
+    return min(beside, default=None)
+
+
+def _rank(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]) -> tuple[bool, bool]:
+    """A silent agent is the worse of the two: nothing can be started through it."""
+    return fact.silent is not None, _lost_beside(fact, members, lost) is not None
+
+
+def _priority(group: Group, name: str) -> int:
+    return group.members.priority.get(name, DEFAULT_PRIORITY)
 
 
 def _wishes(
@@ -109,8 +266,8 @@ def _wishes(
     return dict(to)
 
 
-def _preference(group: Group, eligible: Sequence[MemberFact]) -> list[str]:
-    """Return the eligible members' names, the preferred one first."""
+def _by_choice(group: Group, members: Sequence[MemberFact]) -> list[str]:
+    """Return the members' names, the one that ``choose`` prefers first."""
     choose = group.members.choose
     sign = -1.0 if choose == "newest" else 1.0
     listed = {name: index for index, name in enumerate(group.members.servers)}
@@ -119,15 +276,15 @@ def _preference(group: Group, eligible: Sequence[MemberFact]) -> list[str]:
         age = math.inf if fact.created_at is None else sign * fact.created_at
         return (fact.name != choose, age, listed.get(fact.name, len(listed)), fact.name)
 
-    return [fact.name for fact in sorted(eligible, key=key)]
+    return [fact.name for fact in sorted(members, key=key)]
 
 
 def _refused(
-    role: str, member: str, reasons: Mapping[str, str], facts: Mapping[str, MemberFact]
+    role: str, member: str, why: Mapping[str, str], facts: Mapping[str, MemberFact]
 ) -> NoEligibleMember:
     known = member in facts
     return NoEligibleMember(
         f'"{member}" cannot take the role "{role}"',
         "Name another member, or repair this one." if known else did_you_mean(member, facts),
-        reasons,
+        why,
     )

@@ -51,6 +51,12 @@ def differences(before: Goal, after: Goal) -> list[Difference]:
     return sorted(found, key=lambda d: (_RANK.get(d.path[0], len(_RANK)), d.path))
 
 
+def in_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+    """Return every difference between two documents of any kind, by its path; as
+    :func:`differences` compares."""
+    return sorted(_compared((), before, after), key=lambda found: found.path)
+
+
 _RANK = {"roles": 0, "lost": 1}
 
 

@@ -9,9 +9,10 @@ The document::
 
 ``get_param`` is resolved in it, ``get_attr`` and ``get_resource`` still stand.  ``requires`` is
 sorted and joins ``depends_on`` with the resources that are referred to.  Each lost member has a
-resource ``fence:<member>``; a group file cannot use such a name.  ``returns`` is there only in the
-goal of a planned move: whatever fails or needs a person on the way there takes the group back to
-the goal that it reached last.
+resource ``fence:<member>``, each member whose server is to be replaced a resource
+``replace:<member>``, which names the server that is to go: a repeat replaces nothing twice.  A
+group file cannot use such names.  ``returns`` is there only in the goal of a planned move: whatever
+fails or needs a person on the way there takes the group back to the goal that it reached last.
 """
 
 import copy
@@ -29,6 +30,8 @@ from mistral_failover.model.types import check_properties
 FORMAT = 1
 FENCE_TYPE = "fence"
 FENCE_PREFIX = "fence:"
+REPLACE_TYPE = "group_member"
+REPLACE_PREFIX = "replace:"
 RETURNS = "returns"
 
 
@@ -60,20 +63,31 @@ class WantedResource:
 
 
 def render_goal(
-    group: Group, roles: Mapping[str, str], lost: Iterable[str], *, returns: bool = False
+    group: Group,
+    roles: Mapping[str, str],
+    lost: Iterable[str],
+    *,
+    returns: bool = False,
+    replaced: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Goal:
     """Render the goal in which ``roles`` are held so and the ``lost`` members are fenced off.
 
     :param roles: a member for each role of the group.
     :param returns: it is a planned move's, see the module.
-    :raises InvalidDocument: when a role is missing or unknown, is given to a lost member or to
-        one that the group does not have, or when a property breaks its type's schema.
+    :param replaced: by member: the properties of its replacement but for the member, which are
+        ``server_id``, the server that is to go, perhaps ``resource`` and ``order``.
+    :raises InvalidDocument: when a role is missing or unknown, is given to a lost member, to one
+        that is to be replaced or to one that the group does not have, or when a property breaks
+        its type's schema.
     """
     gone = sorted(set(lost))
     _check_roles(group, roles, gone)
     resources = {
         name: _rendered(group, spec, roles) for name, spec in sorted(group.resources.items())
     }
+    for member, properties in sorted((replaced or {}).items()):
+        _check_without_role(roles, member)
+        resources[replace_name(member)] = _replacement(group, member, properties)
     document = _document(group, roles, gone, resources)
     return Goal({**document, RETURNS: True} if returns else document)
 
@@ -89,7 +103,9 @@ def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> G
 
     Who is lost is a fact and no wish: no rollback lifts a fence, and none fences a member that
     recovered meanwhile.  So where the lost members differ, the result is a goal of its own; where
-    they do not, it is ``target``, but for its promise to return: coming back is no planned move.
+    they do not, it is ``target``, but for its promise to return, since coming back is no planned
+    move, and for its replacements, since no server is replaced for a goal of long ago.  Those of
+    ``present`` stand for the members that are lost.
 
     :param recovered: members lost in ``present`` that somebody vouches for again.
     :raises InvalidDocument: when a role of ``target`` was held by a member that is lost now.
@@ -106,9 +122,14 @@ def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> G
     resources = {
         name: entry
         for name, entry in target.document["resources"].items()
-        if not name.startswith(FENCE_PREFIX)
+        if not name.startswith((FENCE_PREFIX, REPLACE_PREFIX))
     }
-    fences = {fence_name(member): present_resources[fence_name(member)] for member in lost}
+    fences = {
+        name: present_resources[name]
+        for member in lost
+        for name in (fence_name(member), replace_name(member))
+        if name in present_resources
+    }
     document = {key: value for key, value in target.document.items() if key != RETURNS}
     return Goal({**document, "lost": lost, "resources": {**resources, **fences}})
 
@@ -131,6 +152,11 @@ def goal_resources(goal: Goal) -> list[WantedResource]:
 def fence_name(member: str) -> str:
     """Return the name of the resource that fences a member."""
     return f"{FENCE_PREFIX}{member}"
+
+
+def replace_name(member: str) -> str:
+    """Return the name of the resource that replaces a member's server."""
+    return f"{REPLACE_PREFIX}{member}"
 
 
 def _document(
@@ -169,6 +195,21 @@ def _fence(group: Group, member: str) -> dict[str, Any]:
         "properties": {"member": member, "ladder": ladder},
         "requires": [],
     }
+
+
+def _replacement(group: Group, member: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    stated = {"member": member, "resource": None, **properties}
+    path = f"resources.{replace_name(member)}.properties"
+    check_properties(group.types[REPLACE_TYPE], stated, path)
+    return {"type": REPLACE_TYPE, "properties": stated, "requires": []}
+
+
+def _check_without_role(roles: Mapping[str, str], member: str) -> None:
+    for role, holder in sorted(roles.items()):
+        if holder == member:
+            raise InvalidDocument(
+                f"roles.{role}", f'"{member}" is to be replaced', "Give the role to another member."
+            )
 
 
 def _check_roles(group: Group, roles: Mapping[str, str], lost: list[str]) -> None:

@@ -9,6 +9,7 @@ A group file in the manner of a Heat template::
     members:
       servers: [db_a, db_b]           # or  autoscaling_group: db_servers
       choose: oldest                  # oldest (default), newest, or a member: who is next
+      priority: {db_b: 80}            # 0 to 100, 50 unless given; 0: takes no role by itself
     roles: [active]                   # the default; each is a parameter whose value is a member
     resources:
       data:
@@ -18,11 +19,13 @@ A group file in the manner of a Heat template::
     fence: [{kind: quiesce, limit: 10}, stop, confirm]
     limits: {cooldown: 60, per_hour: 3}
     on_failure: stop                  # stop (default) or rollback
+    on_event: {workflow: house.tell}  # and events: [blocked, failed], unless all of them
 
 A rung of the fence is a kind (``quiesce``, ``stop``, ``delete``, ``confirm``), or a mapping of
 ``kind`` and ``limit`` in seconds, for ``quiesce`` also ``longest``; or one of ``workflow``, the
-name of a workflow that proves it, and ``limit``.  ``cooldown`` is in seconds.  Every check that can
-be made without a cloud is made here.
+name of a workflow that proves it, and ``limit``.  Roles may also be a mapping of each name to
+``prefer``, a list of members, and ``weight`` (see ``model.roles``).  ``cooldown`` is in seconds.
+Every check that can be made without a cloud is made here.
 """
 
 import graphlib
@@ -33,14 +36,15 @@ from typing import Any, Literal
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.references import Reference, find_references
-from mistral_failover.model.schemas import MAX_SECONDS
+from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
+from mistral_failover.model.schemas import EVENTS, MAX_SECONDS
 from mistral_failover.model.types import (
     ResourceType,
     check_properties,
     load_type,
     shipped_types,
 )
-from mistral_failover.model.validation import check_grammar, did_you_mean
+from mistral_failover.model.validation import check_grammar, did_you_mean, distinct
 
 RungKind = Literal["quiesce", "stop", "delete", "confirm", "workflow"]
 DEFAULT_LADDER: tuple[RungKind, ...] = ("quiesce", "stop", "confirm")
@@ -54,7 +58,7 @@ DEFAULT_LIMITS: Mapping[RungKind, float] = {
 PRIVATE_WORKFLOWS = "failover._"
 """How the names of workflows begin that nobody but the engine may ask for."""
 _AT_WORK = (10.0, 300.0)  # a quiesce that says so may last so many limits, or so many seconds
-INTERNAL_TYPES = frozenset({"fence"})
+INTERNAL_TYPES = frozenset({"fence", "group_member"})
 """Types that only the engine may ask for."""
 
 
@@ -66,6 +70,10 @@ class MembersSpec:
     autoscaling_group: str | None = None
     choose: str = "oldest"
     """``oldest``, ``newest`` or a member: who takes a role that falls vacant."""
+    priority: Mapping[str, int] = field(default_factory=dict)
+    """How much a member is wanted for roles, 0 to 100; see ``model.roles``."""
+    replace: Literal["never", "lost"] = "never"
+    """``lost``: a member that an alarm declares lost gets another server."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,14 @@ class Rung:
 
 
 @dataclass(frozen=True)
+class Hook:
+    """A workflow of the user's that is started once for each of these events."""
+
+    workflow: str
+    events: tuple[str, ...] = EVENTS
+
+
+@dataclass(frozen=True)
 class Limits:
     """How often a group may fail over by itself."""
 
@@ -109,10 +125,12 @@ class Group:
     stack: str
     members: MembersSpec
     roles: tuple[str, ...]
+    role_specs: Mapping[str, RoleSpec]
     resources: Mapping[str, ResourceSpec]
     fence: tuple[Rung, ...]
     limits: Limits
     on_failure: Literal["stop", "rollback"]
+    on_event: Hook | None
     types: Mapping[str, ResourceType] = field(repr=False)
     """Every type by name: those shipped and the user's."""
     definition: dict[str, Any] = field(repr=False)
@@ -135,12 +153,14 @@ def parse_group(
     check_grammar("group", definition)
     if name is not None:
         check_grammar("name", name, "name")
+    roles = read_roles(definition.get("roles", ["active"]))
     group = Group(
         name=definition["stack"] if name is None else name,
         description=definition.get("description", ""),
         stack=definition["stack"],
         members=_members(definition["members"]),
-        roles=_distinct(definition.get("roles", ["active"]), "roles"),
+        roles=tuple(roles),
+        role_specs=roles,
         resources={
             resource: _resource(resource, given)
             for resource, given in definition["resources"].items()
@@ -148,9 +168,12 @@ def parse_group(
         fence=_fence(definition.get("fence", DEFAULT_LADDER)),
         limits=_limits(definition.get("limits", {})),
         on_failure=definition.get("on_failure", "stop"),
+        on_event=_hook(definition.get("on_event")),
         types=_types(types),
         definition=definition,
     )
+    members = group.members
+    check_preferences(roles, members.priority, members.choose, members.servers)
     for spec in group.resources.values():
         _check_resource(group, spec)
     _check_cycles(group)
@@ -164,7 +187,7 @@ def _members(given: Mapping[str, Any]) -> MembersSpec:
             "it takes either servers or autoscaling_group",
             "Name the servers, or the autoscaling group that makes them.",
         )
-    servers = _distinct(given.get("servers", []), "members.servers")
+    servers = distinct(given.get("servers", []), "members.servers")
     choose = given.get("choose", "oldest")
     if servers and choose not in ("oldest", "newest", *servers):
         raise InvalidDocument(
@@ -172,7 +195,13 @@ def _members(given: Mapping[str, Any]) -> MembersSpec:
             f'"{choose}" is not a member',
             did_you_mean(choose, ["oldest", "newest", *servers]),
         )
-    return MembersSpec(servers, given.get("autoscaling_group"), choose)
+    return MembersSpec(
+        servers,
+        given.get("autoscaling_group"),
+        choose,
+        dict(given.get("priority", {})),
+        given.get("replace", "never"),
+    )
 
 
 def _resource(name: str, given: Mapping[str, Any]) -> ResourceSpec:
@@ -181,6 +210,18 @@ def _resource(name: str, given: Mapping[str, Any]) -> ResourceSpec:
     return ResourceSpec(
         name, given["type"], given.get("properties", {}), tuple(dict.fromkeys(names))
     )
+
+
+def _hook(given: Mapping[str, Any] | None) -> Hook | None:
+    if given is None:
+        return None
+    if given["workflow"].startswith(PRIVATE_WORKFLOWS):
+        raise InvalidDocument(
+            "on_event.workflow",
+            f'"{given["workflow"]}" is private',
+            "Name a workflow of your own.",
+        )
+    return Hook(given["workflow"], tuple(given.get("events", EVENTS)))
 
 
 def _fence(given: Iterable[Any]) -> tuple[Rung, ...]:
@@ -355,12 +396,3 @@ def _check_cycles(group: Group) -> None:
         f"resources need each other in a circle: {' -> '.join(names)}",
         "Remove one depends_on, get_attr or get_resource on it.",
     )
-
-
-def _distinct(names: list[str], path: str) -> tuple[str, ...]:
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise InvalidDocument(
-                f"{path}[{index}]", f'"{name}" stands there twice', "Keep one of them."
-            )
-    return tuple(names)

@@ -13,6 +13,8 @@ MAX_SECONDS: Final = 86_400
 VERSIONS: Final = ("2026-11-21",)
 RUNGS: Final = ("quiesce", "stop", "delete", "confirm")
 """Rungs that are named by a word; ``{workflow: name}`` is one as well."""
+EVENTS: Final = ("admitted", "held", "started", "complete", "failed", "blocked", "returned")
+"""What a group's own workflow may be told of (``on_event``)."""
 
 _NAME: dict[str, Any] = {"type": "string", "pattern": RESOURCE_NAME}
 _TEXT: dict[str, Any] = {"type": "string", "maxLength": 4096}
@@ -38,6 +40,15 @@ _RUNG: dict[str, Any] = {
     },
 }
 
+_ROLE: dict[str, Any] = {
+    "type": ["object", "null"],
+    "properties": {
+        "prefer": {"type": "array", "items": _LABEL, "maxItems": 1000},
+        "weight": {"type": "integer", "minimum": 1, "maximum": 100},
+    },
+    "additionalProperties": False,
+}
+
 GROUP: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -50,10 +61,27 @@ GROUP: Final[dict[str, Any]] = {
                 "servers": {"type": "array", "items": _LABEL, "minItems": 1, "maxItems": 1000},
                 "autoscaling_group": _LABEL,
                 "choose": _LABEL,
+                "replace": {"enum": ["never", "lost"]},
+                "priority": {
+                    "type": "object",
+                    "propertyNames": _LABEL,
+                    "maxProperties": 1000,
+                    "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 100},
+                },
             },
             "additionalProperties": False,
         },
-        "roles": {"type": "array", "items": _NAME, "minItems": 1, "maxItems": 100},
+        "roles": {
+            "type": ["array", "object"],
+            "if": {"type": "array"},
+            "then": {"items": _NAME, "minItems": 1, "maxItems": 100},
+            "else": {
+                "propertyNames": _NAME,
+                "minProperties": 1,
+                "maxProperties": 100,
+                "additionalProperties": _ROLE,
+            },
+        },
         "resources": {
             "type": "object",
             "propertyNames": _NAME,
@@ -79,6 +107,20 @@ GROUP: Final[dict[str, Any]] = {
             "additionalProperties": False,
         },
         "on_failure": {"enum": ["stop", "rollback"]},
+        "on_event": {
+            "type": "object",
+            "properties": {
+                "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
+                "events": {
+                    "type": "array",
+                    "items": {"enum": list(EVENTS)},
+                    "minItems": 1,
+                    "uniqueItems": True,
+                },
+            },
+            "required": ["workflow"],
+            "additionalProperties": False,
+        },
     },
     "required": ["failover_template_version", "stack", "members", "resources"],
     "additionalProperties": False,

@@ -5,7 +5,7 @@ A finding never shows a value of the document: properties may hold secrets.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import jsonschema
@@ -74,6 +74,21 @@ def check_grammar(
     _check(_GRAMMARS[grammar], document, path)
 
 
+def every_slip(
+    grammar: Literal["group", "type", "property", "name"], document: Any
+) -> Iterator[InvalidDocument]:
+    """What :func:`check_grammar` refuses: every fault, not the most telling alone."""
+    for error in _GRAMMARS[grammar].iter_errors(document):
+        if error.validator == "additionalProperties":
+            known = error.schema.get("properties", {})
+            for key in error.instance:
+                if key not in known:
+                    path = _joined("", [*error.absolute_path, key])
+                    yield InvalidDocument(path, f'unknown key "{key}"', did_you_mean(key, known))
+        else:
+            yield _finding(best_match([error]) or error, "")
+
+
 def check_schema(schema: Mapping[str, Any], value: Any, path: str) -> None:
     """Hold a value against a schema made of the keywords that a type file may use.
 
@@ -91,6 +106,19 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     hint = f'Did you mean "{near[0]}"? ' if near else ""
     more = ", ..." if len(words) > _LISTED else ""
     return f"{hint}Known: {', '.join(words[:_LISTED])}{more}."
+
+
+def distinct(names: list[str], path: str) -> tuple[str, ...]:
+    """Return the names of a list.
+
+    :raises InvalidDocument: for the first that stands there twice.
+    """
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise InvalidDocument(
+                f"{path}[{index}]", f'"{name}" stands there twice', "Keep one of them."
+            )
+    return tuple(names)
 
 
 def _check(validator: Any, value: Any, path: str) -> None:

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a traversal would do that has not started: its operations, and which waits for which. Pure.
+
+Each node's decision is foretold by the rules that decide when it is visited (``decide``). What
+depends on what another operation returns, or on one that is under way, can not be foretold: such an
+operation is not *certain*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import networkx as nx
+
+from mistral_failover.convergence.decide import decide
+from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.records import Node, Record, Verb
+from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
+from mistral_failover.model.references import resolve_attributes
+from mistral_failover.model.types import ResourceType
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """One operation to come. ``certain`` False: it may turn out that nothing is to be done.
+    ``after``: the keys of the nodes of those that must have ended before, the nearest alone."""
+
+    node: Node
+    record: Record
+    verb: Verb
+    certain: bool
+    after: frozenset[str]
+
+
+def foresee(
+    drawn: Plan,
+    types: Mapping[str, ResourceType],
+    records: Sequence[Record],
+    epochs: Mapping[str, int],
+    now: float,
+) -> list[list[Foreseen]]:
+    """The operations of a traversal in waves: those of one wave wait for nothing but earlier ones.
+
+    ``records``, ``epochs`` and ``now`` (seconds, the database's clock) are those that the plan was
+    drawn from.
+    """
+    by_id = {record.id: record for record in [*records, *drawn.new]}
+    coming: dict[str, tuple[Record, Verb, bool]] = {}
+    known: dict[str, Mapping[str, Any]] = {}  # what those report that stay as they are, by name
+    for node in drawn.in_order():
+        record = by_id[node.resource_id]
+        # Whoever finds a dead owner's lock breaks it: the record has failed.
+        if record.owner is not None and not record.held_at(now):
+            record = replace(record, owner=None, status="FAILED")
+        verdict = _verdict(drawn, node, record, types[record.type], epochs, known, now)
+        if verdict is not None:
+            coming[node.key] = (record, *verdict)
+        elif node.kind == "update":
+            known[record.name] = {"id": record.physical_id, "attributes": record.attributes}
+    order = nx.transitive_reduction(nx.transitive_closure(drawn.graph).subgraph(coming))
+    return [
+        [
+            Foreseen(Node.parse(key), *coming[key], frozenset(order.predecessors(key)))
+            for key in sorted(wave, key=lambda key: (coming[key][0].name, key))
+        ]
+        for wave in nx.topological_generations(order)
+    ]
+
+
+def _verdict(
+    drawn: Plan,
+    node: Node,
+    record: Record,
+    resource_type: ResourceType,
+    epochs: Mapping[str, int],
+    known: Mapping[str, Mapping[str, Any]],
+    now: float,
+) -> tuple[Verb, bool] | None:
+    """The operation that a node comes to, and whether it certainly does; None: nothing to do."""
+    epoch = epochs.get(record.member or "", 0)
+    if node.kind == "cleanup":
+        found = decide("cleanup", record, resource_type, {}, epoch=epoch)
+        certain = not (record.held_at(now) and record.action == "DELETE")
+        return ("delete", certain) if found.action == "delete" else None
+    if record.id in drawn.kept and record.held_at(now):
+        return _VERBS.get(record.action, "update"), False  # how that ends is not known yet
+    wanted = drawn.wanted[record.id].properties
+    try:
+        properties = resolve_attributes(wanted, known)
+    except (UnresolvedReference, InvalidDocument):
+        properties = None
+    if properties is None:
+        return _unresolved(record)
+    action = decide("update", record, resource_type, properties, epoch=epoch).action
+    if action == "settle":
+        return None
+    return ("create", False) if action == "replace" else (action, True)
+
+
+def _unresolved(record: Record) -> tuple[Verb, bool]:
+    """What is wanted depends on what others will report."""
+    if record.properties is None:
+        return "create", True
+    if record.status != "COMPLETE":
+        return _VERBS.get(record.action, "update"), True
+    return "update", False
+
+
+_VERBS: Mapping[str, Verb] = {"CREATE": "create", "DELETE": "create"}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every problem of a group file at once, for whoever is writing one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mistral_failover.model.documents import read_document
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.group import parse_group
+from mistral_failover.model.types import ResourceType
+from mistral_failover.model.validation import every_slip
+
+_MOST = 100
+_UNKNOWN = re.compile(r'unknown resource "(.*)"')
+_STAND_IN = {"servers": ["a_member"]}
+
+
+def group_problems(
+    source: str | bytes | Mapping[str, Any],
+    *,
+    name: str | None = None,
+    types: Iterable[ResourceType] = (),
+) -> list[InvalidDocument]:
+    """What ``parse_group`` refuses about a group file: every problem, by its place, where that one
+    raises the most telling alone. Empty: the file is accepted.
+
+    What is wrong with the grammar of a part hides what is wrong with its meaning, so it is looked
+    for again in what is left without that part; what only misses it is no problem.
+    """
+    try:
+        document = read_document(source, "group file")
+    except InvalidDocument as error:
+        return [error]
+    found = list(every_slip("group", document))
+    left: dict[str, Any] | None = dict(document)
+    dropped: set[str] = set()
+    for slip in found:
+        left = left and _without(left, slip.path, dropped)
+    if left is not None:
+        found += _meaning(left, name, list(types), dropped)
+    return sorted({each.path: each for each in found}.values(), key=lambda each: each.path)
+
+
+def _meaning(
+    left: dict[str, Any], name: str | None, types: list[ResourceType], dropped: set[str]
+) -> Iterator[InvalidDocument]:
+    """One refusal after the other, each without the part that the one before refused."""
+    rest: dict[str, Any] | None = left
+    for _ in range(_MOST):
+        if rest is None:
+            return
+        try:
+            parse_group(rest, name=name, types=types)
+        except InvalidDocument as error:
+            missed = _UNKNOWN.fullmatch(error.message)
+            if not (missed and missed.group(1) in dropped):
+                yield error
+            rest = _without(rest, error.path, dropped)
+        else:
+            return
+
+
+def _without(document: dict[str, Any], path: str, dropped: set[str]) -> dict[str, Any] | None:
+    """The document without the part that was refused, whose name goes to ``dropped``; as it is
+    where that is done, None where nothing could be said without it."""
+    top, rest = re.match(r"([^.\[]*)[.\[]?([^.\[\]]*)", path).groups()  # type: ignore[union-attr]
+    if top == "members":
+        return {**document, "members": _STAND_IN}
+    if top == "resources" and isinstance(document.get("resources"), Mapping):
+        if rest in dropped:
+            return document
+        dropped.add(rest)
+        kept = {key: value for key, value in document["resources"].items() if key != rest}
+        return {**document, "resources": kept} if len(kept) < len(document["resources"]) else None
+    if top in dropped:
+        return document
+    if top in ("stack", "roles", "failover_template_version") or top not in document:
+        return None
+    dropped.add(top)
+    return {key: value for key, value in document.items() if key != top}

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every problem of a group file at once, beside ``parse_group``, which raises one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mistral_failover.drill import examples
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.group import parse_group
+from mistral_failover.model.problems import group_problems
+
+
+def changed(**more: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {**examples.group(1, "payments"), **more}
+    return document
+
+
+def test_a_file_that_is_accepted_has_none() -> None:
+    assert group_problems(changed()) == []
+
+
+def test_problems_of_grammar_and_of_meaning_are_found_together() -> None:
+    resources = examples.group(1, "payments")["resources"]
+    document = changed(
+        nonsense=1,
+        more_nonsense=2,
+        fence=["quiesce", "stopp"],
+        limits={"cooldown": -1, "per_hour": "many"},
+        members={"servers": ["db_a", "db_a"]},
+        resources={
+            **resources,
+            "data": {**resources["data"], "propertis": {}},
+            "other": {"type": "stack_parameter"},
+            "further": {"type": "stack_parameters", "depends_on": "nobody"},
+        },
+    )
+
+    paths = [each.path for each in group_problems(document)]
+
+    assert paths == [
+        "fence[1]",
+        "limits.cooldown",
+        "limits.per_hour",
+        "members.servers[1]",
+        "more_nonsense",
+        "nonsense",
+        "resources.data.propertis",
+        "resources.further.depends_on",
+        "resources.other.type",
+    ]
+
+
+def test_what_only_misses_a_broken_resource_is_no_problem_of_its_own() -> None:
+    resources = examples.group(1, "payments")["resources"]
+    document = changed(resources={**resources, "data": {"type": "no_such_type"}})
+
+    assert [each.path for each in group_problems(document)] == ["resources.data.type"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "",
+        "[]",
+        "a: [",
+        "stack: x",
+        changed(stack=7),
+        changed(roles=[]),
+        changed(members=None),
+        changed(members={"servers": ["a"], "autoscaling_group": "b"}),
+        changed(resources=[]),
+        changed(resources={"a": None}),
+        changed(failover_template_version="1999-01-01"),
+        {**changed(), 7: 8},
+    ],
+)
+def test_whatever_the_parser_refuses_has_a_problem_at_least(document: Any) -> None:
+    with pytest.raises(InvalidDocument):
+        parse_group(document)
+
+    assert group_problems(document)
+
+
+def test_a_name_that_is_none_is_a_problem() -> None:
+    assert [each.path for each in group_problems(changed(), name="a/b")] == ["name"]
