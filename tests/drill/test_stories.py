@@ -5,14 +5,39 @@ from __future__ import annotations
 
 import pytest
 
-from mistral_failover.cli.drill import FAULTS
-from mistral_failover.drill import examples
+from mistral_failover.cli.drill import FAULTS, RECOVERABLE
+from mistral_failover.drill import examples, spread
 from mistral_failover.drill.stories import STORIES, replicated, server_may_go
 from mistral_failover.model.group import parse_group
 
 
 def test_the_command_line_offers_every_story() -> None:
     assert set(FAULTS) == set(STORIES)
+
+
+def test_the_command_line_offers_active_active_with_what_a_member_comes_back_from() -> None:
+    assert RECOVERABLE == spread.FAULTS
+    assert set(spread.FAULTS) < set(STORIES)
+
+
+@pytest.mark.parametrize("volumes", [1, 3])
+def test_each_application_of_active_active_is_told_of_its_own_volumes(volumes: int) -> None:
+    definition = examples.group(volumes, file=examples.TWO.group, told=True)
+
+    group = parse_group(definition, name="payments")
+
+    assert group.roles == ("orders", "reports")
+    for role in group.roles:
+        own = [f"{role}_data", *(f"{role}_data_{n}" for n in range(2, volumes + 1))]
+        properties = group.resources[f"{role}_database"].properties
+        devices = [v["get_attr"][0] for v in properties.values() if "get_attr" in v]
+        assert devices == own
+        assert set(group.resources[f"{role}_database"].depends_on) == set(own)
+    stack = examples.stack(volumes, examples.TWO.stack)["resources"]
+    attached = {
+        r.properties["volume"] for r in group.resources.values() if "volume" in r.properties
+    }
+    assert attached == {n for n, r in stack.items() if r["type"] == "OS::Cinder::Volume"}
 
 
 @pytest.mark.parametrize("volumes", [1, 2])

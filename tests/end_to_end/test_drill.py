@@ -70,6 +70,47 @@ def test_a_failover_of_one_volume_stays_within_the_budget_of_mistral_tasks() -> 
     assert four["tasks"] <= budget + 3 * each_further_volume
 
 
+def test_two_active_members_the_survivor_takes_both_roles_and_a_failback_spreads_them() -> None:
+    code, outcome, told = drill("--active-active", "--latency", "zero", "--volumes", "2")
+    assert code == 0, (told, outcome)
+    assert outcome["active"] == "orders on db_a, reports on db_b"
+    assert outcome["holders"] == {
+        "orders_data": "db_a",
+        "orders_data_2": "db_a",
+        "reports_data": "db_b",
+        "reports_data_2": "db_b",
+    }
+    assert outcome["violations"] == []
+    assert "activate: orders_database on db_b: done" in told, "the survivor took both"
+    assert "reports_database on db_a" not in told, "what was well never moved"
+
+
+@pytest.mark.drills
+def test_a_drill_killed_in_its_failback_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    options = ["--active-active", "--state-dir", str(tmp_path), "--latency", "zero"]
+    with killed_cloud_afterwards(tmp_path):
+        killed = subprocess.Popen(
+            [*DRILL, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for_sentence(tmp_path / "failover.sqlite", "quiesce: orders_database on db_b: started")
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        code, outcome, told = drill(*options)
+    assert code == 0, (told, outcome)
+    assert outcome["active"] == "orders on db_a, reports on db_b"
+    assert outcome["violations"] == []
+    assert every_operation_is_done(tmp_path / "failover.sqlite")
+
+
+@pytest.mark.parametrize("options", [["--agents"], ["--fault", "host"], ["--broker", "amqp://b"]])
+def test_active_active_is_played_with_what_it_can_be_played_with(options: list[str]) -> None:
+    done = subprocess.run(
+        [*DRILL, "--active-active", *options], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "--active-active: give --fault crash, hang, app, and no --agents" in done.stderr
+
+
 def test_plain_lines_and_a_table_are_for_people() -> None:
     done = subprocess.run(
         [*DRILL, "--latency", "zero", "--fault", "app"], capture_output=True, text=True, timeout=110

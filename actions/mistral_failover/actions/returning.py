@@ -32,7 +32,7 @@ def rollback(
     NOTHING_TO_RETURN_TO.
     """
     asked_for = {"rollback": goal or "the goal before", "recovered": list(recovered)}
-    derive = _returning(request, goal, recovered)
+    derive = returning_to(request, goal, recovered)
     return admitting.ordered(request, group, derive, asked_for, cause)
 
 
@@ -42,29 +42,43 @@ def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> d
 
     Returns as :func:`starting.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
     """
+    asked_for = {"remove": True, "lost": list(lost)}
+    return admitting.ordered(request, group, removing(lost), asked_for, cause)
+
+
+def removing(lost: tuple[str, ...]) -> Derive:
+    """Derive the goal that asks for nothing. Raises ActionError UNKNOWN_MEMBER."""
 
     def nothing(stands: Standing) -> Goal:
         for member in lost:
             if member not in stands.occupied and member not in stands.roles.values():
                 raise ActionError(
                     "UNKNOWN_MEMBER",
-                    f"lost: nothing of {group} is on {member}",
+                    f"lost: nothing of {stands.group.name} is on {member}",
                     f"Something is on: {', '.join(sorted(stands.occupied)) or 'nobody'}.",
                 )
         # A lost member stays fenced as long as anything of the group is left on it.
         return empty_goal(stands.group, (stands.lost | set(lost)) & stands.occupied)
 
-    return admitting.ordered(request, group, nothing, {"remove": True, "lost": list(lost)}, cause)
+    return nothing
 
 
-def _returning(request: Request, version: str | None, recovered: tuple[str, ...]) -> Derive:
+def returning_to(
+    request: Request, version: str | None, recovered: tuple[str, ...], *, remember: bool = True
+) -> Derive:
+    """Derive the goal of a rollback. ``remember``: members are noticed when one was replaced.
+
+    Raises as :func:`rollback`.
+    """
+
     def derive(stands: Standing) -> Goal:
         present, candidates = request.runtime.database.reading(
             lambda tx: _candidates(tx, stands, version)
         )
-        goal = _first_that_differs(stands, present, candidates, recovered)
+        well = {*recovered, *frozenset(present.document["lost"]).difference(stands.lost)}
+        goal = _first_that_differs(stands, present, candidates, tuple(sorted(well)))
         facts = Facts(lost=(), recovered=recovered)
-        members = starting.look_at_members(request, stands, facts, remember=True)
+        members = starting.look_at_members(request, stands, facts, remember=remember)
         taken = {
             role: member
             for role, member in goal.document["roles"].items()

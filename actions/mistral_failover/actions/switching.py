@@ -9,7 +9,7 @@ leaves nothing that the sweep would not go on with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Derive, Facts, Standing
 from mistral_failover.convergence.sentences import where
-from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, render_goal
 from mistral_failover.store import views
@@ -34,12 +34,12 @@ ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 _NOT_UP = "failover.activate_first brings it up."
 
 
-class _ThereAlready(Exception):  # noqa: N818 - no error
-    """The role is where it shall be."""
+class ThereAlready(admitting.NothingToDo):
+    """The roles are where they shall be; ``why``, in words."""
 
-    def __init__(self, stands: Standing, role: str, member: str) -> None:
+    def __init__(self, stands: Standing, why: str) -> None:
         self.stands = stands
-        self.sentence = f"{member} holds {role} already: there is nothing to do"
+        self.sentence = f"{why}: there is nothing to do"
         super().__init__(self.sentence)
 
 
@@ -53,9 +53,19 @@ def switchover(
     BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
     asked_for = {"switchover": to or "as the group chooses", "role": role}
+    return ordered(request, group, moving(request, to, role), asked_for, cause)
+
+
+def ordered(
+    request: Request, group: str, derive: Derive, asked_for: dict[str, Any], cause: str
+) -> dict[str, Any]:
+    """Start the planned move that a person orders, if there is anything to move.
+
+    Returns as :func:`starting.begin`; raises what ``derive`` raises, but for ThereAlready.
+    """
     try:
-        return admitting.ordered(request, group, _moving(request, to, role), asked_for, cause)
-    except _ThereAlready as there:
+        return admitting.ordered(request, group, derive, asked_for, cause)
+    except ThereAlready as there:
         current = there.stands.state.current_traversal
         return {
             "group": group,
@@ -69,36 +79,80 @@ def switchover(
         }
 
 
-def _moving(request: Request, to: str | None, role: str | None) -> Derive:
+def moving(request: Request, to: str | None, role: str | None, *, remember: bool = True) -> Derive:
+    """Derive the goal of a planned move. ``remember``: members are noticed when one was replaced.
+
+    Raises as :func:`switchover`, and ThereAlready.
+    """
+
     def derive(stands: Standing) -> Goal:
         moved = _role(stands, role)
-        _refuse_unreached(request, stands)
-        holder = stands.roles[moved]
+        refuse_unreached(request, stands)
+        holder = stands.roles.get(moved)
+        if holder is None:
+            raise ActionError(
+                "NOT_COMPLETE",
+                f"nobody holds {moved} yet",
+                "Start failover.failover with lost: [], which gives it to somebody.",
+            )
         if to == holder:
-            raise _ThereAlready(stands, moved, holder)
-        members = starting.look_at_members(request, stands, Facts(lost=()), remember=True)
-        _refuse_unwell(members, stands, holder)
+            raise ThereAlready(stands, f"{holder} holds {moved} already")
+        members = starting.look_at_members(request, stands, Facts(lost=()), remember=remember)
+        refuse_unwell(members, holder)
         roles, lost = _assigned(stands, members, moved, to)
-        _refuse_unheard(request, stands, holder, roles[moved])
-        goal = render_goal(stands.group, roles, lost, returns=True)
-        starting.look_at_new_volumes(request, stands, goal)
-        return goal
+        return planned_goal(request, stands, members, roles, lost)
 
     return derive
 
 
-def _role(stands: Standing, role: str | None) -> str:
-    roles = stands.group.roles
-    if role is None and len(roles) == 1:
-        return roles[0]
-    if role not in roles:
-        said = "which of its roles is to move" if role is None else f"{role} is none of its roles"
-        raise ActionError("BAD_INPUT", f"role: {said}", f"Roles: {', '.join(roles)}.")
+def planned_goal(
+    request: Request,
+    stands: Standing,
+    members: list[MemberFact],
+    roles: Mapping[str, str],
+    lost: Collection[str],
+) -> Goal:
+    """The goal of a planned move to ``roles``, with the promise to return; refused unless everybody
+    who gives a role up or takes one is well and heard.
+
+    Raises NoEligibleMember, CloudError, ActionError CANNOT_QUIESCE.
+    """
+    moved = [role for role in roles if roles[role] != stands.roles.get(role)]
+    holders = sorted({stands.roles[role] for role in moved if role in stands.roles})
+    servers = {fact.name: fact.server_id for fact in members}
+    for holder in holders:
+        refuse_unwell(members, holder)
+    for holder in holders:
+        if why := hearing.unheard(request, stands, holder, servers.get(holder)):
+            raise _cannot_quiesce(holder, why)
+    for target in sorted({roles[role] for role in moved} - set(holders)):
+        _refuse_unheard(request, stands, target, servers.get(target))
+    goal = render_goal(stands.group, roles, lost, returns=True)
+    starting.look_at_new_volumes(request, stands, goal)
+    return goal
+
+
+def known_role(stands: Standing, role: str) -> str:
+    """A role of the group's. Raises ActionError BAD_INPUT."""
+    if role not in stands.group.roles:
+        known = f"Roles: {', '.join(stands.group.roles)}."
+        raise ActionError("BAD_INPUT", f"role: {role} is none of its roles", known)
     return role
 
 
-def _refuse_unreached(request: Request, stands: Standing) -> None:
-    """Only what stands somewhere can be moved from there, and come back."""
+def _role(stands: Standing, role: str | None) -> str:
+    roles = stands.group.roles
+    if role is not None:
+        return known_role(stands, role)
+    if len(roles) == 1:
+        return roles[0]
+    known = f"Roles: {', '.join(roles)}."
+    raise ActionError("BAD_INPUT", "role: which of its roles is to move", known)
+
+
+def refuse_unreached(request: Request, stands: Standing) -> None:
+    """Only what stands somewhere can be moved from there, and come back. Raises ActionError
+    NOT_COMPLETE."""
     if stands.reached and stands.roles:
         return
     current, name = stands.state.current_traversal, stands.group.name
@@ -113,9 +167,10 @@ def _refuse_unreached(request: Request, stands: Standing) -> None:
     )
 
 
-def _refuse_unwell(members: list[MemberFact], stands: Standing, holder: str) -> None:
+def refuse_unwell(members: list[MemberFact], holder: str) -> None:
     """A planned move begins with a word of the holder's own agent, and falls no further down the
-    ladder. So whoever can certainly not give it is refused while the application may still run."""
+    ladder. So whoever can certainly not give it is refused while the application may still run.
+    Raises ActionError CANNOT_QUIESCE."""
     found = next((fact for fact in members if fact.name == holder), None)
     if found is not None and found.healthy:
         return
@@ -123,12 +178,10 @@ def _refuse_unwell(members: list[MemberFact], stands: Standing, holder: str) -> 
     raise _cannot_quiesce(holder, why or "Nova does not say that it is well")
 
 
-def _refuse_unheard(request: Request, stands: Standing, holder: str, target: str) -> None:
+def _refuse_unheard(request: Request, stands: Standing, target: str, server: str | None) -> None:
     """Nova's ACTIVE says nothing of the agents; and without the target's, the way back would wait
     for its word as well."""
-    if why := hearing.unheard(request, stands, holder):
-        raise _cannot_quiesce(holder, why)
-    if why := hearing.unheard(request, stands, target):
+    if why := hearing.unheard(request, stands, target, server):
         raise NoEligibleMember(
             f"{target} can not be asked to start anything",
             "Look at failover-agent there, or name another member.",
@@ -152,7 +205,7 @@ def _assigned(
     if to is not None:
         return assign_roles(stands.group, members, stands.roles, lost, {role: to}), lost
     holder = stands.roles[role]
-    others = [_not(fact, role) if fact.name == holder else fact for fact in members]
+    others = [_not(fact, role) if fact.name == holder else fact for fact in as_planned(members)]
     staying = {name: member for name, member in stands.roles.items() if name != role}
     return assign_roles(stands.group, others, staying, lost), lost
 

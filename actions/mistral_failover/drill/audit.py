@@ -122,11 +122,13 @@ def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
     """2. No attach to a new member while another one may still write: the cloud saw the old
     attachment gone, and nothing ran on its node with the volume."""
     running: dict[str, set[str]] = defaultdict(set)
+    used: dict[str, Sequence[str] | None] = {}
     last_holder: dict[str, str] = {}
     for event in events:
         kind = event["kind"]
         if kind == "application_started":
             running[event["application"]].add(event["server"])
+            used[event["application"]] = event.get("volumes")
             if len(running[event["application"]]) > 1:
                 where = sorted(running[event["application"]])
                 yield Violation(2, f"{event['application']} runs on {where}")
@@ -136,7 +138,11 @@ def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
             last_holder[event["volume"]] = event["server"]
         elif kind == "attach_begin":
             old = last_holder.get(event["volume"])
-            writing = [a for a, servers in running.items() if old in servers]
+            writing = [
+                application
+                for application, servers in running.items()
+                if old in servers and _writes(used[application], event["volume"])
+            ]
             if old not in (None, event["server"]) and writing:
                 yield Violation(
                     2,
@@ -145,6 +151,11 @@ def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
                 )
         elif kind == "violation":
             yield Violation(2, f"the cloud saw: {dict(event)}")
+
+
+def _writes(volumes: Sequence[str] | None, volume: str) -> bool:
+    """Whether an application writes on a volume; most write on all that their node has."""
+    return volumes is None or volume in volumes
 
 
 def tokens_grow(state: State) -> Iterator[Violation]:

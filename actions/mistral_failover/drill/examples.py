@@ -1,13 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example group and stack, as large as a drill wants them."""
+"""The example groups and stacks, as large as a drill wants them."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 import yaml
+
+
+@dataclass(frozen=True)
+class Example:
+    """A group file and its template. ``applications``: by name, how the commands of each one begin
+    that the group starts, as in ``pg-start`` and ``pg-stop``. ``told``: each is told of its volumes
+    and writes on no others."""
+
+    group: str
+    stack: str
+    applications: Mapping[str, str]
+    told: bool = False
+
+
+ONE = Example("postgresql.yaml", "postgresql-stack.yaml", {"postgresql": "pg"})
+"""One database, which one of two servers runs."""
+TWO = Example(
+    "active-active.yaml",
+    "active-active-stack.yaml",
+    {"orders": "orders", "reports": "reports"},
+    told=True,
+)
+"""Two databases on two servers: active/active."""
 
 
 def load(name: str) -> dict[str, Any]:
@@ -17,30 +42,45 @@ def load(name: str) -> dict[str, Any]:
     return document
 
 
-def stack(volumes: int = 1) -> dict[str, Any]:
-    """The example's template with so many volumes."""
-    template = load("postgresql-stack.yaml")
+def stack(volumes: int = 1, file: str = ONE.stack) -> dict[str, Any]:
+    """An example's template with so many volumes for each one that it has."""
+    template = load(file)
     template["heat_template_version"] = str(template["heat_template_version"])
-    for number in range(2, volumes + 1):
-        template["resources"][f"data_volume_{number}"] = copy.deepcopy(
-            template["resources"]["data_volume"]
-        )
+    resources = template["resources"]
+    for name in [n for n, r in resources.items() if r["type"] == "OS::Cinder::Volume"]:
+        for number in range(2, volumes + 1):
+            resources[f"{name}_{number}"] = copy.deepcopy(resources[name])
     return template
 
 
 def group(
-    volumes: int = 1, stack_name: str = "payments", file: str = "postgresql.yaml"
+    volumes: int = 1, stack_name: str = "payments", file: str = ONE.group, *, told: bool = False
 ) -> dict[str, Any]:
-    """An example's group file with so many volumes, of a stack of that name."""
+    """An example's group file with so many volumes for each one that it has, of a stack of that
+    name. ``told``: whoever is told of a volume is told of those that go with it."""
     document = load(file)
     document["failover_template_version"] = str(document["failover_template_version"])
     document["stack"] = stack_name
     resources = document["resources"]
-    more = [f"data_{number}" for number in range(2, volumes + 1)]
-    for name in more:
-        resources[name] = copy.deepcopy(resources["data"])
-        resources[name]["properties"]["volume"] = name.replace("data", "data_volume")
-    if more:
-        first = "files" if "files" in resources else "database"
-        resources[first]["depends_on"] = ["data", *more]
+    for name in [n for n, r in resources.items() if r["type"] == "volume_attachment"]:
+        volume = resources[name]["properties"]["volume"]
+        users = [r for r in resources.values() if _needs(r, name)]
+        more = [f"{name}_{number}" for number in range(2, volumes + 1)]
+        for number, copied in enumerate(more, start=2):
+            resources[copied] = copy.deepcopy(resources[name])
+            resources[copied]["properties"]["volume"] = f"{volume}_{number}"
+        for user in users if more else ():
+            user["depends_on"] = [name, *more]
+            if told:
+                user["properties"] |= {copied: {"get_attr": [copied, "device"]} for copied in more}
     return document
+
+
+def _needs(resource: dict[str, Any], name: str) -> bool:
+    """Whether a resource stands on the volume that another one attaches."""
+    named = [
+        value.get("get_attr", [""])[0] if "get_attr" in value else value.get("get_resource")
+        for value in resource["properties"].values()
+        if isinstance(value, dict)
+    ]
+    return resource.get("depends_on") == name or name in named

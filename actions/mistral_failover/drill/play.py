@@ -14,7 +14,7 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.drill import returned
+from mistral_failover.drill import examples, returned
 from mistral_failover.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.drill.critical import Share, critical_path
 from mistral_failover.drill.scene import Scene
@@ -52,7 +52,9 @@ class Outcome:
 
 
 class Play:
-    """One drill in a scene."""
+    """One drill in a scene, of the group whose one role a volume follows."""
+
+    example = examples.ONE
 
     def __init__(self, scene: Scene, *, tell: Tell, fault: str = "crash", volumes: int = 1) -> None:
         self._scene = scene
@@ -64,12 +66,13 @@ class Play:
         self._recovered = 0
         self._execution: str | None = None
         self._broken: list[str] = []
+        self._failed_over: dict[str, Any] = {}
 
     def run(self) -> Outcome:
         """Play every act that is left to play."""
         scene = self._scene
         self._tell(None, "drill", "setting the scene: a stack of two servers and its volumes")
-        scene.add_group(GROUP, self._volumes, self._story.adapt)
+        scene.add_group(GROUP, self._volumes, self._story.adapt, self.example)
         self._recover()
         status = scene.action("failover.status", group=GROUP)
         if status["last_complete_goal"] is None:
@@ -77,12 +80,17 @@ class Play:
             self._watch(scene.start("failover.activate_first", group=GROUP))
             status = scene.action("failover.status", group=GROUP)
         if not self._alarms(status):
-            self._break(status["roles"]["active"])
+            self._break(next(iter(status["roles"].values())))
         if self._story.vouched:
             self._vouch()
         if self._story.returns:
             self._return()
+        self._failed_over = scene.action("failover.status", group=GROUP)
+        self._afterwards()
         return self._outcome()
+
+    def _afterwards(self) -> None:
+        """What is done once the failover is over: nothing."""
 
     def _recover(self) -> None:
         """Wait until the sweep has gone on where an earlier drill was killed."""
@@ -203,21 +211,19 @@ class Play:
 
     def _outcome(self) -> Outcome:
         status = self._scene.action("failover.status", group=GROUP)
-        share, to_active = self._times(status)
+        share, to_active = self._times(self._failed_over)
         violations = [*self._broken, *(str(v) for v in self.violations())]
         if status["status"] != self._story.ends:
             violations.append(
                 f"{GROUP} ended {status['status']}, and {self._story.ends} was expected: "
                 f"{status['reason']}"
             )
-        rungs = [r["attributes"].get("rung") for r in status["resources"] if r["type"] == "fence"]
-        if self._story.rung not in (None, *rungs):
-            violations.append(f"the fence is proven by {rungs}, not by {self._story.rung}")
+        violations += self._wrong_rung()
         return Outcome(
             group=GROUP,
             status=status["status"],
             reason=status["reason"],
-            active=status["roles"]["active"],
+            active=self._active(status["roles"]),
             holders=self._holders(status),
             to_active=to_active,
             total=share.total if share else None,
@@ -227,6 +233,19 @@ class Play:
             recovered=self._recovered,
             violations=violations,
         )
+
+    def _wrong_rung(self) -> list[str]:
+        """Whether another rung proved the fence than the story's."""
+        fences = [r for r in self._failed_over["resources"] if r["type"] == "fence"]
+        rungs = [fence["attributes"].get("rung") for fence in fences]
+        if self._story.rung in (None, *rungs):
+            return []
+        return [f"the fence is proven by {rungs}, not by {self._story.rung}"]
+
+    @staticmethod
+    def _active(roles: dict[str, str]) -> str:
+        """Who is active, for people."""
+        return next(iter(roles.values()))
 
     def _holders(self, status: dict[str, Any]) -> dict[str, str]:
         return {

@@ -10,15 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import requests
 import sqlalchemy as sa
 
 import mistral_failover.workflows
@@ -31,6 +28,7 @@ from mistral_failover.embedded.selfsweep import SelfSweep
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
+from mistral_failover.emulator.process import running
 from mistral_failover.store import lying
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import journal
@@ -90,7 +88,14 @@ class Scene:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self.state_dir.mkdir(parents=True, exist_ok=True)
-            self.cloud = stack.enter_context(self._running_cloud())
+            self.cloud = stack.enter_context(
+                running(
+                    self.state_dir / "cloud",
+                    latency=self._latency,
+                    overrides=self._latency_overrides,
+                    idle_exit=self._idle_exit,
+                )
+            )
             self._write_clouds_yaml()
             if self._agents:
                 self.nodes = stack.enter_context(self._real_nodes())
@@ -110,26 +115,30 @@ class Scene:
         name: str = "payments",
         volumes: int = 1,
         adapt: Callable[[dict[str, Any]], dict[str, Any]] = as_it_is,
+        example: examples.Example = examples.ONE,
     ) -> None:
-        """Create the example's stack and define its group, adapted, unless they are there."""
+        """Create an example's stack and define its group, adapted, unless they are there. Real
+        nodes know the commands of one example alone."""
         if name in self.action("failover.status")["groups"]:
             if self.nodes is not None:
                 self.nodes.serve(name)
             return
-        self.cloud.create_stack(name, examples.stack(volumes))
-        file = "postgresql.yaml" if self.nodes is None else agent_files.GROUP_FILE
-        definition = adapt(examples.group(volumes, name, file))
+        self.cloud.create_stack(name, examples.stack(volumes, example.stack))
+        file = example.group if self.nodes is None else agent_files.GROUP_FILE
+        definition = adapt(examples.group(volumes, name, file, told=example.told))
         kinds = {resource["type"] for resource in definition["resources"].values()}
         if self.nodes is not None:
             self.nodes.serve(name, own_disk="volume_attachment" not in kinds)
         else:
-            self.cloud.add_application(
-                f"postgresql-{name}",
-                start="pg-start",
-                stop="pg-stop",
-                needs_volume="volume_attachment" in kinds,
-                stack=name,
-            )
+            for application, prefix in example.applications.items():
+                self.cloud.add_application(
+                    f"{application}-{name}",
+                    start=f"{prefix}-start",
+                    stop=f"{prefix}-stop",
+                    needs_volume="volume_attachment" in kinds,
+                    told_only=example.told,
+                    stack=name,
+                )
         definition["fence"] = [_QUICK if rung == "stop" else rung for rung in definition["fence"]]
         self.action("failover.define", definition=definition, name=name)
 
@@ -256,64 +265,3 @@ class Scene:
         path = self.state_dir / "clouds.yaml"
         write_clouds_yaml(path, CLOUD, self.cloud.url)
         os.environ["OS_CLIENT_CONFIG_FILE"] = str(path)
-
-    @contextlib.contextmanager
-    def _running_cloud(self) -> Iterator[EmulatorClient]:
-        folder = self.state_dir / "cloud"
-        announced = folder / "emulator.json"
-        client = _answering(announced)
-        process = None
-        if client is None:
-            announced.unlink(missing_ok=True)
-            process = self._launch(folder)
-            client = _wait_for(lambda: _answering(announced), process)
-        try:
-            yield client
-        finally:
-            _end(announced, process)
-
-    def _launch(self, folder: Path) -> subprocess.Popen[bytes]:
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "mistral_failover.emulator"]
-        command += ["--state-dir", str(folder), "--latency", self._latency]
-        command += ["--idle-exit", f"{self._idle_exit:g}"]
-        for name, seconds in self._latency_overrides.items():
-            command += ["--latency-set", f"{name}={seconds}"]
-        with (folder / "emulator.log").open("ab") as log:
-            return subprocess.Popen(  # noqa: S603 - our own module, no shell
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # a cloud does not die with its user
-            )
-
-
-def _answering(announced: Path) -> EmulatorClient | None:
-    try:
-        client = EmulatorClient(json.loads(announced.read_text(encoding="utf-8"))["url"])
-        client.status()
-    except (OSError, ValueError, KeyError, requests.RequestException):
-        return None
-    return client
-
-
-def _wait_for(
-    look: Callable[[], EmulatorClient | None], process: subprocess.Popen[bytes]
-) -> EmulatorClient:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        client = look()
-        if client is not None:
-            return client
-        if process.poll() is not None:
-            raise SceneError(f"the emulated cloud ended with {process.returncode}; see its log")
-        time.sleep(0.02)
-    raise SceneError("the emulated cloud did not start within 30 s; see its log")
-
-
-def _end(announced: Path, process: subprocess.Popen[bytes] | None) -> None:
-    with contextlib.suppress(OSError, ValueError, KeyError, ProcessLookupError):
-        os.kill(json.loads(announced.read_text(encoding="utf-8"))["pid"], 15)
-    if process is not None:
-        process.wait(timeout=15)

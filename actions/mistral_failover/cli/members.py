@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover member``: who belongs to a group, and who may take a role."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cliff.lister import Lister
+
+from mistral_failover.cli.base import Asking, for_people
+
+_KEYS = (
+    "member",
+    "server",
+    "epoch",
+    "roles",
+    "age",
+    "host",
+    "priority",
+    "eligible",
+    "why_not",
+    "doubt",
+)
+_SHOWN = 8  # digits of a host's id: enough to tell which members share one
+
+
+class List(Asking, Lister):
+    """List the members of a group: what they hold, and whether they may take a role.
+
+    Whom the group would choose first stands at the top. "no" comes with the reason; "rather not"
+    means that such a member is taken only where no better one is left. Nothing is changed by
+    looking. What to do next: mend what stands under why, end a maintenance, or move a role with
+    failover switchover.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
+        """Ask, and lay out: for people in words, for machines whole."""
+        rows = self.ask("failover.members", group=parsed_args.group)
+        if not for_people(parsed_args):
+            return list(_KEYS), [[row[key] for key in _KEYS] for row in rows]
+        columns = ["member", "roles", "takes a role", "why", "age", "host", "priority", "epoch"]
+        return columns, [_readable(row) for row in rows]
+
+
+def _readable(row: dict[str, Any]) -> list[Any]:
+    takes = "no" if not row["eligible"] else "rather not" if row["doubt"] else "yes"
+    return [
+        row["member"],
+        ", ".join(row["roles"]) or "-",
+        takes,
+        row["why_not"] or row["doubt"] or "",
+        _age(row["age"]),
+        (row["host"] or "-")[:_SHOWN],
+        row["priority"],
+        row["epoch"] or "-",
+    ]
+
+
+def _age(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The play of active/active: two members with a role each, one dies, the other takes both, and in
+the end everybody is home again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import openstack
+
+from mistral_failover.drill import examples
+from mistral_failover.drill.critical import Share
+from mistral_failover.drill.play import GROUP, Play
+from mistral_failover.drill.scene import CLOUD, SceneError
+
+FAULTS = ("crash", "hang", "app")
+"""The stories that end with a member that can be made well again."""
+_LIMIT = 60.0
+_PAUSE = 0.1
+
+
+class SpreadPlay(Play):
+    """One drill of a group with two roles, each with its own application on its own volumes."""
+
+    example = examples.TWO
+
+    def _afterwards(self) -> None:
+        """The old member is made well, and the roles go home."""
+        status = self._failed_over
+        lost = list(status["lost"])
+        if lost and len(set(status["roles"].values())) > 1:
+            self._broken.append(f"a role is not with the one that is left: {status['roles']}")
+        for member in lost:
+            self._make_well(member)
+        if lost or len(set(status["roles"].values())) == 1:
+            self._tell(self._elapsed(), "operator", "runs failover failback: every role goes home")
+            execution = self._scene.start("failover.failback", group=GROUP, recovered=lost)
+            self._watch(execution)
+        status = self._scene.action("failover.status", group=GROUP)
+        if len(set(status["roles"].values())) == 1 or status["lost"]:
+            self._broken.append(f"the roles are not home: {status['roles']}")
+
+    def _make_well(self, member: str) -> None:
+        """What an operator does about a guest that died: find out why, and boot it."""
+        server = self._scene.server(GROUP, member)
+        said = f"the operator has looked at {member}, and boots its guest"
+        self._tell(self._elapsed(), "operator", said)
+        with openstack.connect(cloud=CLOUD) as cloud:
+            if cloud.compute.get_server(server).status == "SHUTOFF":
+                cloud.compute.start_server(server)
+        deadline = time.monotonic() + _LIMIT
+        while not self._scene.cloud.nodes()[server]["answers"]:
+            if time.monotonic() > deadline:
+                raise SceneError(f"{member} did not boot within {_LIMIT:.0f} s")
+            time.sleep(_PAUSE)
+
+    # A drill that was killed over its failback does not see any more how the failover went.
+
+    def _wrong_rung(self) -> list[str]:
+        return super()._wrong_rung() if self._failed_over["lost"] else []
+
+    def _times(self, status: dict[str, Any]) -> tuple[Share | None, float | None]:
+        return super()._times(status) if status["lost"] else (None, None)
+
+    @staticmethod
+    def _active(roles: dict[str, str]) -> str:
+        return ", ".join(f"{role} on {member}" for role, member in sorted(roles.items()))
