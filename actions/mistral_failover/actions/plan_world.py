@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The world that a plan rests on, as a document: whoever finds it unchanged may start the plan.
+
+``{"definition": version, "traversal": id or null, "status": of the traversal, "goal": version,
+"lost": [member, ...], "members": {name: {"server", "epoch", "fit"}}, "records": {id: {"what",
+"state", "condemned"}}}``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.actions import candidates
+from mistral_failover.actions.candidates import Seen
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.starting import Standing, members_now
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.convergence.records import Record, Traversal
+from mistral_failover.model.assignment import MemberFact, reasons
+from mistral_failover.store import groups
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is at the moment of planning.
+
+    ``epochs`` are those that the members will have once they are noticed: one whose server was
+    replaced is in a new one. ``seen``: the members by Heat's word; ``servers``: those of all that
+    are known, by name. ``now`` is the database's time in seconds.
+    """
+
+    records: Sequence[Record]
+    epochs: Mapping[str, int]
+    seen: Sequence[Seen]
+    servers: Mapping[str, str | None]
+    facts: Sequence[MemberFact]
+    traversal: Traversal | None
+    now: float
+
+
+def look(request: Request, stands: Standing, lost: frozenset[str]) -> Found:
+    """Look at a group and its members, without remembering anything. ``lost``: who is lost once the
+    goal is reached. Raises CloudError."""
+    cloud = request.cloud(Unguarded())
+    seen = members_now(cloud, stands.group)
+    group, identity = stands.group, stands.state.id
+    facts = candidates.look(request, cloud, group, identity, seen, lost, thorough=True)
+
+    def read(tx: Any) -> Found:
+        known = groups.members_of(tx, identity)
+        current = stands.state.current_traversal
+        return Found(
+            records=list(tx.records(identity)),
+            epochs=_epochs(known, seen),
+            seen=tuple(seen),
+            servers={name: row.server_id for name, row in known.items()}
+            | {member.name: member.server_id for member in seen},
+            facts=tuple(facts),
+            traversal=tx.traversal(current) if current else None,
+            now=tx.now(),
+        )
+
+    return request.runtime.database.reading(read)
+
+
+def _epochs(known: Mapping[str, groups.MemberRow], seen: Sequence[Seen]) -> dict[str, int]:
+    epochs = {name: row.epoch for name, row in known.items()}
+    for member in seen:
+        if member.name not in known:
+            epochs[member.name] = 1
+        elif known[member.name].server_id != member.server_id:
+            epochs[member.name] += 1
+    return epochs
+
+
+def unfit(stands: Standing, found: Found, lost: Iterable[str]) -> dict[str, str]:
+    """Why, of each member that takes no role by itself while these are lost, in words."""
+    return reasons(stands.group, found.facts, frozenset(lost))
+
+
+def described(stands: Standing, found: Found, goal: str, lost: Iterable[str]) -> dict[str, Any]:
+    """The world as a document, see the module. ``goal``: the version of the one that is planned;
+    ``lost``: who is lost in it."""
+    fit = {fact.name for fact in found.facts} - unfit(stands, found, lost).keys()
+    return {
+        "definition": stands.state.definition_version,
+        "traversal": stands.state.current_traversal,
+        "status": found.traversal.status if found.traversal else None,
+        "goal": goal,
+        "lost": sorted(lost),
+        "members": {
+            name: {
+                "server": found.servers.get(name),
+                "epoch": epoch,
+                "fit": name in fit,
+            }
+            for name, epoch in sorted(found.epochs.items())
+        },
+        "records": {
+            record.id: {
+                "what": f"{record.name} on {record.member}" if record.member else record.name,
+                "state": f"{record.action}_{record.status}",
+                "condemned": record.condemned,
+            }
+            for record in found.records
+        },
+    }
+
+
+def differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], refused: Mapping[str, str]
+) -> list[str]:
+    """What of a world has changed, a sentence each; ``refused`` as :func:`unfit` says it now."""
+    return [
+        *_of_the_group(before, after),
+        *_of_members(before["members"], after["members"], refused),
+        *_of_records(before["records"], after["records"]),
+        *_of_the_goal(before, after),
+    ]
+
+
+def _of_the_group(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    if before["definition"] != after["definition"]:
+        yield "the group was defined anew"
+    if before["traversal"] != after["traversal"]:
+        yield "the group was given another goal, or the same again"
+    elif before["status"] != after["status"]:
+        yield f"its traversal was {before['status']}, and is {after['status']}"
+
+
+def _of_members(
+    before: Mapping[str, Any], after: Mapping[str, Any], refused: Mapping[str, str]
+) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        was, is_now = before.get(name), after.get(name)
+        if was is None or is_now is None:
+            yield f"{name} is {'a new member' if was is None else 'a member no more'}"
+            continue
+        if was["server"] != is_now["server"]:
+            yield f"{name} was replaced: another server has its name"
+        elif was["epoch"] != is_now["epoch"]:
+            yield f"{name} was fenced or replaced since"
+        if was["fit"] and not is_now["fit"]:
+            why = refused.get(name, "it is no member of the stack any more")
+            yield f"{name} can not take a role any more: {why}"
+        elif is_now["fit"] and not was["fit"]:
+            yield f"{name} can take a role now, and could not"
+
+
+def _of_records(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(before.keys() - after.keys()):
+        yield f"{before[key]['what']} is gone"
+    for key in sorted(after.keys() - before.keys()):
+        yield f"{after[key]['what']} is new"
+    for key in sorted(before.keys() & after.keys()):
+        was, is_now = before[key], after[key]
+        if was["state"] != is_now["state"]:
+            yield f"{was['what']} was {was['state']}, and is {is_now['state']}"
+        elif was["condemned"] != is_now["condemned"]:
+            yield f"{was['what']} is to be replaced"
+
+
+def _of_the_goal(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    if before["goal"] != after["goal"]:
+        yield f"the goal would be another one by now, {after['goal'][:12]}"

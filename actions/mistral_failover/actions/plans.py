@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions that plan, and that start a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions import planning
+from mistral_failover.actions.base import FailoverAction, optional_text, text
+from mistral_failover.actions.deriving import Asked
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.runtime import Request
+
+
+class Plan(FailoverAction):
+    """Show what a verb would do to a group now, without touching anything; or look again at a plan
+    that was made before."""
+
+    def __init__(
+        self,
+        group: Any = None,
+        verb: Any = None,
+        to: Any = None,
+        lost: Any = None,
+        recovered: Any = None,
+        role: Any = None,
+        goal: Any = None,
+        member: Any = None,
+        resource: Any = None,
+        plan: Any = None,
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self.verb = verb
+        self.to = to
+        self.lost = lost
+        self.recovered = recovered
+        self.role = role
+        self.goal = goal
+        self.member = member
+        self.resource = resource
+        self.plan = plan
+
+    def answer(self, request: Request) -> Any:
+        given = {
+            "to": self.to,
+            "lost": self.lost,
+            "recovered": self.recovered,
+            "role": self.role,
+            "goal": self.goal,
+            "member": self.member,
+            "resource": self.resource,
+        }
+        plan, group = optional_text("plan", self.plan), optional_text("group", self.group)
+        if (plan is None) == (group is None):
+            raise ActionError(
+                "BAD_INPUT", "group: either a group or a plan is expected", "Give one of the two."
+            )
+        if plan is not None:
+            return planning.look_again(request, plan)
+        return planning.plan(request, text("group", group), Asked.read(self.verb, given))
+
+
+class StartPlan(FailoverAction):
+    """Start exactly what a plan says, if the world is still the one that it was made in."""
+
+    def __init__(self, plan: Any, because: Any = None) -> None:
+        super().__init__()
+        self.plan = plan
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        because = optional_text("because", self.because)
+        return planning.start(request, text("plan", self.plan), because)

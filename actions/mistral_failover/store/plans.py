@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans that were made, so that one can be started later; and how long operations took.
+
+Functions over one transaction. Times are seconds, those of plans since the epoch.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import GroupState
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import groups, operations, plans, resources
+
+KEPT = 20
+"""Plans of a group that are kept at most, the latest."""
+REMEMBERED = 86400.0
+"""Seconds for which a plan is kept that expired, so that whoever starts it hears why not."""
+_SAMPLES = 200
+
+Durations = Mapping[tuple[str, str], float]
+"""Seconds, by type and verb."""
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """A plan: what was asked for, and the world that it rests on. ``id`` is derived from the group,
+    ``inputs`` and ``fingerprint``, so the same plan in the same world is the same row."""
+
+    id: str
+    project_id: str
+    group_id: str
+    verb: str
+    inputs: Mapping[str, Any]
+    fingerprint: str
+    world: Mapping[str, Any]
+    goal_version: str
+    created_at: float = 0.0
+    expires_at: float = 0.0
+
+
+def keep(tx: Session, plan: KeptPlan, lifetime: float) -> float:
+    """Keep a plan, or keep it longer if it is known, and forget old ones; returns when it expires.
+
+    The group is locked (``Transaction.lock_group``).
+    """
+    now = tx.now()
+    expires = now + lifetime
+    again = plans.update().where(plans.c.id == plan.id)
+    if not tx.changed(again.values(expires_at=expires)):
+        tx.insert(plans, **{**plan.__dict__, "created_at": now, "expires_at": expires})
+    latest = (
+        sa.select(plans.c.id)
+        .where(plans.c.group_id == plan.group_id, plans.c.expires_at > now - REMEMBERED)
+        .order_by(plans.c.expires_at.desc())
+        .limit(KEPT)
+    )
+    kept = [*tx.connection.execute(latest).scalars(), plan.id]
+    tx.execute(plans.delete().where(plans.c.group_id == plan.group_id, plans.c.id.not_in(kept)))
+    return expires
+
+
+def find(tx: Session, project_id: str, plan_id: str) -> tuple[KeptPlan, GroupState] | None:
+    """A project's plan, and its group."""
+    group = (
+        groups.c.id,
+        groups.c.project_id,
+        groups.c.name,
+        groups.c.definition_version,
+        groups.c.current_traversal,
+        groups.c.last_complete_goal,
+    )
+    kept = tx.connection.execute(
+        sa.select(plans).where(plans.c.id == plan_id, plans.c.project_id == project_id)
+    ).one_or_none()
+    if kept is None:
+        return None
+    state = tx.connection.execute(
+        sa.select(*group).where(groups.c.id == kept.group_id)
+    ).one_or_none()
+    return (KeptPlan(**kept._mapping), GroupState(*state)) if state else None
+
+
+def durations(tx: Session, project_id: str, group_id: str) -> Durations:
+    """How long operations lasted that succeeded: for each type and verb the median of the group's
+    latest ones, or of the project's where the group had none."""
+    return {
+        **_medians(tx, groups.c.project_id == project_id),
+        **_medians(tx, operations.c.group_id == group_id),
+    }
+
+
+def _medians(tx: Session, of: sa.ColumnElement[bool]) -> Durations:
+    query = (
+        sa.select(
+            resources.c.type,
+            operations.c.verb,
+            (operations.c.ended_at - operations.c.started_at).label("seconds"),
+        )
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .join(groups, groups.c.id == operations.c.group_id)
+        .where(of, operations.c.status == "done", operations.c.ended_at.is_not(None))
+        .order_by(operations.c.ended_at.desc())
+        .limit(_SAMPLES)
+    )
+    lasted: dict[tuple[str, str], list[float]] = {}
+    for row in tx.connection.execute(query):
+        lasted.setdefault((row.type, row.verb), []).append(max(0.0, row.seconds))
+    return {kind: statistics.median(seconds) for kind, seconds in lasted.items()}

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan is started as it is, once, in the world that it was made in, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import converge, people, planning, plans
+from mistral_failover.actions.runtime import DEFAULT_PROJECT
+from mistral_failover.store import groups
+from mistral_failover.store import plans as kept_plans
+from support.together import together
+
+
+def refused(answer: Any) -> str:
+    """The code of an error, which it must be."""
+    assert isinstance(answer, Result), answer
+    assert answer.error["remedy"]
+    return str(answer.error["code"])
+
+
+def test_a_plan_starts_its_goal_and_the_record_says_by_which_plan(group: Any) -> None:
+    plan = group.plan()
+
+    begun = group.start(plan["plan"])
+
+    assert begun["goal"] == plan["goal"]
+    status = group.status()
+    assert (status["status"], status["roles"]) == ("COMPLETE", {"active": "db_b"})
+    assert status["incidents"][0]["sentence"] == "failover as planned"
+
+
+def test_a_plan_that_is_run_again_meets_its_own_traversal(group: Any) -> None:
+    plan = group.plan()["plan"]
+    first = group.done(plans.StartPlan(plan, because="db_a burns"))
+
+    again = group.done(plans.StartPlan(plan, because="db_a burns"))
+
+    assert again["traversal"] == first["traversal"]
+    assert again["ready"] == first["ready"]
+    group.carry(again["ready"])
+    after = group.done(plans.StartPlan(plan))
+    assert (after["traversal"], after["ready"]) == (first["traversal"], [])
+    assert [row for row in group.journal() if row["kind"] == "traversal"][-1]["sentence"] == (
+        "db_a burns"
+    )
+
+
+def test_one_plan_that_is_started_twice_at_once_is_one_traversal(group: Any) -> None:
+    plan = group.plan()["plan"]
+    before = len([row for row in group.journal() if row["kind"] == "traversal"])
+
+    answers = together(3, lambda _: group.done(plans.StartPlan(plan)))
+
+    assert len({answer["traversal"] for answer in answers}) == 1
+    group.carry(answers[0]["ready"])
+    assert group.status()["roles"] == {"active": "db_b"}
+    walked = [row for row in group.journal() if row["kind"] == "traversal"]
+    assert len(walked) == before + 1
+
+
+def test_of_two_plans_of_one_world_the_second_is_refused(group: Any) -> None:
+    over, away = group.plan(verb="switchover"), group.plan(verb="remove")
+
+    group.start(over["plan"])
+
+    assert refused(group.ask(plans.StartPlan(away["plan"]))) == "PLAN_STALE"
+    assert group.status()["roles"] == {"active": "db_b"}
+
+
+def define_anew(group: Any) -> None:
+    definition = group.done(people.Status(group.name, definition=True))["definition"]
+    definition = definition.get("document", definition)
+    group.done(people.Define({**definition, "description": "another one"}, name=group.name))
+
+
+def raise_an_epoch(group: Any) -> None:
+    identity = groups.group_id(DEFAULT_PROJECT, group.name)
+    group.state.database.atomically(lambda tx: tx.raise_epochs(identity, ["db_b"]))
+
+
+def stop_the_standby(group: Any) -> None:
+    group.stop("db_b")
+
+
+def begin_something_else(group: Any) -> None:
+    group.done(converge.Begin(group.name, lost=["db_b"]))
+
+
+CHANGES: list[tuple[Callable[[Any], None], str]] = [
+    (define_anew, "the group was defined anew"),
+    (begin_something_else, "the group was given another goal"),
+    (lambda group: group.replace("db_b"), "db_b was replaced: another server has its name"),
+    (raise_an_epoch, "db_b was fenced or replaced since"),
+    (stop_the_standby, "db_b can not take a role any more: its server is SHUTOFF"),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), CHANGES, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_plan_of_another_world_is_refused_with_what_changed(
+    group: Any, change: Callable[[Any], None], words: str
+) -> None:
+    plan = group.plan(lost=["db_a"])
+    change(group)
+    last, seen = group.last(), group.seen()
+
+    answer = group.ask(plans.StartPlan(plan["plan"]))
+
+    assert refused(answer) == "PLAN_STALE"
+    assert words in answer.error["message"]
+    assert group.started(last) == []
+    assert group.changes(seen) == []
+
+
+def test_a_member_more_that_can_take_a_role_is_told(protect: Callable[..., Any]) -> None:
+    group = protect(("db_a", "db_b", "db_c"))
+    group.order(converge.Begin(group.name, lost=[]))
+    group.stop("db_c")
+    plan = group.plan(lost=["db_a"], to="db_b")
+    group.replace("db_c")
+
+    answer = group.ask(plans.StartPlan(plan["plan"]))
+
+    assert refused(answer) == "PLAN_STALE"
+    assert "db_c can take a role now, and could not" in answer.error["message"]
+
+
+def test_one_member_less_that_can_take_a_role_is_told_with_the_reason(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(("db_a", "db_b", "db_c"))
+    group.order(converge.Begin(group.name, lost=[]))
+    plan = group.plan(lost=["db_a"], to="db_b")
+    group.stop("db_c")
+
+    answer = group.ask(plans.StartPlan(plan["plan"]))
+
+    assert "db_c can not take a role any more: its server is" in answer.error["message"]
+
+
+def test_work_that_got_on_since_is_told(protect: Callable[..., Any]) -> None:
+    group = protect(volumes=2)
+    begun = group.done(converge.Begin(group.name, lost=[]))
+    plan = group.plan(verb="remove")
+    group.carry(begun["ready"], most=1)
+
+    answer = group.ask(plans.StartPlan(plan["plan"]))
+
+    assert refused(answer) == "PLAN_STALE"
+    assert "was INIT_COMPLETE, and is CREATE_COMPLETE" in answer.error["message"]
+
+
+def test_whoever_looks_at_a_plan_again_sees_whether_it_still_holds(group: Any) -> None:
+    plan = group.plan(verb="switchover")
+
+    same = group.done(plans.Plan(plan=plan["plan"]))
+    group.order(converge.Switchover(group.name))
+    other = group.done(plans.Plan(plan=plan["plan"]))
+
+    assert same == plan
+    assert "the group was given another goal, or the same again" in other["changed"]
+
+
+def test_a_plan_ends_after_its_time(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "LIFETIME", -1.0)
+    plan = group.plan()["plan"]
+
+    assert refused(group.ask(plans.StartPlan(plan))) == "PLAN_EXPIRED"
+
+
+def test_a_plan_that_was_started_in_time_may_be_run_again_after_it(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = group.plan()["plan"]
+    begun = group.start(plan)
+    now = group.status()["now"]
+    monkeypatch.setattr(planning, "_late", lambda request, kept: now)
+
+    assert group.done(plans.StartPlan(plan))["traversal"] == begun["traversal"]
+
+
+def test_a_plan_of_another_project_is_unknown(group: Any) -> None:
+    plan = group.plan()["plan"]
+    stranger = ActionContext(
+        SecurityContext(project_id="another", auth_token="t"),  # noqa: S106
+        ExecutionContext(workflow_execution_id="x"),
+    )
+
+    for action in (plans.StartPlan(plan), plans.Plan(plan=plan)):
+        assert refused(action.run(stranger)) == "UNKNOWN_PLAN"
+    assert refused(group.ask(plans.StartPlan("no-such-plan"))) == "UNKNOWN_PLAN"
+
+
+def test_a_planned_move_keeps_its_promise_to_return(group: Any) -> None:
+    plan = group.plan(verb="switchover")
+    begun = group.done(plans.StartPlan(plan["plan"]))
+    group.cloud.api_fault("attach", "error", status=400)
+
+    group.carry(begun["ready"])
+    group.cloud.clear_api_faults()
+
+    report = group.ask(converge.Report(group.name, begun["traversal"]))
+    assert refused(report) == "RETURNED"
+    assert group.status()["roles"] == {"active": "db_a"}
+
+
+def test_the_plans_of_a_group_are_bounded_and_the_latest_are_kept(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_plans, "KEPT", 2)
+
+    made = [
+        group.plan(**inputs)["plan"]
+        for inputs in ({}, {"lost": []}, {"lost": ["db_a"]}, {"lost": ["db_a"], "to": "db_b"})
+    ]
+
+    codes = [
+        answer.error["code"] if isinstance(answer, Result) else "kept"
+        for answer in (group.ask(plans.Plan(plan=plan)) for plan in made)
+    ]
+    assert codes == ["UNKNOWN_PLAN", "UNKNOWN_PLAN", "kept", "kept"]
