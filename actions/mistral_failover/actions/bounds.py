@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks that end in time, whatever they meet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from mistral_failover.cloud.errors import CloudError
+
+T = TypeVar("T")
+
+
+class Until:
+    """A guard that ends every call by one moment."""
+
+    def __init__(self, deadline: float, limit: float) -> None:
+        """``deadline``: on the monotonic clock. ``limit``: seconds that any one call may last."""
+        self._deadline = deadline
+        self._limit = limit
+
+    @property
+    def request_id(self) -> str | None:
+        """None: no operation is behind it."""
+        return None
+
+    def permit(self, method: str) -> float:  # noqa: ARG002 - the protocol's parameter
+        """See ``cloud.guard.Guard``. Raises CloudError TIMEOUT when the time is over."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise CloudError("TIMEOUT", "The time for this look is over.")
+        return min(left, self._limit)
+
+
+def within(seconds: float, function: Callable[[], T]) -> T | None:
+    """What ``function`` returns, or None when that takes longer: then it goes on for itself, in a
+    thread that no process waits for. Raises what it raises."""
+    box: list[T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            box.append(function())
+        except BaseException as problem:  # noqa: BLE001 - it is raised below
+            failed.append(problem)
+
+    thread = threading.Thread(target=run, daemon=True, name="bounded")
+    thread.start()
+    thread.join(max(0.0, seconds))
+    if failed:
+        raise failed[0]
+    return box[0] if box else None

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workflows of this version, and whether a definition elsewhere is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import mistral_failover.workflows
+
+
+def workflows() -> dict[str, str]:
+    """The text of each shipped workflow, by its name."""
+    found: dict[str, str] = {}
+    for path in mistral_failover.workflows.paths():
+        text = Path(path).read_text(encoding="utf-8")
+        found |= dict.fromkeys((n for n in yaml.safe_load(text) if n != "version"), text)
+    return found
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two definitions say the same; comments and the order of keys do not count."""
+    return _said(one) == _said(other)
+
+
+def _said(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text

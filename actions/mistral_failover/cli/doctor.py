@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover doctor``: whether everything is there that a failover will need."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cliff.lister import Lister
+
+from mistral_failover.cli import connection
+from mistral_failover.cli.base import COMPLETE, FAILED, Asking, for_people, given
+
+_COLUMNS = ("level", "check", "group", "sentence", "remedy")
+_STYLES = {"ok": "green", "warn": "yellow", "error": "bold red"}
+_ACTION = "failover.doctor"
+_INSTALL = (
+    "Install the package for Mistral's API, engine and executors (pip install mistral-failover), "
+    "set [failover] database in mistral.conf, restart all three, then: failover workflows install"
+)
+
+
+class Doctor(Asking, Lister):
+    """Check everything that a failover will need, before it has to: Mistral and its workflows, the
+    state store, rights, stack, members, volumes, the fence, agents, broker, clocks, sweeps, alarms.
+
+    Each finding says what helps. Nothing is touched. Without a group the project's first 20 are
+    looked at. Run it after installing, after each change of a group, and from a timer.
+
+    Exit code 0 where all is well or there are warnings alone, 1 where there is an error.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", nargs="?", help="this group alone")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Look from here first, then ask the action for the rest."""
+        findings = self._findings(parsed_args.group)
+        failed = any(each["level"] == "error" for each in findings)
+        self.exit_code = FAILED if failed else COMPLETE
+        return _COLUMNS, [[each[name] for name in _COLUMNS] for each in findings]
+
+    def _findings(self, group: str | None) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        try:
+            with connection.mistral(self.app) as client:
+                rows = client.request("GET", "actions", params={"name": f"eq:{_ACTION}"})["actions"]
+                found.append(_finding("ok", "connection", f"Mistral answers at {client.url}"))
+                if not rows:
+                    missing = "this Mistral has not got the package's actions"
+                    return [*found, _finding("error", "package", missing, _INSTALL)]
+                asked = given({"group": group})
+                return [*found, *client.run_action(_ACTION, asked)["findings"]]
+        except connection.CommandFailed as error:
+            check = "doctor" if found else "connection"
+            said, _, remedy = str(error).partition(". ")
+            return [*found, _finding("error", check, said, remedy)]
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Any]
+    ) -> int:
+        """For people a line for each finding and one for its remedy; all of it for machines."""
+        if not for_people(parsed_args):
+            return int(super().produce_output(parsed_args, column_names, data))
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(file=self.app.stdout, highlight=False, soft_wrap=True)
+        rows = list(data)
+        for level, check, group, sentence, remedy in rows:
+            line = Text(f"{level:<6}", style=_STYLES[level])
+            line.append(f"{check:<11}", style="default")
+            line.append(f"{group}: {sentence}" if group else sentence, style="default")
+            console.print(line)
+            if remedy:
+                console.print(Text(f"{'':17}> {remedy}", style="dim"))
+        errors, warnings = (sum(row[0] == level for row in rows) for level in ("error", "warn"))
+        console.print(f"{len(rows)} findings: {errors} errors, {warnings} warnings")
+        return 0
+
+
+def _finding(level: str, check: str, sentence: str, remedy: str = "") -> dict[str, Any]:
+    return {"level": level, "check": check, "group": None, "sentence": sentence, "remedy": remedy}

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover locks`` and ``failover lock break``: who works on what, and ending that by hand."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from mistral_failover.cli.base import Asking, for_people, given
+from mistral_failover.cli.ordering import WAIT, exit_code, follow
+
+_WHOLE = (
+    "group",
+    "resource",
+    "id",
+    "type",
+    "owner",
+    "token",
+    "alive",
+    "why",
+    "lease_left",
+    "since",
+    "execution",
+    "operation",
+    "traversal",
+)
+
+
+class List(Asking, Lister):
+    """List the locks that are held: who works on which resource, and whether they live.
+
+    A dead owner's lock is broken by whoever comes next; 'failover sweep' sends somebody at once.
+    Only where that does not help: failover lock break ID --owner OWNER.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", nargs="?", help="the group; without it the whole project")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
+        """Ask, and lay out: for people in words, for machines whole."""
+        rows = self.ask("failover.locks", group=parsed_args.group)
+        if not for_people(parsed_args):
+            return list(_WHOLE), [[row[name] for name in _WHOLE] for row in rows]
+        columns = ["group", "resource", "id", "alive", "why", "owner", "token"]
+        return columns, [
+            [
+                row["group"],
+                row["resource"],
+                row["id"],
+                "yes" if row["alive"] else "no",
+                row["why"],
+                row["owner"],
+                row["token"],
+            ]
+            for row in rows
+        ]
+
+
+class Break(Asking, ShowOne):
+    """Break the lock on a resource, and go on with what it held up, to its end.
+
+    Name the owner as 'failover locks' shows it; when somebody else has the lock meanwhile nothing
+    happens. The lock of an owner that lives is broken with --force only: be sure that its process
+    is dead or stopped. It changes nothing in the cloud from then on, but what it has sent already
+    may still take effect within the seconds that one call may take (http_timeout), and a command
+    that a member runs ends by itself.
+
+    Exit code 1 when the traversal fails, 3 when it is BLOCKED, 4 when it is still under way.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("resource", help="the resource's id, or its first 8 digits at least")
+        parser.add_argument("--owner", required=True, help="who has the lock, as it is shown")
+        parser.add_argument("--token", type=int, help="break it under this token only")
+        parser.add_argument(
+            "--force", action="store_true", help="also if the owner lives; takes --because"
+        )
+        parser.add_argument("--because", metavar="TEXT", help="why, for the record")
+        parser.add_argument(
+            "--no-wait", action="store_true", help="only break it: do not follow what comes of it"
+        )
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=WAIT,
+            metavar="SECONDS",
+            help=f"how long to follow it (default {WAIT:.0f}); it goes on after that",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Find whose resource it is, break, follow."""
+        found = self.ask("failover.show", id=parsed_args.resource)
+        inputs = given(
+            {
+                "resource": found["id"],
+                "owner": parsed_args.owner,
+                "token": parsed_args.token,
+                "force": parsed_args.force,
+                "because": parsed_args.because,
+            }
+        )
+        wait = 0.0 if parsed_args.no_wait else parsed_args.timeout
+        facts = follow(self.app, "failover.break_lock", inputs, group=found["group"], wait=wait)
+        if wait:
+            self.exit_code = exit_code(facts)
+        return list(facts), list(facts.values())

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people read of one thing: its operations, deferrals, traversals, the locks. Functions over
+one transaction; times are seconds since the epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import groups, journal, nodes, operations, resources, traversals
+
+STEALS = ("steal", "broken")
+"""The kinds of the journal's sentences about a lock that was taken from its owner."""
+
+
+def carried_out(
+    tx: Session,
+    *,
+    traversal_id: str | None = None,
+    resource_id: str | None = None,
+    key: str | None = None,
+    limit: int = 1000,
+) -> list[dict[str, Any]]:
+    """The operations of a traversal, on a resource, or the one of a key, in the order of their
+    start, each with the name, type and member of what it is about."""
+    query = (
+        sa.select(
+            operations.c.key,
+            operations.c.resource_id,
+            operations.c.traversal_id,
+            operations.c.verb,
+            operations.c.goal_version,
+            operations.c.status,
+            operations.c.attempts,
+            operations.c.owner,
+            operations.c.token,
+            operations.c.result,
+            operations.c.started_at,
+            operations.c.ended_at,
+            resources.c.name.label("resource"),
+            resources.c.type,
+            resources.c.member,
+        )
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .order_by(operations.c.started_at)
+        .limit(limit)
+    )
+    if traversal_id is not None:
+        query = query.where(operations.c.traversal_id == traversal_id)
+    if resource_id is not None:
+        query = query.where(operations.c.resource_id == resource_id)
+    if key is not None:
+        query = query.where(operations.c.key == key)
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
+def deferrals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+    """The nodes of a traversal that met a lock when they were ready: ``node``, ``resource_id``,
+    ``resource``, ``deferred_to``, ``deferred_at``, the last time if there were several."""
+    query = (
+        sa.select(
+            nodes.c.node,
+            nodes.c.resource_id,
+            resources.c.name.label("resource"),
+            nodes.c.deferred_to,
+            nodes.c.deferred_at,
+        )
+        .join(resources, resources.c.id == nodes.c.resource_id)
+        .where(nodes.c.traversal_id == traversal_id, nodes.c.deferred_to.is_not(None))
+        .order_by(nodes.c.deferred_at)
+    )
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
+def walks(
+    tx: Session,
+    group_id: str,
+    *,
+    incident_id: str | None = None,
+    goal_version: str | None = None,
+    limit: int = 20,
+) -> list[dict[str, Any]]:
+    """The traversals of a group that an incident caused, or to a goal, the oldest first."""
+    query = sa.select(
+        traversals.c.id,
+        traversals.c.goal_version.label("goal"),
+        traversals.c.status,
+        traversals.c.reason,
+        traversals.c.cause,
+        traversals.c.started_at,
+        traversals.c.ended_at,
+    ).where(traversals.c.group_id == group_id)
+    if incident_id is not None:
+        query = query.where(traversals.c.incident_id == incident_id)
+    if goal_version is not None:
+        query = query.where(traversals.c.goal_version == goal_version)
+    rows = tx.connection.execute(query.order_by(traversals.c.started_at.desc()).limit(limit))
+    return [dict(row._mapping) for row in rows][::-1]
+
+
+def locks(
+    tx: Session,
+    project_id: str,
+    group_id: str | None = None,
+    resource_id: str | None = None,
+) -> list[dict[str, Any]]:
+    """The locks that are held in the project, in a group of it, or on one resource: ``group_id``,
+    ``group``, ``resource``, ``resource_id``, ``type``, ``owner``, ``token``, ``lease_left``
+    (seconds; less than 0 where the lease is over), ``since``, ``operation`` (its key) and
+    ``traversal`` (None where the ledger has none under this token)."""
+    begun = (
+        sa.select(sa.func.max(journal.c.at))
+        .where(
+            journal.c.group_id == resources.c.group_id,
+            journal.c.resource_id == resources.c.id,
+            journal.c.kind == "started",
+        )
+        .correlate(resources)
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(
+            groups.c.id.label("group_id"),
+            groups.c.name.label("group"),
+            resources.c.name.label("resource"),
+            resources.c.id.label("resource_id"),
+            resources.c.type,
+            resources.c.owner,
+            resources.c.token,
+            (resources.c.lease_until - tx.clock()).label("lease_left"),
+            begun.label("since"),
+            operations.c.key.label("operation"),
+            operations.c.traversal_id.label("traversal"),
+        )
+        .join(groups, groups.c.id == resources.c.group_id)
+        .join(
+            operations,
+            sa.and_(
+                operations.c.resource_id == resources.c.id,
+                operations.c.token == resources.c.token,
+                operations.c.status == "started",
+            ),
+            isouter=True,
+        )
+        .where(groups.c.project_id == project_id, resources.c.owner.is_not(None))
+        .order_by(groups.c.name, resources.c.name)
+    )
+    if group_id is not None:
+        query = query.where(groups.c.id == group_id)
+    if resource_id is not None:
+        query = query.where(resources.c.id == resource_id)
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
+def steals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+    """The locks that were broken in a traversal: ``at``, ``resource_id``, ``sentence``."""
+    query = (
+        sa.select(journal.c.at, journal.c.resource_id, journal.c.sentence)
+        .where(journal.c.traversal_id == traversal_id, journal.c.kind.in_(STEALS))
+        .order_by(journal.c.id)
+    )
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
+def broken_by_hand(tx: Session, group_id: str, resource_id: str, limit: int = 20) -> list[str]:
+    """What was last said about locks on a resource that people broke."""
+    query = (
+        sa.select(journal.c.sentence)
+        .where(
+            journal.c.group_id == group_id,
+            journal.c.resource_id == resource_id,
+            journal.c.kind == "broken",
+        )
+        .order_by(journal.c.id.desc())
+        .limit(limit)
+    )
+    return list(tx.connection.execute(query).scalars())
+
+
+def last_said(tx: Session, group_id: str, kind: str, traversal_id: str) -> float | None:
+    """When a sentence of a kind was last said of a traversal."""
+    query = sa.select(sa.func.max(journal.c.at)).where(
+        journal.c.group_id == group_id,
+        journal.c.traversal_id == traversal_id,
+        journal.c.kind == kind,
+    )
+    found: float | None = tx.connection.execute(query).scalar_one()
+    return found
+
+
+def made_at(tx: Session, group_id: str) -> dict[str, float]:
+    """When each resource of a group was made: the end of its last create that was done."""
+    query = (
+        sa.select(operations.c.resource_id, sa.func.max(operations.c.ended_at))
+        .where(
+            operations.c.group_id == group_id,
+            operations.c.verb == "create",
+            operations.c.status == "done",
+        )
+        .group_by(operations.c.resource_id)
+    )
+    return {row[0]: row[1] for row in tx.connection.execute(query)}
