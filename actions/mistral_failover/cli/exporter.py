@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover exporter``: the metrics of a project for Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cliff.command import Command
+
+from mistral_failover.cli import connection
+
+if TYPE_CHECKING:
+    from mistral_failover.embedded.client import MistralClient
+
+LISTEN = "127.0.0.1:9798"
+
+
+class Exporter(Command):
+    """Serve the metrics of your project to Prometheus, until SIGTERM or Ctrl-C.
+
+    Asks Mistral in the background, with your own rights, how the groups stand and what happened,
+    and answers http://127.0.0.1:9798/metrics with the last answer and its age. Where Mistral is
+    away it goes on: failover_up is 0 then, and failover_scrape_age_seconds grows.
+
+    It has no authentication, so it listens on loopback only, unless --listen-anywhere says that
+    whoever can reach it may know the names of your groups and members. Alert rules and a dashboard:
+    examples/monitoring.
+
+    A 'failover server' needs no exporter: --metrics-port.
+
+    Exit codes: 0 it was told to end, 1 it could not listen, and says why.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        from mistral_failover.metrics.server import INTERVAL
+
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--listen",
+            type=address,
+            default=address(LISTEN),
+            metavar="HOST:PORT",
+            help=f"where to listen (default {LISTEN}; port 0 takes a free one)",
+        )
+        parser.add_argument(
+            "--listen-anywhere",
+            action="store_true",
+            help="listen on an address that others can reach; there is no authentication",
+        )
+        parser.add_argument(
+            "--interval",
+            type=seconds,
+            default=INTERVAL,
+            metavar="SECONDS",
+            help=f"how often to ask Mistral (default {INTERVAL:g})",
+        )
+        parser.add_argument(
+            "--group-limit",
+            type=int,
+            default=500,
+            metavar="N",
+            help='how many groups get labels of their own (default 500), the others are "other"',
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Serve until a signal comes."""
+        from mistral_failover.metrics.server import MetricsServer, NotLoopback
+
+        host, port = parsed_args.listen
+        ask = _Asking(self.app, parsed_args.group_limit)
+        try:
+            server = MetricsServer(
+                ask,
+                port,
+                host=host,
+                interval=parsed_args.interval,
+                anywhere=parsed_args.listen_anywhere,
+            )
+            with server, _told_to_end() as ended:
+                self.app.stdout.write(f"The metrics are at {server.url}\n")
+                self.app.stdout.flush()
+                ended.wait()
+        except NotLoopback as error:
+            raise connection.CommandFailed(
+                f"{error}, and there is no authentication: whoever can reach it could read the "
+                "metrics. Put a proxy before it, or give --listen-anywhere. [LOOPBACK_ONLY]"
+            ) from None
+        except OSError as error:
+            raise connection.CommandFailed(
+                f"Can not listen on {host}:{port}: {error.strerror}. Give another --listen."
+            ) from None
+
+
+@contextlib.contextmanager
+def _told_to_end() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set while the block runs."""
+    ended = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: ended.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Asking:
+    """Asks Mistral again and again over one session, whose token is renewed as it ends; over a new
+    one after a failure."""
+
+    def __init__(self, app: Any, group_limit: int) -> None:
+        self._app = app
+        self._inputs = {"group_limit": group_limit}
+        self._client: MistralClient | None = None
+
+    def __call__(self) -> Any:
+        # Outside of the with, the client goes on: the block only says in words what goes wrong.
+        with contextlib.ExitStack() as stack:
+            client, self._client = self._client, None
+            if client is None:
+                client = stack.enter_context(connection.mistral(self._app))
+            # Mistral would keep a record of every question.
+            answer = client.run_action("failover.metrics", self._inputs, save_result=False)
+            self._client = client
+            return answer
+
+
+def address(text: str) -> tuple[str, int]:
+    """A host and a port. Raises ArgumentTypeError."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"HOST:PORT is expected, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def seconds(text: str) -> float:
+    """A time. Raises ArgumentTypeError."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.1 <= found <= 3600:
+        raise argparse.ArgumentTypeError(f"seconds from 0.1 to 3600 are expected, not {text!r}")
+    return found

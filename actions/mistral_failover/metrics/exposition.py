@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the answer of ``failover.metrics`` to what Prometheus reads."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from mistral_failover.metrics.families import AGE, FAILURES, FAMILIES, UP, Family
+
+Numbers = Mapping[str, Any]
+"""The answer of ``failover.metrics``."""
+
+
+class Latest:
+    """The last answer, its age, and whether it is still true that answers come; thread-safe.
+
+    A collector of prometheus_client: what it yields is of one moment.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._numbers: Numbers | None = None
+        self._at = -math.inf
+        self._up = False
+        self._failures = 0
+
+    def answered(self, numbers: Numbers) -> None:
+        """An answer came, just now."""
+        with self._mutex:
+            self._numbers, self._at, self._up = numbers, self._clock(), True
+
+    def failed(self) -> None:
+        """None came: the last one stays, and grows old."""
+        with self._mutex:
+            self._up = False
+            self._failures += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client's collectors."""
+        with self._mutex:
+            numbers, age = self._numbers, self._clock() - self._at
+            up, failures = self._up, self._failures
+        yield GaugeMetricFamily(UP.name, UP.help, value=float(up))
+        yield GaugeMetricFamily(AGE.name, AGE.help, value=age)
+        yield CounterMetricFamily(FAILURES.name, FAILURES.help, value=failures)
+        if numbers is not None:
+            yield from metrics(numbers)
+
+    def text(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return generate_latest(registry)
+
+
+def metrics(numbers: Numbers) -> Iterator[Metric]:
+    """The families of an answer. What this version does not know is left out: the one who answers
+    may be newer."""
+    found: Mapping[str, Iterable[Mapping[str, Any]]] = numbers["families"]
+    for name, family in FAMILIES.items():
+        if rows := found.get(name):
+            yield _metric(family, rows, numbers["bounds"])
+
+
+def _metric(family: Family, rows: Iterable[Mapping[str, Any]], bounds: Iterable[float]) -> Metric:
+    if family.kind == "histogram":
+        histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        for row in rows:
+            histogram.add_metric(_labels(family, row), _summed(bounds, row["buckets"]), row["sum"])
+        return histogram
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name, family.help, labels=family.labels)
+    for row in rows:
+        value = row["value"]
+        metric.add_metric(_labels(family, row), math.inf if value is None else value)
+    return metric
+
+
+def _labels(family: Family, row: Mapping[str, Any]) -> list[str]:
+    return [str(row["labels"].get(label, "")) for label in family.labels]
+
+
+def _summed(bounds: Iterable[float], buckets: Iterable[float]) -> list[tuple[str, float]]:
+    """Prometheus' buckets count whatever is not above their bound."""
+    written = [*(f"{float(bound)}" for bound in bounds), "+Inf"]
+    total, summed = 0.0, []
+    for bound, count in zip(written, buckets, strict=True):
+        total += count
+        summed.append((bound, total))
+    return summed

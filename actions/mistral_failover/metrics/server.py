@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/metrics`` over HTTP, and asking for the numbers in the background.
+
+A scrape is answered with the last numbers at once, however slow those are to come: they are asked
+for at an interval, by one thread.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from mistral_failover.metrics.exposition import Latest, Numbers
+
+LOG = logging.getLogger(__name__)
+INTERVAL = 15.0
+"""Seconds between two questions, unless something else is said."""
+_READ = 10.0  # seconds that a client may take over its request
+_STOP = 5.0  # seconds to wait for a question that is under way
+
+
+class NotLoopback(ValueError):  # noqa: N818 - what it is, not that it is an error
+    """Whoever can reach the address could read the numbers, and nobody allowed that."""
+
+
+class MetricsServer:
+    """A context manager: serves ``http://HOST:PORT/metrics`` while the block runs.
+
+    :param ask: answers as ``failover.metrics`` does; may raise anything, and may take its time.
+    :param port: 0 takes a free one, see :attr:`port`.
+    :param interval: seconds between two questions; the first is asked at once.
+    :param anywhere: listen on another address than loopback as well. There is no authentication.
+    :raises NotLoopback: for such an address without ``anywhere``.
+    :raises OSError: when the port is taken.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Numbers],
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        interval: float = INTERVAL,
+        anywhere: bool = False,
+    ) -> None:
+        if not anywhere and not _is_loopback(host):
+            raise NotLoopback(f"{host} is not an address of loopback")
+        self.latest = Latest()
+        self._ask = ask
+        self._address = (host, port)
+        self._interval = interval
+        self._stopped = threading.Event()
+        self._stack = ExitStack()
+        self.port = port
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            handler = type("Handler", (_Handler,), {"latest": self.latest})
+            server = stack.enter_context(_server(self._address, handler))
+            self.port = server.server_address[1]
+            serving = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+            serving.start()
+            stack.callback(serving.join)
+            stack.callback(server.shutdown)
+            asking = threading.Thread(target=self._keep_asking, name="metrics", daemon=True)
+            asking.start()
+            stack.callback(asking.join, _STOP)
+            stack.callback(self._stopped.set)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        """Where Prometheus finds the numbers."""
+        host = f"[{self._address[0]}]" if ":" in self._address[0] else self._address[0]
+        return f"http://{host}:{self.port}/metrics"
+
+    def _keep_asking(self) -> None:
+        told = False
+        while True:
+            try:
+                self.latest.answered(self._ask())
+                told = False
+            except Exception as error:  # noqa: BLE001 - what is away now may be back next time
+                self.latest.failed()
+                if not told:  # once, until it works again
+                    LOG.warning("The numbers can not be had: %s", error)
+                told = True
+            if self._stopped.wait(self._interval):
+                return
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    latest: Latest
+    server_version = "mistral-failover"
+    sys_version = ""
+    timeout = _READ
+
+    def do_GET(self) -> None:
+        """``/metrics``, or a line that says where it is."""
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, self.latest.text())
+        else:
+            status = HTTPStatus.OK if path == "/" else HTTPStatus.NOT_FOUND
+            self._answer(status, "text/plain; charset=utf-8", b"See /metrics.\n")
+
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's own name
+        LOG.debug(format, *args)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class _ServerOf6(_Server):
+    address_family = socket.AF_INET6
+
+
+def _server(address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> _Server:
+    return (_ServerOf6 if ":" in address[0] else _Server)(address, handler)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

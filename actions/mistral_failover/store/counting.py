@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counting rows: what the metrics know of incidents, traversals, operations and the journal.
+
+Each function counts the rows under a condition. The same functions count what is there and what is
+about to be forgotten (``store.totals``), so that forgetting changes no sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import (
+    groups,
+    incidents,
+    journal,
+    nodes,
+    operations,
+    resources,
+    traversals,
+)
+
+BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+"""Upper bounds of the histograms, in seconds; what takes longer is in one more bucket."""
+KINDS = ("blocked", "ended", "shortened", "steal", "sweep")
+"""The kinds of the journal's sentences that are counted."""
+SEPARATOR = "|"
+"""Between labels; no name of a type, verb, decision or rule has it."""
+_PERSON = "operator"  # incidents.OPERATOR, which can not be imported here
+
+
+@dataclass(frozen=True)
+class Count:
+    """A sum, and when what it counts was first seen, in seconds by the database's clock."""
+
+    value: float
+    first_at: float
+
+    def __add__(self, other: Count) -> Count:
+        return Count(self.value + other.value, min(self.first_at, other.first_at))
+
+
+Counts = dict[tuple[str, str], Count]
+"""By name and by labels, joined with :data:`SEPARATOR`."""
+
+
+def merged(*parts: Counts) -> Counts:
+    """The sums of several."""
+    found: Counts = {}
+    for part in parts:
+        for key, count in part.items():
+            found[key] = found[key] + count if key in found else count
+    return found
+
+
+def of_traversals(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
+    """``traversals_started``; ``traversals`` by outcome, ``traversal_seconds`` by outcome and
+    bucket, ``traversal_seconds_sum`` by outcome; ``deferrals``."""
+    came_back = sa.and_(traversals.c.back, traversals.c.status == "COMPLETE")
+    outcome = sa.case((came_back, "RETURNED"), else_=traversals.c.status).label("outcome")
+    query = _timed(traversals, outcome).where(where)
+    found: Counts = {}
+    for row in tx.connection.execute(query):
+        count = Count(row.number, row.first_at)
+        _add(found, "traversals_started", (), count)
+        if row.outcome in ("IN_PROGRESS", "BLOCKED"):
+            continue
+        _add(found, "traversals", (row.outcome,), count)
+        if row.outcome != "SUPERSEDED":
+            _add_timed(found, "traversal_seconds", (row.outcome,), row)
+    # What is still among the sync points was not added to its traversal yet.
+    deferred = sa.select(
+        sa.func.sum(traversals.c.deferrals), sa.func.min(traversals.c.started_at)
+    ).where(where, traversals.c.deferrals > 0)
+    standing = (
+        sa.select(sa.func.sum(nodes.c.deferrals), sa.func.min(nodes.c.deferred_at))
+        .join(traversals, traversals.c.id == nodes.c.traversal_id)
+        .where(where, nodes.c.deferrals > 0)
+    )
+    for each in (deferred, standing):
+        total, first_at = tx.connection.execute(each).one()
+        if total:
+            _add(found, "deferrals", (), Count(float(total), first_at))
+    return found
+
+
+def of_operations(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
+    """``operations`` by type, verb and outcome, of those that have ended; of those that are done
+    ``operation_seconds`` by type, verb and bucket, and ``operation_seconds_sum``; ``unknowns`` by
+    type and verb."""
+    join = resources.c.id == operations.c.resource_id
+    labels = (resources.c.type, operations.c.verb)
+    query = (
+        _timed(operations, *labels, operations.c.status)
+        .join(resources, join)
+        .where(where, operations.c.status.in_(("done", "failed", "overtaken")))
+    )
+    found: Counts = {}
+    for row in tx.connection.execute(query):
+        said = (row.type, row.verb)
+        _add(found, "operations", (*said, row.status), Count(row.number, row.first_at))
+        if row.status == "done":
+            _add_timed(found, "operation_seconds", said, row)
+    unknown = (
+        sa.select(*labels, sa.func.sum(operations.c.unknowns), sa.func.min(operations.c.started_at))
+        .join(resources, join)
+        .where(where, operations.c.unknowns > 0)
+        .group_by(*labels)
+    )
+    for kind, verb, total, first_at in tx.connection.execute(unknown):
+        _add(found, "unknowns", (kind, verb), Count(float(total), first_at))
+    return found
+
+
+def of_incidents(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
+    """``incidents`` by decision, rule and whose they are; ``repeats``."""
+    source = sa.case((incidents.c.source == _PERSON, "person"), else_="alarm").label("source")
+    labels = (incidents.c.decision, incidents.c.rule, source)
+    query = (
+        sa.select(
+            *labels,
+            sa.func.count().label("number"),
+            sa.func.sum(incidents.c.duplicates).label("repeats"),
+            sa.func.min(incidents.c.first_at).label("first_at"),
+        )
+        .where(where)
+        .group_by(*_names(labels))
+    )
+    found: Counts = {}
+    for row in tx.connection.execute(query):
+        said = (row.decision, row.rule, row.source)
+        _add(found, "incidents", said, Count(row.number, row.first_at))
+        if row.repeats:
+            _add(found, "repeats", (), Count(float(row.repeats), row.first_at))
+    return found
+
+
+def of_journal(tx: Session, group_ids: sa.Select[Any]) -> Counts:
+    """``journal`` by kind, for the :data:`KINDS`, of these groups."""
+    query = (
+        sa.select(journal.c.kind, sa.func.count(), sa.func.min(journal.c.at))
+        .where(journal.c.group_id.in_(group_ids), journal.c.kind.in_(KINDS))
+        .group_by(journal.c.kind)
+    )
+    found: Counts = {}
+    for kind, count, first_at in tx.connection.execute(query):
+        _add(found, "journal", (kind,), Count(count, first_at))
+    return found
+
+
+def there(tx: Session, project_id: str | None) -> Counts:
+    """Everything that is there of a project; None: of all."""
+    mine = sa.select(groups.c.id)
+    incident: sa.ColumnElement[bool] = sa.true()
+    if project_id is not None:
+        mine = mine.where(groups.c.project_id == project_id)
+        incident = incidents.c.project_id == project_id
+    return merged(
+        of_incidents(tx, incident),
+        of_traversals(tx, traversals.c.group_id.in_(mine)),
+        of_operations(tx, operations.c.group_id.in_(mine)),
+        of_journal(tx, mine),
+    )
+
+
+def _timed(table: sa.Table, *labels: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Count rows by labels and by the bucket of how long they took."""
+    took = sa.func.coalesce(table.c.ended_at, table.c.started_at) - table.c.started_at
+    steps = [(took <= bound, number) for number, bound in enumerate(BUCKETS)]
+    bucket = sa.case(*steps, else_=len(BUCKETS)).label("bucket")
+    return (
+        sa.select(
+            *labels,
+            bucket,
+            sa.func.count().label("number"),
+            sa.func.sum(took).label("seconds"),
+            sa.func.min(table.c.started_at).label("first_at"),
+        )
+        .select_from(table)
+        # By their names: an expression with parameters does not look like itself to a database.
+        .group_by(*_names(labels), "bucket")
+    )
+
+
+def _names(labels: tuple[sa.ColumnElement[Any], ...]) -> list[Any]:
+    return [each.name if isinstance(each, sa.Label) else each for each in labels]
+
+
+def _add_timed(found: Counts, name: str, labels: tuple[str, ...], row: Any) -> None:
+    _add(found, name, (*labels, str(row.bucket)), Count(row.number, row.first_at))
+    _add(found, f"{name}_sum", labels, Count(max(0.0, row.seconds), row.first_at))
+
+
+def _add(found: Counts, name: str, labels: tuple[str, ...], count: Count) -> None:
+    key = name, SEPARATOR.join(labels)
+    found[key] = found[key] + count if key in found else count

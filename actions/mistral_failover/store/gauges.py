@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How groups stand now, for the metrics. Functions over one transaction; None as a project: all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import groups, incidents, journal, members, totals, traversals
+from mistral_failover.store.totals import SWEEPS
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A group. ``status``: of its current traversal, DEFINED where none was; ``since`` and
+    ``blocked_since``: when that began, and when it last became BLOCKED, in seconds. ``lately``: the
+    traversals that began within the last hour."""
+
+    id: str
+    project: str
+    name: str
+    status: str
+    since: float | None
+    blocked_since: float | None
+    lately: int
+
+
+def standings(tx: Session, project_id: str | None, now: float) -> list[Standing]:
+    """Every group, the oldest first."""
+    query = (
+        sa.select(
+            groups.c.id,
+            groups.c.project_id,
+            groups.c.name,
+            groups.c.current_traversal,
+            traversals.c.status,
+            traversals.c.started_at,
+        )
+        .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
+        .order_by(groups.c.created_at, groups.c.id)
+    )
+    rows = tx.connection.execute(_of(query, project_id)).all()
+    blocked = _blocked(tx, [r.current_traversal for r in rows if r.status == "BLOCKED"])
+    lately = _counts(
+        tx,
+        _of(
+            sa.select(traversals.c.group_id, sa.func.count())
+            .join(groups, groups.c.id == traversals.c.group_id)
+            .where(traversals.c.started_at > now - HOUR)
+            .group_by(traversals.c.group_id),
+            project_id,
+        ),
+    )
+    return [
+        Standing(
+            id=row.id,
+            project=row.project_id,
+            name=row.name,
+            status=row.status or "DEFINED",
+            since=row.started_at,
+            blocked_since=blocked.get(row.current_traversal),
+            lately=lately.get(row.id, 0),
+        )
+        for row in rows
+    ]
+
+
+def held(tx: Session, project_id: str | None) -> dict[tuple[str, str | None], int]:
+    """How many alarms wait for a person, by project and group (None: nobody knows which)."""
+    query = (
+        sa.select(incidents.c.project_id, incidents.c.group_id, sa.func.count())
+        .where(incidents.c.decision == "HELD")
+        .group_by(incidents.c.project_id, incidents.c.group_id)
+    )
+    if project_id is not None:
+        query = query.where(incidents.c.project_id == project_id)
+    return {(row[0], row[1]): row[2] for row in tx.connection.execute(query)}
+
+
+def last_sweeps(tx: Session, project_id: str | None) -> dict[str, float]:
+    """When each project was last swept, in seconds."""
+    query = (
+        sa.select(totals.c.project_id, sa.func.max(totals.c.last_at))
+        .where(totals.c.name == SWEEPS)
+        .group_by(totals.c.project_id)
+    )
+    if project_id is not None:
+        query = query.where(totals.c.project_id == project_id)
+    return {row[0]: row[1] for row in tx.connection.execute(query)}
+
+
+def with_servers(tx: Session, group_ids: Sequence[str]) -> list[tuple[str, str, str]]:
+    """The (group id, member, server id) of the members of these groups that have a server."""
+    found: list[tuple[str, str, str]] = []
+    for some in _chunks(group_ids):
+        query = sa.select(members.c.group_id, members.c.name, members.c.server_id).where(
+            members.c.group_id.in_(some), members.c.server_id.is_not(None)
+        )
+        rows = tx.connection.execute(query.order_by(members.c.group_id, members.c.name))
+        found += [(row[0], row[1], row[2]) for row in rows]
+    return found
+
+
+def _of(query: sa.Select[Any], project_id: str | None) -> sa.Select[Any]:
+    return query if project_id is None else query.where(groups.c.project_id == project_id)
+
+
+def _blocked(tx: Session, traversal_ids: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for some in _chunks(traversal_ids):
+        query = (
+            sa.select(journal.c.traversal_id, sa.func.max(journal.c.at))
+            .join(groups, groups.c.id == journal.c.group_id)
+            .where(groups.c.current_traversal.in_(some), journal.c.kind == "blocked")
+            .where(journal.c.traversal_id == groups.c.current_traversal)
+            .group_by(journal.c.traversal_id)
+        )
+        found |= {row[0]: row[1] for row in tx.connection.execute(query)}
+    return found
+
+
+def _counts(tx: Session, query: sa.Select[Any]) -> dict[str, int]:
+    return {row[0]: row[1] for row in tx.connection.execute(query)}
+
+
+def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
+    """SQLite takes some thousand parameters at most."""
+    return (items[i : i + size] for i in range(0, len(items), size))

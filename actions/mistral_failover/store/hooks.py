@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which events a group's own workflow was told of: a cursor in its journal.
+
+An event is a sentence of the journal of one of some kinds. Those of a group are written one after
+the other, under the group's lock (the end of a traversal is written once), so behind the cursor
+nothing appears later on. Functions over one transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import groups, journal, traversals
+
+EVENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "admitted": "admitted",
+        "held": "held",
+        "traversal": "started",
+        "complete": "complete",
+        "not_reached": "failed",
+        "blocked": "blocked",
+        "returned": "returned",
+    }
+)
+"""The kinds of sentences that are events, and what the events are called."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One sentence of the journal; ``at`` in seconds by the database's clock."""
+
+    id: int
+    kind: str
+    sentence: str
+    traversal: str | None
+    incident: str | None
+    at: float
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What a group's workflow was not told yet, oldest first. ``goal``: by traversal, the version
+    of its goal; ``stuck``: the event at which it was written down that telling fails."""
+
+    definition: Mapping[str, Any]
+    name: str
+    current: str | None
+    events: tuple[Event, ...]
+    goals: Mapping[str, str]
+    stuck: int | None
+    now: float
+
+
+class _Committed(threading.local):
+    def __init__(self) -> None:
+        self.groups: set[str] = set()
+
+
+_committed = _Committed()
+
+
+def committed(group_ids: Iterable[str]) -> None:
+    """Remember, for this thread, the groups whose workflows are to be told of something that was
+    just committed."""
+    _committed.groups.update(group_ids)
+
+
+def take() -> frozenset[str]:
+    """What was remembered since this thread asked last."""
+    found = frozenset(_committed.groups)
+    _committed.groups.clear()
+    return found
+
+
+def begin(tx: Session, group_id: str) -> None:
+    """From now on the group has a workflow: it is not told of what was before."""
+    latest = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0)).where(
+        journal.c.group_id == group_id
+    )
+    last = tx.connection.execute(latest).scalar_one()
+    tx.execute(groups.update().where(groups.c.id == group_id).values(told=last, stuck=None))
+
+
+def pending(tx: Session, project_id: str, group_id: str, limit: int) -> Pending | None:
+    """What a group's workflow was not told yet, ``limit`` events at most; None where it has no
+    workflow, or is none of the project's."""
+    group = tx.connection.execute(
+        sa.select(groups).where(
+            groups.c.id == group_id,
+            groups.c.project_id == project_id,
+            groups.c.hook.is_not(None),
+        )
+    ).one_or_none()
+    if group is None:
+        return None
+    query = (
+        sa.select(
+            journal.c.id,
+            journal.c.kind,
+            journal.c.sentence,
+            journal.c.traversal_id,
+            sa.func.coalesce(journal.c.incident_id, traversals.c.incident_id),
+            journal.c.at,
+        )
+        .join(traversals, traversals.c.id == journal.c.traversal_id, isouter=True)
+        .where(
+            journal.c.group_id == group_id,
+            journal.c.kind.in_(EVENTS),
+            journal.c.id > (group.told or 0),
+        )
+        .order_by(journal.c.id)
+        .limit(limit)
+    )
+    events = tuple(Event(*row) for row in tx.connection.execute(query))
+    concerned = {event.traversal for event in events} | {group.current_traversal}
+    versions = sa.select(traversals.c.id, traversals.c.goal_version).where(
+        traversals.c.id.in_([each for each in concerned if each])
+    )
+    return Pending(
+        definition=group.definition["document"]["on_event"],
+        name=group.name,
+        current=group.current_traversal,
+        events=events,
+        goals={row.id: row.goal_version for row in tx.connection.execute(versions)},
+        stuck=group.stuck,
+        now=tx.now(),
+    )
+
+
+def told(tx: Session, group_id: str, event_id: int) -> bool:
+    """Move the cursor on to an event; False when somebody else was faster. *Compare-and-swap*."""
+    return tx.changed(
+        groups.update()
+        .where(
+            groups.c.id == group_id,
+            sa.or_(groups.c.told.is_(None), groups.c.told < event_id),
+        )
+        .values(told=event_id)
+    )
+
+
+def stick(tx: Session, group_id: str, event_id: int) -> bool:
+    """Note that telling of an event fails; False when that was noted before. *Compare-and-swap*."""
+    return tx.changed(
+        groups.update()
+        .where(
+            groups.c.id == group_id,
+            sa.or_(groups.c.stuck.is_(None), groups.c.stuck < event_id),
+        )
+        .values(stuck=event_id)
+    )
+
+
+def waiting(tx: Session, project_id: str, *, quiet: float, stuck: bool = True) -> list[str]:
+    """The ids of a project's groups of which something happened more than ``quiet`` seconds ago
+    that their workflows were not told. ``stuck`` False: without those of which it is written down
+    that telling fails."""
+    untold = sa.exists().where(
+        journal.c.group_id == groups.c.id,
+        journal.c.kind.in_(EVENTS),
+        journal.c.id > sa.func.coalesce(groups.c.told, 0),
+        journal.c.at <= tx.clock() - quiet,
+    )
+    query = sa.select(groups.c.id).where(
+        groups.c.project_id == project_id, groups.c.hook.is_not(None), untold
+    )
+    if not stuck:
+        going = sa.or_(groups.c.stuck.is_(None), groups.c.stuck <= groups.c.told)
+        query = query.where(going)
+    return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Totals of what is not there any more, so that no counter ever falls.
+
+Counters are the rows that are there plus these totals. Whatever takes counted rows away, or changes
+what they are counted as, adds them here in the same transaction: goals that are forgotten, groups
+that are deleted, a decision that another one replaces. Nothing else costs anything.
+
+A project's totals lie in sixteen shards, so that groups rarely wait for each other; rows are added
+to in the order of their keys, so that two that do never wait in a circle.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from mistral_failover.store import counting
+from mistral_failover.store.counting import SEPARATOR, Count, Counts
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import groups, incidents, operations, totals, traversals
+
+SWEEPS = "sweeps"
+_NO_GROUP = "-"
+
+
+def add(tx: Session, project_id: str, group_id: str | None, counts: Counts) -> None:
+    """Add to a project's totals, in the shard of a group."""
+    shard = group_id[:1] if group_id else _NO_GROUP
+    now = tx.now() if counts else 0.0
+    for (name, labels), count in sorted(counts.items()):
+        known = tx.changed(
+            totals.update()
+            .where(
+                totals.c.project_id == project_id,
+                totals.c.shard == shard,
+                totals.c.name == name,
+                totals.c.labels == labels,
+            )
+            .values(
+                value=totals.c.value + count.value,
+                first_at=sa.case(
+                    (totals.c.first_at > count.first_at, count.first_at), else_=totals.c.first_at
+                ),
+                last_at=now,
+            )
+        )
+        if not known:
+            tx.insert(
+                totals,
+                project_id=project_id,
+                shard=shard,
+                name=name,
+                labels=labels,
+                value=count.value,
+                first_at=count.first_at,
+                last_at=now,
+            )
+
+
+def keep(
+    tx: Session,
+    group_id: str,
+    walked: sa.ColumnElement[bool],
+    carried_out: sa.ColumnElement[bool],
+) -> None:
+    """Keep what traversals and operations of a group count that are about to be deleted."""
+    counts = counting.merged(
+        counting.of_traversals(tx, walked), counting.of_operations(tx, carried_out)
+    )
+    add(tx, _project_of(tx, group_id), group_id, counts)
+
+
+def keep_group(tx: Session, group_id: str) -> None:
+    """Keep what everything of a group counts that is about to be deleted."""
+    counts = counting.merged(
+        counting.of_traversals(tx, traversals.c.group_id == group_id),
+        counting.of_operations(tx, operations.c.group_id == group_id),
+        counting.of_incidents(tx, incidents.c.group_id == group_id),
+        counting.of_journal(tx, sa.select(groups.c.id).where(groups.c.id == group_id)),
+    )
+    add(tx, _project_of(tx, group_id), group_id, counts)
+
+
+def keep_decision(tx: Session, incident_id: str, new: tuple[str, str]) -> None:
+    """Keep the decision on an incident that is about to be replaced by a ``new`` one (decision,
+    rule); the same once more is none."""
+    was = sa.and_(
+        incidents.c.id == incident_id,
+        sa.or_(incidents.c.decision != new[0], incidents.c.rule != new[1]),
+    )
+    _keep_decisions(tx, incident_id, counting.of_incidents(tx, was))
+
+
+def keep_dismissed(tx: Session, incident_id: str) -> None:
+    """Keep the decision HELD of an incident that was just dismissed."""
+    found = counting.of_incidents(tx, incidents.c.id == incident_id)
+    held: Counts = {}
+    for (name, labels), count in found.items():
+        _, _, rest = labels.partition(SEPARATOR)
+        held[name, SEPARATOR.join(("HELD", rest))] = count
+    _keep_decisions(tx, incident_id, held)
+
+
+def swept(tx: Session, project_id: str, *, found: bool) -> None:
+    """Count a sweep, by whether it found something."""
+    add(tx, project_id, None, {(SWEEPS, "yes" if found else "no"): Count(1, tx.now())})
+
+
+def of(tx: Session, project_id: str | None) -> Counts:
+    """A project's totals; None: of all."""
+    query = sa.select(
+        totals.c.name, totals.c.labels, sa.func.sum(totals.c.value), sa.func.min(totals.c.first_at)
+    ).group_by(totals.c.name, totals.c.labels)
+    if project_id is not None:
+        query = query.where(totals.c.project_id == project_id)
+    rows = tx.connection.execute(query)
+    return {(name, labels): Count(value, first_at) for name, labels, value, first_at in rows}
+
+
+def counters(tx: Session, project_id: str | None) -> Counts:
+    """Every counter of a project (None: of all). Read it in a snapshot (``Database.snapshot``):
+    else what is forgotten between two queries is counted twice, or not at all."""
+    return counting.merged(counting.there(tx, project_id), of(tx, project_id))
+
+
+def _keep_decisions(tx: Session, incident_id: str, counts: Counts) -> None:
+    decisions = {key: count for key, count in counts.items() if key[0] == "incidents"}
+    if not decisions:
+        return
+    row = tx.connection.execute(
+        sa.select(incidents.c.project_id, incidents.c.group_id).where(incidents.c.id == incident_id)
+    ).one()
+    add(tx, row.project_id, row.group_id, decisions)
+
+
+def _project_of(tx: Session, group_id: str) -> str:
+    query = sa.select(groups.c.project_id).where(groups.c.id == group_id)
+    return str(tx.connection.execute(query).scalar_one())
