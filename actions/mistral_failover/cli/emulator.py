@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover emulator``: break things in the emulated cloud of a ``failover server --emulated``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cliff.show import ShowOne
+
+from mistral_failover.cli import connection
+
+if TYPE_CHECKING:
+    from mistral_failover.emulator.client import EmulatorClient
+
+# What is struck, and how; what mends it.
+FAULTS = {
+    "crash": ("server", "crash", "revive"),
+    "hang": ("server", "hang", "thaw"),
+    "app": ("server", "app", "revive"),
+    "host": ("host", "power_off", "revive"),
+    "compute": ("host", "compute_down", "revive"),
+}
+_ALARM = "server_lost"
+
+
+class Break(ShowOne):
+    """Break a member of a group in the emulated cloud, and let the cloud tell of it by an alarm.
+
+    crash: the guest dies; hang: it answers nobody and goes on writing; app: only the application
+    dies; host: its host loses power, and nobody can prove that it is off: the failover waits for
+    'failover confirm-fenced'; compute: only Nova's service on the host dies, the guest runs on.
+
+    Then see what comes of it with 'failover watch GROUP' or 'failover status GROUP'. With --mend
+    what was broken comes back, and a server that was stopped is started again; what the group lost
+    it takes back when you say so: see 'failover failback --help'. Only where a 'failover server
+    --emulated' runs on this machine.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        parser.add_argument("member", help="the member's name")
+        parser.add_argument(
+            "--fault",
+            choices=sorted(FAULTS),
+            default="crash",
+            help="what breaks (default crash)",
+        )
+        parser.add_argument(
+            "--mend", action="store_true", help="mend what that fault has broken; tells nobody"
+        )
+        parser.add_argument(
+            "--no-alarm", action="store_true", help="break it, and let the cloud say nothing"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Strike, and have it told."""
+        import requests
+
+        from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+
+        facts = connection.server_facts(self.app)
+        if "emulator" not in facts:
+            raise connection.CommandFailed(
+                "The failover server here acts in a real cloud, in which nothing is broken on "
+                "purpose. Start one with --emulated and another --state-dir. [NO_EMULATOR]"
+            )
+        server = _server(facts["url"], parsed_args.group, parsed_args.member)
+        target, fault, mending = FAULTS[parsed_args.fault]
+        try:
+            cloud = EmulatorClient(facts["emulator"])
+            struck = server if target == "server" else _host(cloud, server)
+            cloud.fault(target, struck, mending if parsed_args.mend else fault)
+            if parsed_args.mend:
+                _start(Path(facts["clouds_file"]), server)
+            silent = parsed_args.mend or parsed_args.no_alarm
+            alarm = None if silent else _alarm(cloud, facts, server)
+        except EmulatorError as error:
+            raise connection.CommandFailed(f"{error} {error.remedy} [{error.code}]") from None
+        except requests.RequestException:
+            raise connection.CommandFailed(
+                "The emulated cloud does not answer. Start the server anew. [NO_EMULATOR]"
+            ) from None
+        found = {
+            "member": parsed_args.member,
+            "server": server,
+            target: struck,
+            "done": mending if parsed_args.mend else fault,
+            "alarm": alarm,
+        }
+        return list(found), list(found.values())
+
+
+def _host(cloud: EmulatorClient, server: str) -> str:
+    node = cloud.nodes().get(server)
+    if node is None:
+        raise connection.CommandFailed(f"The server {server} has no guest any more. [NOT_FOUND]")
+    return str(node["host"])
+
+
+def _start(clouds_file: Path, server: str) -> None:
+    """Start a server that a fence has stopped, as an operator would, by Nova."""
+    import openstack.connection
+    from openstack import config
+    from openstack.exceptions import SDKException
+
+    from mistral_failover.server.emulated import CLOUD
+
+    region = config.OpenStackConfig(config_files=[str(clouds_file)]).get_one(CLOUD)
+    try:
+        compute = openstack.connection.Connection(config=region).compute
+        found = compute.get_server(server)
+        if found.status == "SHUTOFF":
+            compute.start_server(found)
+            compute.wait_for_server(found, interval=0.2, wait=60)
+    except SDKException as error:
+        raise connection.CommandFailed(
+            f"What was broken is mended, but {server} could not be started: {error}. Start it with "
+            "another --mend. [NOT_STARTED]"
+        ) from None
+
+
+def _server(url: str, group: str, member: str) -> str:
+    from mistral_failover.embedded.client import MistralClient
+    from mistral_failover.embedded.errors import EmbeddedError
+
+    try:
+        status = MistralClient(url).run_action("failover.status", {"group": group})
+    except EmbeddedError as error:
+        raise connection.CommandFailed(f"{error.message}. {error.remedy} [{error.code}]") from None
+    rows = status["members"]
+    servers = {row["name"]: row["server"] for row in rows}
+    if not servers.get(member):
+        raise connection.CommandFailed(
+            f"{group} has no member {member} with a server. There are: "
+            f"{', '.join(sorted(servers)) or 'none yet'}. [UNKNOWN_MEMBER]"
+        )
+    return str(servers[member])
+
+
+def _alarm(cloud: EmulatorClient, facts: dict[str, Any], server: str) -> str:
+    """Have the cloud post Aodh's alarm to the webhook, as a sender that can not sign; its name."""
+    from mistral_failover.embedded.errors import EmbeddedError
+    from mistral_failover.server import secret
+
+    try:
+        token = secret.read(Path(facts["secret_file"])).token
+    except EmbeddedError as error:
+        raise connection.CommandFailed(f"{error}") from None
+    headers = {"Authorization": f"Bearer {token}"}
+    cloud.alarm(facts["webhook"], server, alarm_name=_ALARM, headers=headers)
+    return _ALARM

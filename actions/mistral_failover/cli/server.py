@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover server``: Mistral with the pack for a tenant whose cloud offers none."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shlex
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from cliff.lister import Lister
+
+from mistral_failover.cli import connection
+from mistral_failover.cli.base import for_people
+
+_DEFAULT_API, _DEFAULT_WEBHOOK = "127.0.0.1:8989", "127.0.0.1:8990"
+
+
+class Server(Lister):
+    """Run Mistral with the pack on this machine, against your cloud or an emulated one.
+
+    For tenants whose cloud offers no Mistral, and for everybody who wants to try:
+
+        failover server --emulated                  a cloud to break, and what to do with it
+        failover server --check --os-cloud NAME     what is wrong, before it starts
+        failover server --os-cloud NAME             in the cloud of that entry of clouds.yaml
+
+    Every other command reaches it with --embedded. It runs until SIGTERM or Ctrl-C, and goes on
+    by itself with what a killed one has left. Alarms come in by the webhook, each with the secret:
+    --print-webhook shows the address for senders that can not sign. Two servers of one tenant, each
+    with its own --state-dir, share a MariaDB (--database-file); either can die at any time.
+
+    Exit codes of --check: 0 nothing keeps it from working, 1 something does.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.add_argument(
+            "--state-dir",
+            type=Path,
+            metavar="DIR",
+            help="where everything is kept (default --server-state, "
+            f"${connection.STATE_VARIABLE}, or ~/.local/state/mistral-failover)",
+        )
+        store = parser.add_mutually_exclusive_group()
+        store.add_argument(
+            "--database",
+            metavar="URL",
+            help="the state store (default SQLite in the state directory); two servers share one, "
+            "as in mysql+pymysql://user@host/failover",
+        )
+        store.add_argument(
+            "--database-file",
+            type=Path,
+            metavar="FILE",
+            help="a file with that URL, for one with a password",
+        )
+        parser.add_argument(
+            "--config-file",
+            type=Path,
+            metavar="FILE",
+            help="a file with the section [failover]: command_channel, agent_key_file, lease, ...",
+        )
+        parser.add_argument(
+            "--listen",
+            default=_DEFAULT_API,
+            metavar="HOST:PORT",
+            help=f"where Mistral's API is, on loopback (default {_DEFAULT_API}); port 0: any",
+        )
+        parser.add_argument(
+            "--webhook-listen",
+            default=_DEFAULT_WEBHOOK,
+            metavar="HOST:PORT",
+            help=f"where alarms are taken (default {_DEFAULT_WEBHOOK}); elsewhere than on loopback "
+            "only with TLS and a secret file",
+        )
+        parser.add_argument(
+            "--webhook-secret-file",
+            type=Path,
+            metavar="FILE",
+            help="what the senders of alarms know, one secret a line (default: one is made in the "
+            "state directory)",
+        )
+        parser.add_argument(
+            "--tls-cert", type=Path, metavar="FILE", help="the webhook's certificate, PEM"
+        )
+        parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
+        parser.add_argument(
+            "--metrics-port",
+            type=int,
+            metavar="PORT",
+            help="serve /metrics for Prometheus on 127.0.0.1 (default: not at all)",
+        )
+        parser.add_argument(
+            "--workflows",
+            nargs="+",
+            type=Path,
+            default=[],
+            metavar="FILE",
+            help="workflows of your own types, beside the pack's",
+        )
+        parser.add_argument(
+            "--emulated",
+            action="store_true",
+            help="in an emulated cloud that starts beside it, with an example stack",
+        )
+        parser.add_argument(
+            "--check", action="store_true", help="only say what is wrong; start nothing"
+        )
+        parser.add_argument(
+            "--print-webhook",
+            action="store_true",
+            help="only print the secret address for senders that can not sign",
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run, look, or print; see the class. Raises CommandFailed."""
+        # Here, because every other command would wait for these imports.
+        from mistral_failover.cloud.errors import CloudError
+        from mistral_failover.embedded.errors import EmbeddedError
+
+        self._grave = False
+        try:
+            options = _options(parsed_args, getattr(self.app, "options", None))
+            if parsed_args.print_webhook:
+                return self._print_webhook(options)
+            if parsed_args.check:
+                self._found = _findings(options)
+                return int(super().run(parsed_args)) or int(self._grave)
+            _serve(options)
+        except (EmbeddedError, CloudError) as error:
+            raise connection.CommandFailed(
+                f"{error.message.rstrip('.')}. {error.remedy} [{error.code}]"
+            ) from None
+        return 0
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
+        """Lay out what was found."""
+        self._grave = any(each.grave for each in self._found)
+        rows = [
+            ["error" if each.grave else "warning", each.code, each.message, each.remedy]
+            for each in self._found
+        ]
+        if not rows and for_people(parsed_args):
+            self.app.stderr.write("Nothing is wrong.\n")
+        return ["kind", "code", "message", "remedy"], rows
+
+    def _print_webhook(self, options: Any) -> int:
+        from mistral_failover.server import intake, secret
+
+        known = secret.read(options.secret)
+        scheme = "http" if options.tls is None else "https"
+        address = f"{scheme}://{options.webhook}{intake.PATH}/{known.token}"
+        self.app.stdout.write(f"{address}\n")
+        return 0
+
+
+def _options(given: argparse.Namespace, program: Any) -> Any:
+    from mistral_failover.server import options
+    from mistral_failover.server.addresses import Address
+
+    settings = options.read_settings(given.config_file) if given.config_file else {}
+    settings |= options.from_environment(os.environ)
+    if given.database_file:
+        settings["database"] = options.read_url(given.database_file)
+    if given.database:
+        settings["database"] = given.database
+    try:
+        listen, webhook = Address.parse(given.listen), Address.parse(given.webhook_listen)
+    except ValueError as error:
+        raise connection.CommandFailed(
+            f"{error} is no HOST:PORT, with the host's IP address. [USAGE]"
+        ) from None
+    cloud = getattr(program, "os_cloud", None)
+    if cloud is None and "OS_AUTH_URL" in os.environ:
+        cloud = "envvars"  # openstacksdk's name for an entry made of the variables
+    folder = given.state_dir or getattr(program, "server_state", None) or connection.state_dir()
+    return options.Options(
+        state_dir=folder.absolute(),
+        cloud=getattr(program, "os_cloud", None)
+        or ("envvars" if "OS_AUTH_URL" in os.environ else None),
+        listen=listen,
+        webhook=webhook,
+        secret_file=given.webhook_secret_file,
+        tls_cert=given.tls_cert,
+        tls_key=given.tls_key,
+        metrics_port=given.metrics_port,
+        workflows=tuple(path.absolute() for path in given.workflows),
+        emulated=given.emulated,
+        settings=settings,
+    )
+
+
+def _findings(options: Any) -> list[Any]:
+    from mistral_failover.server import checks
+
+    return checks.look(options)
+
+
+def _serve(options: Any) -> None:
+    """Serve until a signal, and end the process, whatever actions are still running: Python would
+    wait for their threads. What they were about is in the ledger."""
+    from mistral_failover.agent.systemd import log_to_stderr
+    from mistral_failover.server import service
+
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    for handler in logging.getLogger().handlers[:]:
+        logging.getLogger().removeHandler(handler)
+    log_to_stderr()
+    service.serve(options, lambda found: _tell(options, found), ended)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _tell(options: Any, found: Any) -> None:
+    lines = [f"Mistral: {found.url}", f"Alarms:  {found.webhook}"]
+    if found.metrics:
+        lines.append(f"Metrics: {found.metrics}")
+    if found.emulator:
+        lines += _how_to_go_on(options.state_dir)
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def _how_to_go_on(folder: Path) -> list[str]:
+    from mistral_failover.server import emulated
+
+    given = f" --server-state {shlex.quote(str(folder))}"
+    where = "" if folder == connection.state_dir().absolute() else given
+    name = emulated.GROUP
+    commands = (
+        f"group create {shlex.quote(str(folder / emulated.GROUP_FILE))}",
+        f"emulator break {name} db_a",
+        f"watch {name}",
+        f"status {name}",
+    )
+    return [
+        "An emulated cloud with the stack payments runs beside it. In another terminal:",
+        *(f"  failover --embedded{where} {command}" for command in commands),
+    ]

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the server listens, and the refusal to listen where it would not be safe."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+from mistral_failover.embedded.errors import EmbeddedError
+
+
+@dataclass(frozen=True)
+class Address:
+    """A host, by its IP address, and a port; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read HOST:PORT or [HOST]:PORT. Raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        found = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+        if not colon or not 0 <= int(port) < 65536:
+            raise ValueError(text)
+        return cls(str(found), int(port))
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def family(self) -> socket.AddressFamily:
+        """IPv4 or IPv6."""
+        six = ipaddress.ip_address(self.host).version == 6
+        return socket.AF_INET6 if six else socket.AF_INET
+
+    def __str__(self) -> str:
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{shown}:{self.port}"
+
+
+def check_api(address: Address) -> None:
+    """Mistral's API has no authentication here: it stays on this machine.
+
+    Raises EmbeddedError LOOPBACK_ONLY.
+    """
+    if not address.loopback or ":" in address.host:
+        raise EmbeddedError(
+            "LOOPBACK_ONLY",
+            f"the API has no authentication here and does not listen on {address}",
+            "--listen 127.0.0.1:PORT. From elsewhere: ssh -L PORT:127.0.0.1:PORT, then failover "
+            "--mistral-url http://127.0.0.1:PORT/v2. Alarms come in by --webhook-listen.",
+        )
+
+
+def check_webhook(address: Address, *, tls: bool, secret: bool) -> None:
+    """The webhook leaves this machine with TLS and a secret that somebody chose, or not at all.
+
+    Raises EmbeddedError TLS_AND_SECRET_NEEDED.
+    """
+    if address.loopback or (tls and secret):
+        return
+    missing = [
+        words
+        for words, given in (
+            ("TLS (--tls-cert, --tls-key)", tls),
+            ("a secret (--webhook-secret-file)", secret),
+        )
+        if not given
+    ]
+    raise EmbeddedError(
+        "TLS_AND_SECRET_NEEDED",
+        f"the webhook does not listen on {address} without {' and '.join(missing)}",
+        "Make a secret with (umask 077; openssl rand -hex 32 > FILE), and give --tls-cert CERT "
+        "--tls-key KEY --webhook-secret-file FILE; or stay on 127.0.0.1.",
+    )
+
+
+def bound(address: Address) -> socket.socket:
+    """A socket that listens there. Raises EmbeddedError PORT_TAKEN, ADDRESS_UNUSABLE."""
+    listening = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.listen(64)
+    except OSError as error:
+        listening.close()
+        raise _unusable(address, error) from None
+    return listening
+
+
+def check_free(address: Address) -> None:
+    """Whether somebody could listen there. Raises as :func:`bound`."""
+    bound(address).close()
+
+
+def _unusable(address: Address, error: OSError) -> EmbeddedError:
+    if error.errno == errno.EADDRINUSE:
+        return EmbeddedError(
+            "PORT_TAKEN",
+            f"somebody else listens on {address} already",
+            f"Find out who with: ss -ltnp 'sport = :{address.port}'. Or choose another port.",
+        )
+    return EmbeddedError(
+        "ADDRESS_UNUSABLE",
+        f"nobody can listen on {address} here: {error.strerror}",
+        "Choose an address of this machine, and a port above 1023.",
+    )

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would go wrong with a server, found out before it starts. Nothing is changed by looking.
+
+What only shows from the inside, of each group, the action ``failover.doctor`` finds out once the
+server runs.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from keystoneauth1.session import Session
+from openstack import config as clouds
+
+from mistral_failover.agent.broker import ERRORS, Broker, forget
+from mistral_failover.agent.channel import ChannelError, Means, channel_for
+from mistral_failover.agent.links import Away
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.server import addresses, credential, places, secret, tls
+from mistral_failover.server.options import Options
+from mistral_failover.store import schema
+from mistral_failover.store.database import Database
+
+ROLE = "member"
+"""The role that all verbs need; see docs/authentication.md."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``grave``: the server would not start, or not fail anything over."""
+
+    grave: bool
+    code: str
+    message: str
+    remedy: str
+
+
+def look(options: Options) -> list[Finding]:
+    """Everything that is found, grave or not."""
+    found: list[Finding] = []
+    for check in (_place, _doors, _secret, _certificate, _database, _cloud, _channel):
+        try:
+            found += check(options)
+        except (EmbeddedError, CloudError, ChannelError) as error:
+            found.append(_grave(error))
+    return found
+
+
+def _place(options: Options) -> Iterator[Finding]:
+    folder = options.state_dir
+    if not folder.exists():
+        parent = next(each for each in folder.absolute().parents if each.exists())
+        if not os.access(parent, os.W_OK):
+            yield Finding(
+                True,
+                "STATE_DIR_UNUSABLE",
+                f"the state directory {folder} can not be made: {parent} is not writable",
+                "Name another one with --state-dir.",
+            )
+        return
+    with places.claimed(folder):
+        mode = folder.stat().st_mode
+        if mode & stat.S_IRWXO:
+            yield Finding(
+                False,
+                "STATE_DIR_OPEN",
+                f"others may enter {folder} (mode {stat.S_IMODE(mode):04o})",
+                f"chmod 700 {folder}",
+            )
+
+
+def _doors(options: Options) -> Iterator[Finding]:
+    asked: list[Callable[[], None]] = [
+        partial(addresses.check_api, options.listen),
+        partial(
+            addresses.check_webhook,
+            options.webhook,
+            tls=options.tls is not None,
+            secret=options.secret_file is not None,
+        ),
+    ]
+    if not (options.state_dir / places.SERVER_FILE).exists():  # else by the server that runs
+        doors = [options.listen, options.webhook]
+        if options.metrics_port is not None:
+            doors.append(addresses.Address("127.0.0.1", options.metrics_port))
+        asked += [partial(addresses.check_free, each) for each in doors]
+    for check in asked:
+        try:
+            check()
+        except EmbeddedError as error:
+            yield _grave(error)
+
+
+def _secret(options: Options) -> Iterator[Finding]:
+    if options.secret_file is not None or options.secret.exists():
+        secret.read(options.secret)
+    yield from ()
+
+
+def _certificate(options: Options) -> Iterator[Finding]:
+    if options.tls is None:
+        return
+    if why := tls.out_of_date(*options.tls):
+        yield Finding(
+            True,
+            "TLS_CERTIFICATE",
+            f"clients refuse {options.tls_cert}: {why}",
+            "Renew the certificate.",
+        )
+
+
+def _database(options: Options) -> Iterator[Finding]:
+    try:
+        url = sa.engine.make_url(options.database)
+        if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+            return  # it will be made
+        with ExitStack() as stack:
+            database = Database(options.database)
+            stack.callback(database.close)
+            there, _ = schema.revisions(database)
+    except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
+        why = str(getattr(error, "orig", None) or type(error).__name__)
+        yield Finding(
+            True,
+            "DATABASE",
+            f"the state store can not be reached: {why}",
+            "Check the URL, that the database's server runs, and that its user may create tables "
+            "there; for MariaDB: pip install 'mistral-failover[mysql]'.",
+        )
+        return
+    if there is not None and not schema.knows(there):
+        yield Finding(
+            True,
+            "SCHEMA_UNKNOWN",
+            f"the state store has the schema {there} of a later version",
+            "Install the version that the other servers have.",
+        )
+
+
+def _cloud(options: Options) -> Iterator[Finding]:
+    if options.emulated:
+        return  # it begins with the server
+    name = options.cloud
+    if name is None:
+        yield Finding(
+            True,
+            "NO_CLOUD",
+            "no cloud is named to act in",
+            "Give --os-cloud with an entry of clouds.yaml, or --emulated.",
+        )
+        return
+    yield from _clouds_file()
+    cloud, found = credential.cloud_of(name)
+    if ROLE not in found.roles:
+        yield Finding(
+            True,
+            "ROLE_MISSING",
+            f"the credential of {name} has the roles {', '.join(sorted(found.roles)) or 'none'}",
+            f"Make one with the role {ROLE}: openstack application credential create failover "
+            f"--role {ROLE}",
+        )
+    if "admin" in found.roles:
+        yield Finding(
+            False,
+            "TOO_MANY_RIGHTS",
+            f"the credential of {name} is an administrator's",
+            f"openstack application credential create failover --role {ROLE}",
+        )
+    if not found.application:
+        yield Finding(
+            False,
+            "PASSWORD",
+            f"{name} holds the password of {found.user}, which opens everything of theirs",
+            f"openstack application credential create failover --role {ROLE}",
+        )
+    for service, ask in _SERVICES.items():
+        try:
+            with translated(f"ask {service}"):
+                ask(cloud)
+        except CloudError as error:
+            yield _grave(error)
+
+
+def _clouds_file() -> Iterator[Finding]:
+    file = clouds.OpenStackConfig().config_filename
+    if file is not None and not secret.is_private(Path(file), Path(file).stat().st_mode):
+        yield Finding(False, "CLOUDS_FILE_OPEN", f"others may read {file}", f"chmod 600 {file}")
+
+
+def _servers(cloud: Cloud) -> Any:
+    return next(iter(cloud.compute.servers(details=False, limit=1)), None)
+
+
+_SERVICES: dict[str, Callable[[Cloud], Any]] = {
+    "Heat": lambda cloud: next(iter(cloud.heat.stacks.list(limit=1)), None),
+    "Nova": _servers,
+    "Cinder": lambda cloud: cloud.volumes.volumes.list(limit=1, detailed=False),
+}
+
+
+def _channel(options: Options) -> Iterator[Finding]:
+    if options.emulated:
+        return
+    url = options.settings.get("command_channel")
+    if not url:
+        yield Finding(
+            False,
+            "NO_CHANNEL",
+            "no command_channel is set, so no member can be told to start or stop anything",
+            "Set command_channel in the section [failover] of --config-file: see docs/broker.md.",
+        )
+        return
+    means = Means(Session(), Unguarded(10.0), options.settings.get("agent_key_file"))
+    channel_for(url, means)
+    if url.startswith("amqp"):
+        yield from _broker(url)
+
+
+def _broker(url: str) -> Iterator[Finding]:
+    broker = Broker(url)
+    try:
+        forget(broker.connect())
+    except ERRORS as error:
+        yield Finding(
+            True,
+            "UNREACHABLE",
+            str(Away(broker.shown, error)),
+            "Check its URL, user and password, and that it runs: see docs/broker.md.",
+        )
+
+
+def _grave(error: EmbeddedError | CloudError | ChannelError) -> Finding:
+    return Finding(True, error.code, error.message, error.remedy)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose rights a server has: the entry of clouds.yaml, and the project that it belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openstack import config as clouds
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.session import session_for
+from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.server.places import write_private
+from mistral_failover.settings import Settings
+
+LOG = logging.getLogger(__name__)
+_FILE = "project.json"
+_SECRET = ("password", "secret", "token", "passcode")
+_PAUSE = 2.0
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What Keystone says of it. ``application``: it is an application credential, which can be
+    taken back by itself."""
+
+    project: str
+    user: str
+    roles: frozenset[str]
+    application: bool
+
+
+def cloud_of(name: str, limit: float = 10.0) -> tuple[Cloud, Credential]:
+    """The cloud of an entry, and what Keystone says of the credential. ``limit``: seconds of one
+    call. Raises CloudError; CREDENTIAL_REFUSED where Keystone does not know it (any more)."""
+    settings = Settings(cloud=name, http_timeout=limit)
+    session = session_for(None, guard=Unguarded(limit), settings=settings)
+    auth: Any = session.auth
+    try:
+        with translated("authenticate"):
+            access = auth.get_access(session)
+    except CloudError as error:
+        if error.code in NO_RIGHTS:
+            raise _refused(name) from None
+        raise
+    if not access.project_id:
+        raise CloudError(
+            "NO_PROJECT",
+            f"The entry {name} of clouds.yaml belongs to no project.",
+            remedy="Give it project_name, or use an application credential.",
+        )
+    said = Credential(
+        project=access.project_id,
+        user=access.username or access.user_id,
+        roles=frozenset(access.role_names),
+        application=access.application_credential_id is not None,
+    )
+    return Cloud(session, settings), said
+
+
+def _refused(name: str) -> CloudError:
+    return CloudError(
+        "CREDENTIAL_REFUSED",
+        f"Keystone refuses the credential of the entry {name} of clouds.yaml.",
+        remedy="It ends with its user, and with their roles. Put a new one there: "
+        "openstack application credential create failover --role member",
+    )
+
+
+def project_of(name: str, folder: Path, pause: Callable[[float], object] = time.sleep) -> str:
+    """The project of an entry, by Keystone. Where that can not be asked, as it was told before: a
+    server takes alarms also while the control plane is away.
+
+    Raises CloudError.
+    """
+    file, key = folder / _FILE, _key(name)
+    try:
+        project = _asked(name, pause)
+    except CloudError as error:
+        known = _remembered(file, key) if error.retryable else None
+        if known is None:
+            raise
+        LOG.warning("Going on with the project that was known before: %s", error)
+        return known
+    write_private(file, json.dumps({"credential": key, "project": project}) + "\n")
+    return project
+
+
+def _asked(name: str, pause: Callable[[float], object]) -> str:
+    for wait in (_PAUSE, _PAUSE, None):
+        try:
+            return cloud_of(name)[1].project
+        except CloudError as error:
+            if wait is None or not error.retryable:
+                raise
+            pause(wait)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _remembered(file: Path, key: str) -> str | None:
+    try:
+        known = json.loads(file.read_text("utf-8"))
+        return str(known["project"]) if known["credential"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _key(name: str) -> str:
+    """Which credential it is, without its secret."""
+    with translated(f"read the entry {name} of clouds.yaml"):
+        auth = clouds.OpenStackConfig().get_one(cloud=name).config.get("auth", {})
+    said = {k: v for k, v in auth.items() if not any(word in k for word in _SECRET)}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()

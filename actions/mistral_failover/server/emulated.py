@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated cloud beside a server: its example stack, and what to do next."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from mistral_failover.drill import examples
+from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.emulator.clouds import write_clouds_yaml
+
+CLOUD = "emulated"
+"""The entry of the clouds.yaml that is written for it."""
+CLOUDS_FILE = "clouds.yaml"
+GROUP = "payments"
+GROUP_FILE = f"{GROUP}.yaml"
+_LEFT_BEHIND = 900.0  # seconds that it waits for the next server, after one was killed
+
+
+@contextlib.contextmanager
+def cloud(folder: Path) -> Iterator[EmulatorClient]:
+    """The emulated cloud of a state directory, with the example's stack and a clouds.yaml that this
+    process goes by, while the block lasts.
+
+    Raises EmbeddedError NO_EMULATOR.
+    """
+    try:
+        from mistral_failover.emulator.process import EmulatorDied, running
+    except ImportError:
+        raise _missing("the emulated cloud is not installed") from None
+    with contextlib.ExitStack() as stack:
+        try:
+            client = stack.enter_context(running(folder / "cloud", idle_exit=_LEFT_BEHIND))
+        except EmulatorDied as error:
+            raise _missing(str(error)) from None
+        clouds = folder / CLOUDS_FILE
+        write_clouds_yaml(clouds, CLOUD, client.url)
+        os.environ["OS_CLIENT_CONFIG_FILE"] = str(clouds)
+        _furnish(client, folder)
+        yield client
+
+
+def _furnish(client: EmulatorClient, folder: Path) -> None:
+    """Create the stack, teach its servers the database, and put the group's file to hand; what an
+    earlier server has done already stays as it is."""
+    try:
+        client.resources(GROUP)
+    except EmulatorError as error:
+        if error.http_status != 404:
+            raise
+        _create_stack(client)
+    client.add_application(
+        f"postgresql-{GROUP}", start="pg-start", stop="pg-stop", needs_volume=True, stack=GROUP
+    )
+    file = folder / GROUP_FILE
+    if not file.exists():
+        text = files("mistral_failover.examples").joinpath("postgresql.yaml").read_text("utf-8")
+        file.write_text(text, encoding="utf-8")
+
+
+def _create_stack(client: EmulatorClient) -> None:
+    """At once: nobody is there yet to whom it would look real."""
+    times = client.status()["latency"]
+    client.set_latency(**dict.fromkeys(times, 0.0))
+    try:
+        client.create_stack(GROUP, examples.stack())
+    finally:
+        client.set_latency(**times)
+
+
+def _missing(message: str) -> EmbeddedError:
+    return EmbeddedError(
+        "NO_EMULATOR", message, "pip install 'mistral-failover[drill]', and see cloud/emulator.log."
+    )

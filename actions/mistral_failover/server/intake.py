@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the webhook makes of an alarm that was sent to it: who sent it, once or again, and the
+execution that it becomes. No HTTP in here."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+from mistral_failover.alarms import adapters
+from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.ids import derived_id
+from mistral_failover.server.secret import Secret
+from mistral_failover.store import deliveries
+from mistral_failover.store.database import Database
+
+LOG = logging.getLogger(__name__)
+PATH = "/v1/alarms"
+WORKFLOW = "failover.on_event"
+TIMESTAMP, SIGNATURE = "X-Failover-Timestamp", "X-Failover-Signature"
+WINDOW = 300.0
+"""Seconds that a signed alarm's timestamp may differ from the server's clock."""
+_KEPT = 2 * WINDOW + 60  # a signature may be of the near future, and counts to the window's end
+RATE, BURST = 10.0, 200.0
+"""Alarms a second that are taken for long, and at once."""
+_SECONDS = re.compile(r"[0-9]{1,12}")
+_SAYS = ("group", "kind", "member")  # what an address may say of an alarm that does not
+
+
+class Refused(Exception):
+    """An alarm is not taken: the HTTP status, a stable code, what is wrong, and what helps."""
+
+    def __init__(self, status: int, code: str, message: str, remedy: str, **more: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = {"error": {"code": code, "message": message, "remedy": remedy, **more}}
+
+
+class Starts(Protocol):
+    """Mistral, as far as it is needed here."""
+
+    def start(
+        self,
+        workflow: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - Mistral's own word
+        *,
+        id: str | None = None,  # noqa: A002 - Mistral's own word
+        description: str = "",
+    ) -> dict[str, Any]:
+        """See ``embedded.client.MistralClient``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One request: the path below the host, what follows the question mark, its headers by their
+    names, and its body."""
+
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Intake:
+    """Takes alarms; of many threads at once."""
+
+    def __init__(
+        self,
+        secret: Secret,
+        mistral: Starts,
+        database: Database,
+        project: str,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``clock``: seconds since the epoch, which the senders' timestamps are compared with."""
+        self._secret = secret
+        self._mistral = mistral
+        self._database = database
+        self._project = project
+        self._clock = clock
+        self._rate = _Rate(RATE, BURST)
+
+    def take(self, delivery: Delivery) -> str:
+        """Start the admission of an alarm. Returns the id of its execution, which is recorded.
+
+        Raises Refused.
+        """
+        signature = self._authenticated(delivery)
+        if not self._rate.allows():
+            raise Refused(
+                429,
+                "TOO_MANY",
+                "more alarms came than are taken at once",
+                "Send it again in a few seconds.",
+            )
+        said = _said(delivery.query)
+        if signature is not None and said:
+            raise Refused(
+                400,
+                "BAD_REQUEST",
+                "the address of a signed alarm says something, and only its body is signed",
+                "Say group and member in the body.",
+            )
+        inputs = {"body": _alarm(delivery.body, said.get("kind")), **said}
+        if signature is None:
+            return self._started(inputs, None)
+        return self._once(inputs, signature)
+
+    def _authenticated(self, delivery: Delivery) -> str | None:
+        """The signature, or None where a token speaks for the sender."""
+        headers = {name.lower(): value for name, value in delivery.headers.items()}
+        signature = headers.get(SIGNATURE.lower())
+        if signature is not None:
+            return self._signed(signature, headers.get(TIMESTAMP.lower(), ""), delivery)
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            token = delivery.path.removeprefix(PATH).removeprefix("/")
+        if not self._secret.knows_token(token.strip()):
+            raise _unauthorised()
+        return None
+
+    def _signed(self, signature: str, timestamp: str, delivery: Delivery) -> str:
+        if not self._secret.has_signed(signature, timestamp, delivery.body):
+            raise _unauthorised()
+        if delivery.path.rstrip("/") != PATH:
+            raise Refused(404, "NOT_FOUND", "there is nothing here", f"POST to {PATH}.")
+        now = self._clock()
+        if not _SECONDS.fullmatch(timestamp) or abs(now - int(timestamp)) > WINDOW:
+            raise Refused(
+                401,
+                "TOO_LATE",
+                f"{TIMESTAMP} is not within {WINDOW:.0f} s of this server's clock ({now:.0f})",
+                "Sign it anew, with the time of now; keep both clocks by NTP.",
+            )
+        return signature
+
+    def _once(self, inputs: Mapping[str, Any], signature: str) -> str:
+        """Take a signed alarm unless it was taken. The execution's id follows from the signature,
+        so of a repeat that meets a death in between nothing is started twice."""
+        taken = partial(deliveries.taken, project_id=self._project, signature=signature)
+        try:
+            known = self._database.reading(taken)
+            if known is None:
+                execution = self._started(inputs, derived_id("alarm", self._project, signature))
+                take = partial(
+                    deliveries.take,
+                    project_id=self._project,
+                    signature=signature,
+                    execution=execution,
+                    keep=_KEPT,
+                )
+                if self._database.atomically(take):
+                    return execution
+                known = execution
+        except Refused:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
+            LOG.exception("Whether an alarm was taken before can not be told.")
+            raise _unavailable("the state store does not answer") from error
+        raise Refused(
+            409,
+            "REPLAYED",
+            "this very request was taken before",
+            "Nothing to do. To tell it again, sign it anew.",
+            execution=known,
+        )
+
+    def _started(self, inputs: Mapping[str, Any], identity: str | None) -> str:
+        try:
+            started = self._mistral.start(
+                WORKFLOW, inputs, id=identity, description="by the webhook"
+            )
+        except EmbeddedError as error:
+            LOG.error("An alarm could not be taken: %s", error)
+            raise _unavailable("Mistral does not answer") from error
+        return str(started["id"])
+
+
+class _Rate:
+    """A bucket of so many tokens that fills at a rate."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._left, self._at = burst, time.monotonic()
+        self._lock = threading.Lock()
+
+    def allows(self) -> bool:
+        """Whether one more is allowed now."""
+        with self._lock:
+            now = time.monotonic()
+            self._left = min(self._burst, self._left + (now - self._at) * self._rate)
+            self._at = now
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
+def _said(query: str) -> dict[str, str]:
+    said = dict(parse_qsl(query))
+    if unknown := sorted(set(said) - set(_SAYS)):
+        raise Refused(
+            400,
+            "BAD_REQUEST",
+            f"the address says {', '.join(unknown)}",
+            f"It may say {', '.join(_SAYS)}.",
+        )
+    return said
+
+
+def _alarm(body: bytes, kind: str | None) -> dict[str, Any]:
+    try:
+        alarm = json.loads(body)
+        adapters.read(alarm, kind)
+    except InvalidDocument as error:
+        where = f"{error.path}: " if error.path else ""
+        raise Refused(400, error.code, where + error.message, error.remedy) from None
+    except (ValueError, RecursionError):
+        raise Refused(400, "BAD_REQUEST", "the body is no JSON", "Send JSON.") from None
+    found: dict[str, Any] = alarm
+    return found
+
+
+def _unauthorised() -> Refused:
+    return Refused(
+        401,
+        "UNAUTHORISED",
+        "the sender did not show that it knows the secret",
+        f"Sign it ({TIMESTAMP}, {SIGNATURE}), or give the token: see docs/server.md.",
+    )
+
+
+def _unavailable(why: str) -> Refused:
+    return Refused(503, "UNAVAILABLE", why, "Send it again, or to the other server.")

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alarms that a server had taken when it died, perhaps before their admission was written down:
+they are delivered again. What was admitted counts as heard before, so nothing starts twice."""
+
+from __future__ import annotations
+
+import logging
+
+from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.model.ids import derived_id
+
+LOG = logging.getLogger(__name__)
+_ALARMS = ("failover.on_alarm", "failover.on_event")
+
+
+def take_up(mistral: EmbeddedMistral) -> None:
+    """Deliver again what alarms there are among the executions of a former process, and end those.
+
+    In this order, and each under an id that follows from the former one, so that whoever dies
+    meanwhile loses none. The pack's workflows must be installed. Raises EmbeddedError.
+    """
+    for row in mistral.stale_executions():
+        if row["workflow_name"] not in _ALARMS or row["root_execution_id"] is not None:
+            continue
+        execution = mistral.client.execution(row["id"])
+        again = mistral.client.start(
+            execution["workflow_name"],
+            execution["input"],
+            id=derived_id("alarm again", row["id"]),
+            description=f"again, for the server that carried {row['id']} out has died",
+        )
+        LOG.info("An alarm of a server that died is taken again, as execution %s.", again["id"])
+    if ended := mistral.cancel_stale():
+        LOG.info("Ended %d executions of the server that was here before.", len(ended))

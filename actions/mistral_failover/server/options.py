@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server is told: by its command line, and by the section [failover] of a file."""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.server.addresses import Address
+from mistral_failover.server.secret import is_private
+from mistral_failover.settings import GROUP, Settings, list_opts
+
+_SECRETS = ("database", "command_channel")
+
+
+@dataclass(frozen=True)
+class Options:
+    """``settings`` are those of [failover], as text, by their names; ``metrics_port`` None: no
+    metrics are served; ``secret_file`` None: one is made in the state directory."""
+
+    state_dir: Path
+    cloud: str | None = None
+    listen: Address = Address("127.0.0.1", 8989)
+    webhook: Address = Address("127.0.0.1", 8990)
+    secret_file: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    metrics_port: int | None = None
+    workflows: tuple[Path, ...] = ()
+    emulated: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def secret(self) -> Path:
+        """Where the webhook's secret is."""
+        return self.secret_file or self.state_dir / "webhook-secret"
+
+    @property
+    def tls(self) -> tuple[Path, Path] | None:
+        """The certificate and its key. Raises EmbeddedError TLS_PAIR when one is missing."""
+        if self.tls_cert is None and self.tls_key is None:
+            return None
+        if self.tls_cert is None or self.tls_key is None:
+            raise EmbeddedError(
+                "TLS_PAIR",
+                "a certificate without its key, or a key without its certificate",
+                "Give both --tls-cert and --tls-key.",
+            )
+        return self.tls_cert, self.tls_key
+
+    @property
+    def database(self) -> str:
+        """The URL of the state store."""
+        return self.settings.get("database") or f"sqlite:///{self.state_dir / 'failover.sqlite'}"
+
+
+def read_settings(file: Path) -> dict[str, str]:
+    """The section [failover] of a file.
+
+    Raises EmbeddedError CONFIG for one that can not be read, has an option that there is not, or
+    that holds passwords and is readable by others.
+    """
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(file.read_text("utf-8"))
+    except OSError as error:
+        raise _wrong(
+            f"{file} can not be read: {error.strerror}", "Correct --config-file."
+        ) from None
+    except (configparser.Error, UnicodeDecodeError):
+        raise _wrong(f"{file} is no file of [section] and option = value", "Correct it.") from None
+    found = dict(parser[GROUP]) if parser.has_section(GROUP) else {}
+    known = {each.name for each in fields(Settings)}
+    if unknown := sorted(set(found) - known):
+        raise _wrong(
+            f"[{GROUP}] has no option {', '.join(unknown)}",
+            f"There are: {', '.join(sorted(known))}.",
+        )
+    _check(found)
+    if any(name in found for name in _SECRETS) and not is_private(file, file.stat().st_mode):
+        raise _wrong(f"others may read {file}, which may hold a password", f"chmod 600 {file}")
+    return found
+
+
+def _check(settings: Mapping[str, str]) -> None:
+    """Whether the values are of their options' types. Raises EmbeddedError CONFIG."""
+    ((_, options),) = list_opts()
+    for option in options:
+        if option.name in settings:
+            try:
+                option.type(settings[option.name])
+            except ValueError as error:
+                raise _wrong(f"{option.name}: {error}", "Correct it in --config-file.") from None
+
+
+def from_environment(environment: MutableMapping[str, str]) -> dict[str, str]:
+    """The options of [failover] among variables OS_FAILOVER__..., which are taken away there: they
+    would win over the command line."""
+    found = {}
+    for each in fields(Settings):
+        value = environment.pop(f"OS_{GROUP.upper()}__{each.name.upper()}", None)
+        if value is not None:
+            found[each.name] = value
+    return found
+
+
+def read_url(file: Path) -> str:
+    """The database's URL in a file of its own. Raises EmbeddedError CONFIG."""
+    try:
+        text = file.read_text("utf-8").strip()
+        private = is_private(file, file.stat().st_mode)
+    except (OSError, UnicodeDecodeError):
+        raise _wrong(f"{file} can not be read", "Correct --database-file.") from None
+    if not private:
+        raise _wrong(f"others may read {file}, which may hold a password", f"chmod 600 {file}")
+    return text
+
+
+def _wrong(message: str, remedy: str) -> EmbeddedError:
+    return EmbeddedError("CONFIG", message, remedy)

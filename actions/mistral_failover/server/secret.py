@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The secret that guards the webhook, and how a sender proves that it knows it.
+
+A file holds one secret a line, so that a new one can be given out before the old one goes. Whoever
+can sign does so with the secret itself; whoever can not (Aodh, Alertmanager) gets a token that
+follows from it, since an address ends up in logs and must not give the secret away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.server.places import write_private
+
+SHORTEST = 32
+"""Characters of a secret at least."""
+_FOR_TOKENS = b"failover webhook token"
+
+
+class Secret:
+    """What the senders know; every line of its file counts."""
+
+    def __init__(self, *keys: bytes) -> None:
+        self._keys = keys
+
+    @property
+    def token(self) -> str:
+        """The token of senders that can not sign: of the first line."""
+        return _token(self._keys[0])
+
+    def knows_token(self, given: str) -> bool:
+        """Whether it is a token of one of the secrets; takes as long whatever is given."""
+        return _any_equal(given, [_token(key) for key in self._keys])
+
+    def has_signed(self, signature: str, timestamp: str, body: bytes) -> bool:
+        """Whether it is the signature of a body with its timestamp under one of the secrets."""
+        return _any_equal(signature, [signed(key, timestamp, body) for key in self._keys])
+
+
+def signed(key: bytes, timestamp: str, body: bytes) -> str:
+    """The signature: HMAC-SHA256, in hexadecimal, of the timestamp, a full stop and the body."""
+    return hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def read(file: Path) -> Secret:
+    """The secret in a file.
+
+    Raises EmbeddedError SECRET_UNREADABLE, SECRET_NOT_PRIVATE, SECRET_TOO_SHORT.
+    """
+    try:
+        mode = file.stat().st_mode
+        lines = [line.strip() for line in file.read_bytes().splitlines()]
+    except OSError as error:
+        raise EmbeddedError(
+            "SECRET_UNREADABLE",
+            f"the secret {file} can not be read: {error.strerror}",
+            _make_one(file),
+        ) from None
+    if not is_private(file, mode):
+        raise EmbeddedError(
+            "SECRET_NOT_PRIVATE",
+            f"others may read {file} (mode {stat.S_IMODE(mode):04o})",
+            f"chmod 600 {file}",
+        )
+    keys = [line for line in lines if line]
+    if not keys or min(map(len, keys)) < SHORTEST:
+        raise EmbeddedError(
+            "SECRET_TOO_SHORT",
+            f"a secret in {file} has fewer than {SHORTEST} characters",
+            _make_one(file),
+        )
+    return Secret(*keys)
+
+
+def read_or_make(file: Path) -> Secret:
+    """The secret in a file, which is made where there is none. Raises as :func:`read`."""
+    if not file.exists():
+        write_private(file, secrets.token_hex(SHORTEST) + "\n")
+    return read(file)
+
+
+def is_private(file: Path, mode: int) -> bool:
+    """Whether nobody but its owner may read a file; systemd's credentials show their access list as
+    the group's rights, and are private by their folder."""
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    if credentials and file.absolute().is_relative_to(credentials):
+        return not mode & stat.S_IRWXO
+    return not mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
+def _token(key: bytes) -> str:
+    return hmac.new(key, _FOR_TOKENS, hashlib.sha256).hexdigest()
+
+
+def _any_equal(given: str, known: list[str]) -> bool:
+    # All of them, so that the time does not tell which one it was.
+    found = [hmac.compare_digest(given.encode(), each.encode()) for each in known]
+    return any(found)
+
+
+def _make_one(file: Path) -> str:
+    return f"(umask 077; openssl rand -hex {SHORTEST} > {file})"

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server: everything that it consists of, in the order in which it starts, and its days."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import requests
+
+import mistral_failover.workflows
+from mistral_failover.actions import runtime
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.measuring import whole_store
+from mistral_failover.agent.systemd import Notifier
+from mistral_failover.embedded.address import known_to_actions
+from mistral_failover.embedded.client import MistralClient
+from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.embedded.selfsweep import SelfSweep
+from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.metrics.server import MetricsServer
+from mistral_failover.server import (
+    addresses,
+    credential,
+    emulated,
+    interrupted,
+    places,
+    secret,
+    tls,
+)
+from mistral_failover.server.intake import Intake
+from mistral_failover.server.options import Options
+from mistral_failover.server.webhook import Webhook
+
+LOG = logging.getLogger(__name__)
+_LOOK = 5.0  # seconds between two looks at Mistral
+_ANSWER = 10.0  # seconds within which it must answer
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that is ready: where Mistral's API is, where alarms are sent, where metrics are
+    served, if they are, and, with an emulated cloud, where that is."""
+
+    url: str
+    webhook: str
+    metrics: str | None
+    emulator: str | None
+    health: Health
+
+
+class Health:
+    """Whether Mistral answers, as the last look saw it."""
+
+    def __init__(self, url: str) -> None:
+        self._client = MistralClient(url, timeout=_ANSWER)
+        self.good = True
+
+    def look(self) -> bool:
+        """Ask Mistral, by its database, for one of the pack's workflows."""
+        try:
+            self._client.request("GET", "workflows/failover.on_event")
+            good = True
+        except EmbeddedError as error:
+            good = False
+            if self.good:
+                LOG.error("Mistral does not answer any more: %s", error)
+        self.good = good
+        return good
+
+
+def serve(options: Options, told: Callable[[Running], None], ended: threading.Event) -> None:
+    """Run a server until ``ended`` is set. ``told`` is called once it is ready.
+
+    Raises EmbeddedError with what keeps it from starting; CloudError where the credential does.
+    """
+    notifier = Notifier()
+    with running(options) as found:
+        notifier.ready()
+        told(found)
+        cloud = EmulatorClient(found.emulator) if found.emulator else None
+        while not ended.wait(_LOOK):
+            # systemd starts a server anew whose Mistral is stuck.
+            if found.health.look():
+                notifier.alive()
+            if cloud is not None:
+                with contextlib.suppress(requests.RequestException, EmulatorError):
+                    cloud.status()  # it ends when nobody asks it anything for long
+        notifier.stopping()
+
+
+@contextlib.contextmanager
+def running(options: Options) -> Iterator[Running]:
+    """A server that takes orders and alarms while the block lasts. Raises as :func:`serve`."""
+    addresses.check_api(options.listen)
+    pair = options.tls
+    addresses.check_webhook(
+        options.webhook, tls=pair is not None, secret=options.secret_file is not None
+    )
+    with ExitStack() as stack:
+        stack.enter_context(places.claimed(options.state_dir))
+        places.forget(options.state_dir)
+        known = secret.read(options.secret_file) if options.secret_file else None
+        known = known or secret.read_or_make(options.secret)
+        certified = tls.context(*pair) if pair else None
+        listening = stack.enter_context(addresses.bound(options.webhook))
+        addresses.check_free(options.listen)
+        cloud = _emulated(stack, options) if options.emulated else None
+        options = _with_emulated(options, cloud) if cloud else options
+        mistral = stack.enter_context(_mistral(options))
+        stack.enter_context(known_to_actions(mistral))
+        # Mistral's own steps are for nobody; ours are few.
+        logging.getLogger("mistral_failover").setLevel(logging.INFO)
+        mistral.install_workflows([*mistral_failover.workflows.paths(), *options.workflows])
+        state = _store()
+        interrupted.take_up(mistral)
+        stack.enter_context(SelfSweep(mistral))
+        health = Health(mistral.url)
+        intake = Intake(known, mistral.client, state.database, runtime.own_project(state.settings))
+        webhook = Webhook(listening, intake, lambda: health.good, tls=certified)
+        stack.enter_context(webhook)
+        metrics = _metrics(stack, options.metrics_port)
+        found = Running(mistral.url, webhook.url, metrics, cloud.url if cloud else None, health)
+        stack.enter_context(places.announced(options.state_dir, _facts(options, found)))
+        yield found
+
+
+def _emulated(stack: ExitStack, options: Options) -> EmulatorClient:
+    return stack.enter_context(emulated.cloud(options.state_dir))
+
+
+def _with_emulated(options: Options, cloud: EmulatorClient) -> Options:
+    """Act in the emulated cloud, and command its guests."""
+    channel = {"command_channel": f"emulator+{cloud.url}"}
+    return replace(options, cloud=emulated.CLOUD, settings={**options.settings, **channel})
+
+
+def _mistral(options: Options) -> EmbeddedMistral:
+    """Mistral's own state is this server's alone: it keeps in its threads what is to be done next,
+    so no other one could go on with it. What has to go on is in the state store."""
+    if not options.cloud:
+        raise EmbeddedError(
+            "NO_CLOUD",
+            "no cloud is named to act in",
+            "Give --os-cloud with an entry of clouds.yaml, or --emulated.",
+        )
+    project = credential.project_of(options.cloud, options.state_dir)
+    settings = {
+        **options.settings,
+        "database": options.database,
+        "cloud": options.cloud,
+        "project": project,
+    }
+    return EmbeddedMistral(
+        options.state_dir,
+        options.listen.port,
+        host=options.listen.host,
+        overrides={f"failover.{name}": value for name, value in settings.items()},
+    )
+
+
+def _metrics(stack: ExitStack, port: int | None) -> str | None:
+    """Serve the state store's numbers on loopback. Raises EmbeddedError PORT_TAKEN."""
+    if port is None:
+        return None
+    addresses.check_free(addresses.Address("127.0.0.1", port))
+    return stack.enter_context(MetricsServer(lambda: whole_store(runtime.runtime()), port)).url
+
+
+def _store() -> runtime.Runtime:
+    """The state store, with its tables. Raises EmbeddedError DATABASE, CONFIG."""
+    try:
+        return runtime.runtime()
+    except ActionError as error:
+        raise EmbeddedError(error.code, error.message, error.remedy) from None
+    except Exception as error:
+        raise EmbeddedError(
+            "DATABASE",
+            f"the state store can not be used: {type(error).__name__}",
+            "Check its URL and that its server runs: failover server --check.",
+        ) from error
+
+
+def _facts(options: Options, found: Running) -> Mapping[str, Any]:
+    facts = {
+        "url": found.url,
+        "pid": os.getpid(),
+        "webhook": found.webhook,
+        "secret_file": str(options.secret.absolute()),
+    }
+    clouds = options.state_dir.absolute() / emulated.CLOUDS_FILE
+    more = {
+        "metrics": found.metrics,
+        "emulator": found.emulator,
+        "clouds_file": str(clouds) if found.emulator else None,
+    }
+    return facts | {name: where for name, where in more.items() if where}

@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a server refuses to listen, what it keeps in its state directory, what --check finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
+
+from mistral_failover.cli import connection
+from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.emulator.clouds import write_clouds_yaml
+from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.server import addresses, checks, credential, places, secret
+from mistral_failover.server.addresses import Address
+from mistral_failover.server.options import Options, from_environment, read_settings, read_url
+from mistral_failover.store import schema
+
+Private = Callable[[str, str], Path]
+ANYWHERE = "0.0.0.0"  # noqa: S104 - it is what must be refused
+
+
+def code(error: pytest.ExceptionInfo[EmbeddedError]) -> str:
+    assert error.value.remedy
+    return error.value.code
+
+
+# -- where it listens
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8989", "192.0.2.7:8989", "[::1]:8989", "[::]:1"])
+def test_the_api_stays_on_this_machine(address: str) -> None:
+    with pytest.raises(EmbeddedError) as refused:
+        addresses.check_api(Address.parse(address))
+    assert code(refused) == "LOOPBACK_ONLY"
+    assert "ssh -L" in refused.value.remedy
+
+
+@pytest.mark.parametrize(("tls", "known"), [(False, False), (True, False), (False, True)])
+def test_the_webhook_listens_elsewhere_only_with_tls_and_a_secret(tls: bool, known: bool) -> None:
+    for host in (ANYWHERE, "192.0.2.7", "[::]"):
+        with pytest.raises(EmbeddedError) as refused:
+            addresses.check_webhook(Address.parse(f"{host}:8990"), tls=tls, secret=known)
+        assert code(refused) == "TLS_AND_SECRET_NEEDED"
+        assert ("--tls-cert" in refused.value.message) is not tls
+        assert ("--webhook-secret-file" in refused.value.message) is not known
+    addresses.check_webhook(Address.parse("127.0.0.1:8990"), tls=tls, secret=known)
+    addresses.check_webhook(Address.parse("[::]:8990"), tls=True, secret=True)
+
+
+@pytest.mark.parametrize("text", ["8989", "host:8989", "127.0.0.1:x", "127.0.0.1:65536", ":1"])
+def test_an_address_is_an_ip_address_and_a_port(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - of whatever is wrong with it
+        Address.parse(text)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with addresses.bound(Address("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(EmbeddedError) as refused:
+            addresses.check_free(Address("127.0.0.1", port))
+    assert code(refused) == "PORT_TAKEN"
+    assert str(port) in refused.value.remedy
+
+
+def test_an_address_of_another_machine_can_not_be_used() -> None:
+    with pytest.raises(EmbeddedError) as refused:
+        addresses.check_free(Address("192.0.2.7", 0))
+    assert code(refused) == "ADDRESS_UNUSABLE"
+
+
+def test_a_server_refuses_before_it_touches_anything(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    argv = [sys.executable, "-m", "mistral_failover.cli.main", "server", "--state-dir", str(folder)]
+    for words, told in (
+        (["--webhook-listen", "0.0.0.0:0", "--emulated"], "TLS_AND_SECRET_NEEDED"),
+        (["--listen", "0.0.0.0:0", "--emulated"], "LOOPBACK_ONLY"),
+    ):
+        done = subprocess.run([*argv, *words], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+    assert not folder.exists()
+
+
+# -- the secret
+
+
+def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    made = secret.read_or_make(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert secret.read_or_make(file).token == made.token
+    assert secret.read_or_make(tmp_path / "other").token != made.token
+
+
+def test_a_token_does_not_give_the_secret_away(private: Private) -> None:
+    text = "0123456789abcdef" * 2
+    assert text not in secret.read(private("secret", text)).token
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
+def test_a_secret_that_others_may_read_is_refused(private: Private, mode: int) -> None:
+    file = private("secret", "x" * 40)
+    file.chmod(mode)
+    with pytest.raises(EmbeddedError) as refused:
+        secret.read(file)
+    assert code(refused) == "SECRET_NOT_PRIVATE"
+    assert refused.value.remedy == f"chmod 600 {file}"
+
+
+def test_systemd_s_credentials_are_private_by_their_folder(
+    private: Private, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = private("secret", "x" * 40)
+    file.chmod(0o440)  # the mask of an access list shows as the group's rights
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(file.parent))
+    assert secret.read(file).token
+    file.chmod(0o444)
+    with pytest.raises(EmbeddedError):
+        secret.read(file)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "x" * 31, "x" * 40 + "\nshort\n"])
+def test_a_short_secret_is_refused(private: Private, text: str) -> None:
+    with pytest.raises(EmbeddedError) as refused:
+        secret.read(private("secret", text))
+    assert code(refused) == "SECRET_TOO_SHORT"
+
+
+def test_no_secret_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedError) as refused:
+        secret.read(tmp_path / "none")
+    assert code(refused) == "SECRET_UNREADABLE"
+
+
+# -- the state directory
+
+
+def test_a_server_is_announced_as_long_as_it_is_there(tmp_path: Path) -> None:
+    file = tmp_path / places.SERVER_FILE
+    assert places.SERVER_FILE == connection.SERVER_FILE
+    with places.announced(tmp_path, {"url": "u", "pid": 1}):
+        assert json.loads(file.read_text()) == {"url": "u", "pid": 1}
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_never_finds_half_an_announcement(tmp_path: Path) -> None:
+    ended = threading.Event()
+    wrong: list[str] = []
+
+    def read() -> None:
+        while not ended.is_set():
+            try:
+                json.loads((tmp_path / "f").read_text())
+            except FileNotFoundError:
+                continue
+            except ValueError as error:
+                wrong.append(str(error))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(200):
+        places.write_private(tmp_path / "f", json.dumps({"long": "x" * 10_000, "n": number}))
+    ended.set()
+    reader.join()
+    assert wrong == []
+
+
+def test_two_servers_do_not_share_a_state_directory(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    with places.claimed(folder), pytest.raises(EmbeddedError) as refused, places.claimed(folder):
+        raise AssertionError("it was claimed twice")
+    assert code(refused) == "STATE_DIR_IN_USE"
+    with places.claimed(folder):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+# -- what it is told
+
+
+def test_settings_come_from_a_file(private: Private) -> None:
+    file = private(
+        "conf", "[DEFAULT]\n[failover]\nlease = 10\ncommand_channel = amqp://u:p%40@h/v\n"
+    )
+    assert read_settings(file) == {"lease": "10", "command_channel": "amqp://u:p%40@h/v"}
+    assert read_url(private("url", " mysql+pymysql://u:p@h/db \n")) == "mysql+pymysql://u:p@h/db"
+
+
+def test_variables_count_as_options_and_do_not_win_over_the_command_line() -> None:
+    environment = {"OS_FAILOVER__LEASE": "7", "OS_CLOUD": "mine", "OS_FAILOVER__NOTHING": "1"}
+    assert from_environment(environment) == {"lease": "7"}
+    assert environment == {"OS_CLOUD": "mine", "OS_FAILOVER__NOTHING": "1"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["lease", "[failover]\nleese = 10", "[failover]\nlease\n", "[failover]\nlease = long\n"],
+)
+def test_a_file_that_says_nothing_that_is_known_is_refused(private: Private, text: str) -> None:
+    with pytest.raises(EmbeddedError) as refused:
+        read_settings(private("conf", text))
+    assert code(refused) == "CONFIG"
+
+
+def test_files_with_passwords_are_private(private: Private) -> None:
+    file = private("conf", "[failover]\ndatabase = mysql://u:p@h/db\n")
+    file.chmod(0o644)
+    for read in (read_settings, read_url):
+        with pytest.raises(EmbeddedError) as refused:
+            read(file)
+        assert refused.value.remedy == f"chmod 600 {file}"
+        assert "u:p" not in str(refused.value)
+
+
+# -- what --check finds
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[EmulatedCloud]:
+    with EmulatedCloud() as found:
+        yield found
+
+
+@pytest.fixture
+def options(cloud: EmulatedCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    """A server without a fault."""
+    identity, key = cloud.client.add_application_credential()
+    clouds = tmp_path / "clouds.yaml"
+    write_clouds_yaml(clouds, "password", cloud.url)
+    entries = yaml.safe_load(clouds.read_text())["clouds"]
+    auth = {"auth_url": cloud.auth_url, "application_credential_id": identity}
+    auth["application_credential_secret"] = key
+    entries["mine"] = {"auth_type": "v3applicationcredential", "auth": auth}
+    entries["wrong"] = {**entries["mine"], "auth": {**auth, "application_credential_secret": "no"}}
+    gone = "http://127.0.0.1:1/v3"
+    entries["gone"] = {**entries["mine"], "auth": {**auth, "auth_url": gone}}
+    clouds.write_text(yaml.safe_dump({"clouds": entries}))
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    free = Address("127.0.0.1", 0)
+    channel = {"command_channel": f"emulator+{cloud.url}"}
+    return Options(tmp_path / "state", "mine", free, free, settings=channel)
+
+
+def found(options: Options) -> dict[str, bool]:
+    """The codes, and whether they are grave."""
+    rows = checks.look(options)
+    assert all(row.message and row.remedy for row in rows), rows
+    return {row.code: row.grave for row in rows}
+
+
+def test_a_server_without_a_fault_is_told_nothing(options: Options) -> None:
+    assert checks.look(options) == []
+    assert not options.state_dir.exists(), "looking changes nothing"
+
+
+def test_a_password_works_and_is_worth_a_warning(options: Options) -> None:
+    assert found(replace(options, cloud="password")) == {"PASSWORD": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (None, "NO_CLOUD"),
+        ("none", "CONFIG"),
+        ("wrong", "CREDENTIAL_REFUSED"),
+        ("gone", "UNREACHABLE"),
+    ],
+)
+def test_a_credential_that_does_not_work_is_found(
+    options: Options, name: str | None, told: str
+) -> None:
+    codes = found(replace(options, cloud=name))
+    assert list(codes.values()) == [True], codes
+    assert told in codes, codes
+
+
+def test_too_few_and_too_many_roles_are_found(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = credential.cloud_of
+
+    def reach(name: str) -> Any:
+        cloud, said = real(name)
+        return cloud, replace(said, roles=frozenset({"reader", "admin"}))
+
+    monkeypatch.setattr(credential, "cloud_of", reach)
+    assert found(options) == {"ROLE_MISSING": True, "TOO_MANY_RIGHTS": False}
+
+
+def test_a_service_that_refuses_is_found(options: Options, cloud: EmulatedCloud) -> None:
+    cloud.client.api_fault("volume_list", "error", status=403, times=1)
+    try:
+        codes = found(options)
+    finally:
+        cloud.client.clear_api_faults()
+    assert codes == {"FORBIDDEN": True}
+
+
+def test_files_and_doors_are_looked_at(options: Options, private: Private, tmp_path: Path) -> None:
+    short = private("short", "x")
+    (tmp_path / "clouds.yaml").chmod(0o644)
+    options.state_dir.mkdir(mode=0o755)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        worse = replace(
+            options,
+            listen=Address(*taken.getsockname()[:2]),
+            webhook=Address(ANYWHERE, 0),
+            secret_file=short,
+            tls_cert=short,
+            tls_key=short,
+            settings={},
+        )
+        codes = found(worse)
+    assert codes == {
+        "PORT_TAKEN": True,
+        "SECRET_TOO_SHORT": True,
+        "TLS_PAIR": True,
+        "CLOUDS_FILE_OPEN": False,
+        "STATE_DIR_OPEN": False,
+        "NO_CHANNEL": False,
+    }
+
+
+def test_a_state_directory_in_use_is_found(options: Options) -> None:
+    with places.claimed(options.state_dir):
+        assert found(options) == {"STATE_DIR_IN_USE": True}
+
+
+def test_a_certificate_that_is_over_is_found(options: Options, tmp_path: Path) -> None:
+    pair = tmp_path / "cert.pem", tmp_path / "key.pem"
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    over = made.not_valid_before(datetime(2020, 1, 1)).not_valid_after(datetime(2020, 1, 2))
+    pair[0].write_bytes(over.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
+    pair[1].write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    worse = replace(options, tls_cert=pair[0], tls_key=pair[1])
+    assert found(worse) == {"TLS_CERTIFICATE": True}
+    assert found(replace(worse, tls_key=None)) == {"TLS_PAIR": True}
+
+
+def test_databases_that_can_not_be_used_are_found(options: Options, tmp_path: Path) -> None:
+    away = "mysql+pymysql://nobody:geheim@127.0.0.1:1/failover"
+    rows = checks.look(replace(options, settings={**options.settings, "database": away}))
+    assert [row.code for row in rows] == ["DATABASE"]
+    assert "geheim" not in str(rows)
+
+    later = f"sqlite:///{tmp_path / 'later.sqlite'}"
+    engine = sa.create_engine(later)
+    table = sa.Table(schema.VERSION_TABLE, sa.MetaData(), sa.Column("version_num", sa.String(32)))
+    with engine.begin() as connection:
+        table.create(connection)
+        connection.execute(table.insert().values(version_num="9999"))
+    engine.dispose()
+    worse = replace(options, settings={**options.settings, "database": later})
+    assert found(worse) == {"SCHEMA_UNKNOWN": True}
+
+
+def test_a_channel_that_can_not_be_used_is_found(options: Options, private: Private) -> None:
+    key = private("key", "x" * 40)
+    for url, told in (
+        ("carrier-pigeon://x", "CONFIG"),
+        ("amqp://u:p@127.0.0.1:1/v", "UNREACHABLE"),
+    ):
+        worse = replace(options, settings={"command_channel": url, "agent_key_file": str(key)})
+        rows = checks.look(worse)
+        assert [row.code for row in rows] == [told], rows
+        assert "u:p" not in str(rows)
+
+
+# -- whose the groups are
+
+
+def test_the_project_is_the_credential_s_and_is_remembered_while_keystone_is_away(
+    options: Options, cloud: EmulatedCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = options.state_dir
+    folder.mkdir()
+    project = credential.project_of("mine", folder)
+    assert project == credential.cloud_of("mine")[1].project
+    kept = (folder / "project.json").read_text()
+    assert os.environ["OS_CLIENT_CONFIG_FILE"] not in kept
+
+    from mistral_failover.cloud.errors import CloudError
+
+    def away(name: str) -> Any:
+        raise CloudError("UNREACHABLE", f"{name} is away")
+
+    monkeypatch.setattr(credential, "cloud_of", away)
+    assert credential.project_of("mine", folder, pause=lambda _: None) == project
+    with pytest.raises(CloudError):
+        credential.project_of("password", folder, pause=lambda _: None)

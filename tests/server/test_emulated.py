@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover server --emulated`` as its user meets it: with the commands that it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from support.servers import ServerProcess
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """An emulated cloud and its server."""
+    folder = tmp_path_factory.mktemp("emulated") / "state"
+    settings = {"lease": 6, "lease_margin": 1, "sweep_interval": 1, "sweep_after": 6}
+    with ServerProcess(folder, "--emulated", "--metrics-port", "0", settings=settings) as running:
+        yield running
+
+
+def failover(server: ServerProcess, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run ``failover --embedded ...``."""
+    argv = [sys.executable, "-m", "mistral_failover.cli.main", "--embedded"]
+    return subprocess.run(
+        [*argv, "--server-state", str(server.folder), *words],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def done(server: ServerProcess, *words: str) -> Any:
+    """What it answers, as JSON."""
+    ran = failover(server, *words, "-f", "json")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return json.loads(ran.stdout)
+
+
+def until(look: Callable[[], Any], limit: float = 120) -> Any:
+    deadline = time.monotonic() + limit
+    while not (seen := look()):
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.2)
+    return seen
+
+
+def test_what_it_prints_leads_to_a_failover(server: ServerProcess) -> None:
+    printed = [
+        line.split()
+        for line in server.log.read_text().splitlines()
+        if line.startswith("  failover --embedded")
+    ]
+    commands = [words[words.index(str(server.folder)) + 1 :] for words in printed]
+    assert [words[:2] for words in commands] == [
+        ["group", "create"],
+        ["emulator", "break"],
+        ["watch", "payments"],
+        ["status", "payments"],
+    ]
+
+    brought_up = failover(server, *commands[0])
+    assert brought_up.returncode == 0, brought_up.stdout + brought_up.stderr
+    broken = done(server, *commands[1])
+    assert (broken["done"], broken["alarm"]) == ("crash", "server_lost")
+
+    def moved() -> bool:
+        found = server.action("failover.status", group="payments")
+        return found["status"] == "COMPLETE" and found["roles"] == {"active": "db_b"}
+
+    until(moved)
+    assert failover(server, *commands[3]).returncode == 0
+    (alarm,) = [
+        row
+        for row in server.action("failover.status", group="payments")["incidents"]
+        if "server_lost" in row["sentence"]
+    ]
+    assert alarm["decision"] == "ADMITTED"
+    mended = done(server, *commands[1], "--mend")
+    assert (mended["done"], mended["alarm"]) == ("revive", None)
+    unknown = failover(server, "emulator", "break", "payments", "nobody")
+    assert (unknown.returncode, "UNKNOWN_MEMBER" in unknown.stderr) == (1, True)
+
+
+def test_its_metrics_are_served(server: ServerProcess) -> None:
+    answer = requests.get(server.facts["metrics"], timeout=60)
+    assert "failover_up" in answer.text
+
+
+def test_what_it_keeps_is_its_user_s_alone(server: ServerProcess) -> None:
+    assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
+    for name in ("server.json", "webhook-secret", "clouds.yaml", "mistral.conf", "project.json"):
+        assert stat.S_IMODE((server.folder / name).stat().st_mode) == 0o600, name
+
+
+def test_a_second_server_on_the_directory_is_refused(server: ServerProcess) -> None:
+    argv = [*server.command, "--emulated"]
+    second = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert (second.returncode, "STATE_DIR_IN_USE" in second.stderr) == (1, True), second.stderr
+    assert server.facts["pid"]
+    assert server.action("failover.status") is not None
+
+
+def test_the_address_for_senders_that_can_not_sign_is_printed(server: ServerProcess) -> None:
+    webhook = server.facts["webhook"].removeprefix("http://").partition("/")[0]
+    argv = [sys.executable, "-m", "mistral_failover.cli.main", "server", "--print-webhook"]
+    argv += ["--state-dir", str(server.folder), "--webhook-listen", webhook]
+    printed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+    answer = requests.post(printed.strip(), json={"group": "nobody", "id": "1"}, timeout=60)
+    assert answer.status_code == 202
+    ended = server.client.wait(answer.json()["execution"])
+    assert ended["output"]["admissions"][0]["decision"] == "HELD"
+
+
+def test_an_alarm_that_was_taken_right_before_a_death_is_admitted_by_the_next_server(
+    tmp_path: Path,
+) -> None:
+    """And systemd is told how each of them is."""
+    folder = tmp_path / "state"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(tmp_path / "notify"))
+        ear.settimeout(120)
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000"}
+        with ServerProcess(folder, "--emulated", env=environment) as server:
+            assert ear.recv(100) == b"READY=1"
+            answered = server.send({"group": "nobody", "id": "last words"})
+            server.kill()
+            assert answered.status_code == 202
+            server.launch().wait()
+            assert [ear.recv(100) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
+
+            def held() -> Any:
+                rows = server.action("failover.held")["held"]
+                return [row for row in rows if "nobody" in row["sentence"]]
+
+            until(held, 60)
+            assert server.stop() == 0
+        assert not (folder / "server.json").exists()
+        told = ear.recv(100)
+        while told == b"WATCHDOG=1":
+            told = ear.recv(100)
+        assert told == b"STOPPING=1"

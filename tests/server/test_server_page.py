@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/server.md says is so: its commands are run, its codes are those that there are."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import mistral_failover
+from server.conftest import KEY, Door
+
+PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text("utf-8")
+ROOM = Path(mistral_failover.__file__).parent / "server"
+CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
+
+
+def codes(module: str, call: str, place: int) -> Iterator[str]:
+    """The constants that a module hands to a function."""
+    for node in ast.walk(ast.parse((ROOM / module).read_text("utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == call:
+            argument = node.args[place]
+            if isinstance(argument, ast.Constant) and CODE.fullmatch(str(argument.value)):
+                yield str(argument.value)
+
+
+def shown(heading: str) -> set[str]:
+    """The codes in the tables below a heading."""
+    text = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = "\n".join(line for line in text.splitlines() if line.startswith("| "))
+    return set(re.findall(r"`([A-Z][A-Z_]+)`", rows))
+
+
+def test_the_example_sends_a_signed_alarm(door: Door, tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    file = tmp_path / "secret"
+    file.write_bytes(KEY + b"\n")
+    where = {"SECRET_FILE": str(file), "WEBHOOK": door.url, "no_proxy": "127.0.0.1"}
+    done = subprocess.run(
+        ["bash", "-euc", example],
+        env=os.environ | where,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    ((execution, inputs),) = door.started.executions.items()
+    assert json.loads(done.stdout) == {"execution": execution}
+    assert inputs["body"]["member"] == "db_a"
+
+
+def test_every_finding_and_every_refusal_is_explained() -> None:
+    found = {*codes("checks.py", "Finding", 1), *codes("credential.py", "CloudError", 0)}
+    for module in ("addresses.py", "secret.py", "tls.py", "places.py", "options.py"):
+        found |= set(codes(module, "EmbeddedError", 0))
+    assert found <= shown("In a real cloud") | {"NO_PROJECT"}
+    refusals = {*codes("intake.py", "Refused", 1), *codes("webhook.py", "Refused", 1)}
+    assert refusals | {"INVALID_DOCUMENT"} == shown("Alarms")
+
+
+def test_the_page_names_every_option_that_is_only_the_server_s() -> None:
+    from mistral_failover.cli import server
+
+    options = set(re.findall(r'"(--[a-z-]+)"', Path(server.__file__).read_text("utf-8")))
+    assert {option for option in options if option not in PAGE} <= {"--database", "--workflows"}

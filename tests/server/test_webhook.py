@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The webhook takes what knows the secret, once; and nothing that is forged, late, huge or slow."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from mistral_failover.server import intake, secret, tls, webhook
+from mistral_failover.store import deliveries
+from mistral_failover.store.database import Database
+from server.conftest import ALARM, KEY, Door
+from support.alarm_bodies import WEBHOOK
+
+TOKEN = secret.Secret(KEY).token
+
+
+def refusal(answer: Any) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def test_a_signed_alarm_is_answered_with_its_execution_once_that_is_recorded(door: Door) -> None:
+    answer = door.signed()
+
+    assert answer.status_code == 202
+    ((execution, given),) = door.started.executions.items()
+    assert answer.json() == {"execution": execution}
+    assert given == {"body": json.loads(ALARM)}
+
+
+@pytest.mark.parametrize("where", ["path", "header"])
+def test_who_can_not_sign_gives_the_token(door: Door, where: str) -> None:
+    if where == "path":
+        answer = door.post(url=f"{door.url}/{TOKEN}?group=payments")
+    else:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        answer = door.post(headers=headers, url=f"{door.url}?group=payments")
+
+    assert answer.status_code == 202
+    (given,) = door.started.executions.values()
+    assert given["group"] == "payments"
+
+
+def test_each_kind_of_alarm_is_taken(door: Door) -> None:
+    for number, body in enumerate((WEBHOOK, {"server": "s-1", "id": "x"})):
+        assert door.signed(json.dumps(body).encode()).status_code == 202, body
+        assert len(door.started.executions) == number + 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {},
+        {"Authorization": "Bearer " + "0" * 64},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+        {"Authorization": "Bearer "},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": "Bearer \u00e4\u00f6".encode("latin-1")},
+        {intake.SIGNATURE: "0" * 64, intake.TIMESTAMP: "1795300000"},
+        {intake.SIGNATURE: "", intake.TIMESTAMP: ""},
+        {intake.SIGNATURE: hmac.new(KEY, ALARM, hashlib.sha256).hexdigest()},
+        # Whoever knows the token alone must not be able to sign.
+        {intake.SIGNATURE: secret.signed(TOKEN.encode(), "1", ALARM), intake.TIMESTAMP: "1"},
+    ],
+)
+def test_a_forged_alarm_is_refused(door: Door, forged: dict[str, Any]) -> None:
+    assert refusal(door.post(headers=forged)) == (401, "UNAUTHORISED")
+    assert door.started.executions == {}
+
+
+def test_a_signature_is_of_its_body_and_of_its_timestamp(door: Door) -> None:
+    now = int(time.time())
+    signature = secret.signed(KEY, str(now), ALARM)
+    for body, at in ((ALARM + b" ", now), (ALARM, now + 1)):
+        headers = {intake.SIGNATURE: signature, intake.TIMESTAMP: str(at)}
+        assert refusal(door.post(body, headers)) == (401, "UNAUTHORISED")
+
+
+@pytest.mark.parametrize("wrong", ["", "/", "/0", f"/{TOKEN}0", f"/x/{TOKEN}", "?token=" + TOKEN])
+def test_a_wrong_path_is_no_token(door: Door, wrong: str) -> None:
+    assert refusal(door.post(url=door.url + wrong)) == (401, "UNAUTHORISED")
+
+
+def test_elsewhere_there_is_nothing(door: Door) -> None:
+    base = door.url.removesuffix(intake.PATH)
+    for path in ("/", "/v2/executions", "/v1/alarmsx"):
+        assert refusal(door.post(url=base + path)) == (404, "NOT_FOUND")
+    assert refusal(requests.get(door.url, timeout=30)) == (404, "NOT_FOUND")
+    assert door.signed(b"{}").status_code == 400
+
+
+@pytest.mark.parametrize("off", [-301, 301, -86400])
+def test_a_late_or_early_signature_is_refused(door: Door, off: int) -> None:
+    door.at.append(time.time() + off)
+    assert refusal(door.signed(at=str(int(time.time())))) == (401, "TOO_LATE")
+    assert door.started.executions == {}
+
+
+@pytest.mark.parametrize("at", ["now", "-1", "1e9", "٣"])
+def test_a_timestamp_is_whole_seconds(door: Door, at: str) -> None:
+    door.at.append(1.0)
+    headers = {intake.SIGNATURE: secret.signed(KEY, at, ALARM)}
+    answer = door.post(headers=headers | {intake.TIMESTAMP: at.encode()})
+    assert answer.status_code == 401
+
+
+def test_a_replay_is_refused_and_names_the_execution(door: Door) -> None:
+    at = str(int(time.time()))
+    first = door.signed(at=at)
+
+    again = door.signed(at=at)
+
+    assert refusal(again) == (409, "REPLAYED")
+    assert again.json()["error"]["execution"] == first.json()["execution"]
+    assert len(door.started.executions) == 1
+
+
+def test_a_replay_to_the_other_server_on_the_store_is_refused_too(
+    opened: Callable[..., Door],
+) -> None:
+    one, other = opened("shared"), opened("shared")
+    at = str(int(time.time()))
+    assert one.signed(at=at).status_code == 202
+    assert refusal(other.signed(at=at)) == (409, "REPLAYED")
+    assert other.started.executions == {}
+    assert opened("another").signed(at=at).status_code == 202
+
+
+def test_of_twenty_replays_at_once_one_is_taken(door: Door) -> None:
+    at = str(int(time.time()))
+    with ThreadPoolExecutor(20) as pool:
+        codes = list(pool.map(lambda _: door.signed(at=at).status_code, range(20)))
+    assert (codes.count(202), codes.count(409)) == (1, 19)
+    assert len(door.started.executions) == 1
+
+
+def test_what_mistral_did_not_take_may_be_sent_again_as_it_was(door: Door) -> None:
+    at = str(int(time.time()))
+    door.started.away = True
+    refused = door.signed(at=at)
+    assert refusal(refused) == (503, "UNAVAILABLE")
+    assert refused.headers["Retry-After"]
+    door.started.away = False
+    assert door.signed(at=at).status_code == 202
+
+
+def test_what_was_taken_is_forgotten_when_no_repeat_of_it_could_be_taken(store: Database) -> None:
+    for name in ("old", "new"):
+        store.atomically(lambda tx, name=name: deliveries.take(tx, "bound", name, "e", keep=600.0))
+    assert store.reading(lambda tx: deliveries.taken(tx, "bound", "old")) == "e"
+    store.atomically(lambda tx: deliveries.take(tx, "bound", "newest", "e", keep=-1.0))
+    assert store.reading(lambda tx: deliveries.taken(tx, "bound", "old")) is None
+
+
+def test_a_signed_alarm_says_everything_in_its_body(door: Door) -> None:
+    at = str(int(time.time()))
+    headers = {intake.SIGNATURE: secret.signed(KEY, at, ALARM), intake.TIMESTAMP: at}
+    answer = door.post(headers=headers, url=f"{door.url}?group=other")
+    assert refusal(answer) == (400, "BAD_REQUEST")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"no json", b"[]", b"7", b"\xff", b"{}", b"[" * 100_000, b'{"kind": 1}']
+)
+def test_what_is_no_alarm_is_refused_with_words(door: Door, body: bytes) -> None:
+    answer = door.signed(body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["remedy"]
+    assert door.started.executions == {}
+
+
+def test_a_huge_body_is_refused_unread(door: Door) -> None:
+    assert refusal(door.signed(b" " * (webhook.LARGEST + 1))) == (413, "TOO_LARGE")
+    with connected(door) as wire:
+        wire.sendall(head(f"Content-Length: {10**15}"))
+        assert b"413" in wire.recv(100)
+
+
+@pytest.mark.parametrize("length", ["Transfer-Encoding: chunked", "Content-Length: -1", "X: y"])
+def test_a_body_of_unknown_length_is_refused(door: Door, length: str) -> None:
+    with connected(door) as wire:
+        wire.sendall(head(length))
+        assert b"411" in wire.recv(100)
+
+
+def test_a_sender_that_goes_on_byte_by_byte_is_cut_off(opened: Callable[..., Door]) -> None:
+    door = opened(slowest=0.5)
+    with connected(door) as wire:
+        wire.sendall(head("Content-Length: 1000000"))
+        deadline = time.monotonic() + 60
+        gone = False
+        while not gone:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+            try:
+                wire.sendall(b" ")
+            except OSError:
+                gone = True
+    assert door.signed().status_code == 202
+
+
+def test_idle_connections_keep_nobody_out_for_long(opened: Callable[..., Door]) -> None:
+    door = opened(slowest=0.5)
+    idle = [connected(door) for _ in range(2 * webhook.CONNECTIONS)]
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            assert door.signed().status_code == 202
+            break
+        except requests.ConnectionError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    for each in idle:
+        each.close()
+
+
+def test_a_flood_is_told_to_come_later(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "RATE", 0.0)
+    taking = intake.Intake(secret.Secret(KEY), door.started, None, "flood")  # type: ignore[arg-type]
+    for _ in range(int(intake.BURST)):
+        taking.take(delivery())
+    with pytest.raises(intake.Refused) as refused:
+        taking.take(delivery())
+    assert refused.value.status == 429
+
+
+def test_secrets_are_compared_in_constant_time(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Any] = []
+    real = hmac.compare_digest
+
+    def counted(one: Any, other: Any) -> bool:
+        compared.append(other)
+        return bool(real(one, other))
+
+    monkeypatch.setattr(secret.hmac, "compare_digest", counted)
+    both = secret.Secret(KEY, KEY[::-1])
+
+    assert both.knows_token(both.token)
+    assert not both.knows_token("x")
+    assert both.has_signed(secret.signed(KEY, "1", ALARM), "1", ALARM)
+    assert len(compared) == 6, "each secret is compared, also after one was right"
+
+
+def test_an_old_secret_counts_as_long_as_its_line_is_there(door: Door) -> None:
+    at = str(int(time.time()))
+    headers = {intake.SIGNATURE: secret.signed(KEY[::-1], at, ALARM), intake.TIMESTAMP: at}
+    assert door.post(headers=headers).status_code == 202
+
+
+def test_no_token_gets_into_a_log(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "mistral_failover")
+    door.post(url=f"{door.url}/{TOKEN}")
+    door.post(url=f"{door.url}/{TOKEN}0")
+    assert "execution" in caplog.text
+    assert "UNAUTHORISED" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+def test_health_says_whether_alarms_are_taken(door: Door) -> None:
+    url = door.url.removesuffix(intake.PATH) + webhook.HEALTH
+    assert requests.get(url, timeout=30).json() == {"takes_alarms": True}
+    door.started.away = True
+    assert requests.get(url, timeout=30).status_code == 503
+
+
+def test_with_tls_nothing_is_answered_in_the_clear(
+    opened: Callable[..., Door], certificate: tuple[Path, Path]
+) -> None:
+    door = opened(tls=tls.context(*certificate))
+    assert door.url.startswith("https://127.0.0.1:")
+    assert door.signed(verify=str(certificate[0])).status_code == 202
+    with pytest.raises(requests.RequestException):
+        requests.post(door.url.replace("https", "http"), data=ALARM, timeout=30)
+    assert tls.context(*certificate).minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    pair = folder / "cert.pem", folder / "key.pem"
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    argv += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        [*argv, "-out", str(pair[0]), "-keyout", str(pair[1])], check=True, capture_output=True
+    )
+    return pair
+
+
+def delivery() -> intake.Delivery:
+    return intake.Delivery(f"{intake.PATH}/{TOKEN}", "", {}, ALARM)
+
+
+def connected(door: Door) -> socket.socket:
+    parts = urlsplit(door.url)
+    assert parts.hostname
+    assert parts.port
+    return socket.create_connection((parts.hostname, parts.port), 60)
+
+
+def head(*lines: str) -> bytes:
+    text = "\r\n".join([f"POST {intake.PATH} HTTP/1.1", "Host: here", *lines, "", ""])
+    return text.encode()
