@@ -25,7 +25,7 @@ test-cloud: $(STAMP)
 
 # Whole drills of every kind, as a user starts them.
 drills: $(STAMP)
-	$(BIN)/pytest -m drills tests/end_to_end tests/docs -n 2
+	$(BIN)/pytest -m drills tests/end_to_end tests/docs tests/server -n 2
 
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests/faults -n 2

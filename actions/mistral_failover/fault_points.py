@@ -29,6 +29,9 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "confirm.recorded": "their word is written down; what waits for it is not reopened",
         "confirm.after": "what waited is reopened; nobody works on it yet",
         "sweep.after": "what lay about was found; nobody works on it yet",
+        # users' own workflows
+        "event.before": "something is committed, and a user's workflow is about to be told",
+        "event.after": "Mistral has the user's workflow; that it was told is not written down",
         # the core
         "start.before": "a goal is about to be given; outside of the transaction",
         "start.swapped": "within the transaction: the new traversal is the current one",
@@ -65,6 +68,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "delete.after": "Nova accepted to delete a server",
         "patch.before": "nothing was sent; a stack is about to be updated",
         "patch.after": "Heat accepted to update a stack",
+        "replaced.before": "a member has another server, and nobody here has written that down",
         "command.before": "nothing was sent; a member is about to get a command",
         "command.after": "a member's answer to a command is there",
         # what is told

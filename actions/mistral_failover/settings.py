@@ -27,6 +27,12 @@ _OPTIONS = [
         "whose authentication is off. Unset: requests without a token are refused.",
     ),
     cfg.StrOpt(
+        "project",
+        help="Project that everything belongs to in a Mistral whose authentication is off; "
+        "requests of any other are refused. failover server sets it to the project of its "
+        "credential. Unset: Mistral's own name for none, <default-project>.",
+    ),
+    cfg.StrOpt(
         "auth_url",
         help="Keystone's URL for requests that do not say it: those of cron triggers. Unset: "
         "[keystone_authtoken] www_authenticate_uri of the same file.",
@@ -138,6 +144,7 @@ class Settings:
 
     database: str | None = None
     cloud: str | None = None
+    project: str | None = None
     auth_url: str | None = None
     lease: float = 30.0
     lease_margin: float = 2.0

@@ -207,9 +207,9 @@ def test_to_admit_by_hand_what_names_nobody_takes_a_name(
 @pytest.mark.parametrize(
     ("said", "facts"),
     [
-        ({"lost": ["db_a"], "to": "db_b"}, Facts(to="db_b", lost=("db_a",))),
-        ({"recovered": ["db_b"]}, Facts(lost=("db_a",), recovered=("db_b",))),
-        ({"to": {"active": "db_b"}}, Facts(to={"active": "db_b"}, lost=("db_a",))),
+        ({"lost": ["db_a"], "to": "db_b"}, Facts(to="db_b", lost=("db_a",), heal=True)),
+        ({"recovered": ["db_b"]}, Facts(lost=("db_a",), recovered=("db_b",), heal=True)),
+        ({"to": {"active": "db_b"}}, Facts(to={"active": "db_b"}, lost=("db_a",), heal=True)),
     ],
 )
 def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
@@ -314,7 +314,7 @@ def test_a_person_s_start_that_fails_leaves_an_incident_that_no_sweep_takes_up(
 ) -> None:
     assert converge.Begin("payments").run(context).error["code"] == "CONFIG"
 
-    assert [i["decision"] for i in kept()] == ["ADMITTED"]
+    assert [i["decision"] for i in kept()] == ["REFUSED"]
     swept = converge.Sweep("payments").run(context)
     assert (swept["started"], swept["refused"]) == ([], [])
 

@@ -10,7 +10,7 @@ import pytest
 from mistral_lib.actions import Action, Result
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, gate, operate, people
+from mistral_failover.actions import converge, gate, operate, people, plans
 from mistral_failover.actions.runtime import Runtime
 
 OPERATIONS = [
@@ -57,6 +57,12 @@ WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
     (gate.Dismiss, {"because": "b"}, "incident", [*NAMES, "", []]),
     (gate.Dismiss, {"incident": "i"}, "because", TEXT),
     (people.Agents, {}, "group", TEXT),
+    (people.Members, {}, "group", TEXT),
+    (converge.Failback, {}, "group", TEXT),
+    (converge.Failback, {"group": "g"}, "to", OPTIONAL_TEXT),
+    (converge.Failback, {"group": "g"}, "role", OPTIONAL_TEXT),
+    (converge.Failback, {"group": "g"}, "recovered", NAMES),
+    (converge.Failback, {"group": "g"}, "because", OPTIONAL_TEXT),
     (people.Enroll, {}, "group", TEXT),
     (people.Enroll, {"group": "g"}, "member", OPTIONAL_TEXT),
     (converge.Begin, {}, "group", TEXT),
@@ -90,10 +96,16 @@ WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
     (converge.ConfirmFenced, {"group": "g", "member": "m"}, "because", TEXT),
     (people.Define, {"definition": {}}, "name", OPTIONAL_TEXT),
     (people.Define, {"definition": {}}, "types", [{}, "type", 5]),
-    (people.Plan, {}, "group", TEXT),
-    (people.Plan, {"group": "g"}, "to", [5, ["a"]]),
-    (people.Plan, {"group": "g"}, "lost", NAMES),
-    (people.Plan, {"group": "g"}, "recovered", NAMES),
+    (plans.Plan, {}, "group", TEXT),
+    (plans.Plan, {"group": "g"}, "to", [5, ["a"]]),
+    (plans.Plan, {"group": "g"}, "lost", NAMES),
+    (plans.Plan, {"group": "g"}, "recovered", NAMES),
+    (plans.Plan, {"group": "g"}, "verb", [5, ["a"], "burn"]),
+    (plans.Plan, {"group": "g"}, "goal", [5, "c0ffee00"]),
+    (plans.Plan, {"group": "g", "verb": "rollback"}, "goal", [5, ["a"]]),
+    (plans.Plan, {"group": "g", "verb": "switchover"}, "role", [5, ["a"]]),
+    (plans.StartPlan, {}, "plan", TEXT),
+    (plans.StartPlan, {"plan": "p"}, "because", OPTIONAL_TEXT),
     (people.Status, {}, "group", OPTIONAL_TEXT),
     (people.History, {}, "group", TEXT),
     (people.History, {"group": "g"}, "after", [-1, "1", True, None, 1.5]),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,6 +130,29 @@ def test_where_nobody_can_take_a_role_it_says_why(facts: Facts, reason: dict[str
         next_goal(stands(), facts, [A, SICK_B])
 
     assert reason.items() <= caught.value.reasons.items()
+
+
+def spread(**more: Any) -> Standing:
+    """Two members hold a role each."""
+    held = {"left": "db_a", "right": "db_b"}
+    return replace(stands(roles=["left", "right"]), roles=held, **more)
+
+
+def test_of_several_holders_nobody_is_declared_lost_unless_somebody_says_who() -> None:
+    with pytest.raises(ActionError, match="left on db_a, right on db_b") as caught:
+        next_goal(spread(), Facts(), [A, B, C])
+
+    assert caught.value.code == "BAD_INPUT"
+    named = next_goal(spread(), Facts(lost=("db_a",)), [A, B, C]).document
+    assert named["roles"] == {"left": "db_c", "right": "db_b"}
+    nobody = next_goal(spread(), Facts(lost=()), [A, B, C]).document
+    assert nobody["roles"] == {"left": "db_a", "right": "db_b"}
+
+
+def test_what_was_not_reached_is_tried_again_by_several_holders_too() -> None:
+    goal = next_goal(spread(reached=False), Facts(), [A, B, C]).document
+
+    assert (goal["roles"], goal["lost"]) == ({"left": "db_a", "right": "db_b"}, [])
 
 
 def test_a_role_that_the_group_does_not_have_is_refused() -> None:

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from mistral_lib.actions import Action
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, gate, operate, people
+from mistral_failover.actions import converge, gate, operate, people, plans
 from mistral_failover.actions.documents import ready_document, ticket_document
 from mistral_failover.actions.runtime import DEFAULT_PROJECT, Request, Runtime
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
 
 NAMING_A_GROUP: list[Action] = [
@@ -21,7 +24,7 @@ NAMING_A_GROUP: list[Action] = [
     converge.Report("payments", "t"),
     converge.Sweep("payments"),
     converge.ConfirmFenced("payments", "db_a", "sure"),
-    people.Plan("payments"),
+    plans.Plan("payments"),
     people.Status("payments"),
     people.History("payments"),
 ]
@@ -57,8 +60,11 @@ def inputs_of(action: Action) -> dict[str, Any]:
 def test_another_project_s_groups_are_not_listed(
     begun: Ready, context: ActionContext, stranger: ActionContext
 ) -> None:
-    assert people.Status().run(context) == {"groups": ["payments"]}
-    assert people.Status().run(stranger) == {"groups": []}
+    mine, theirs = (people.Status().run(each) for each in (context, stranger))
+
+    assert (mine["groups"], mine["total"]) == (["payments"], 1)
+    assert [row["name"] for row in mine["overview"]] == ["payments"]
+    assert (theirs["groups"], theirs["total"], theirs["overview"]) == ([], 0, [])
 
 
 def test_an_alarm_naming_another_project_s_group_or_server_concerns_nobody(
@@ -146,6 +152,20 @@ def test_without_authentication_everything_belongs_to_one_project(
     state: Runtime, context_of: Callable[..., ActionContext]
 ) -> None:
     assert Request(state, context_of(None, authenticated=False)).project_id == DEFAULT_PROJECT
+
+
+def test_a_server_s_mistral_is_that_of_its_credential_s_project_alone(
+    state: Runtime, context_of: Callable[..., ActionContext]
+) -> None:
+    served = SimpleNamespace(settings=replace(state.settings, project="mine"))
+
+    for said in (None, "", DEFAULT_PROJECT, "mine"):
+        assert Request(served, context_of(said, authenticated=False)).project_id == "mine"
+    assert Request(served, context_of("mine")).project_id == "mine"
+    for stranger in (context_of("other"), context_of("other", authenticated=False)):
+        with pytest.raises(CloudError) as refused:
+            _ = Request(served, stranger).project_id
+        assert refused.value.code == "FORBIDDEN"
 
 
 def test_the_owner_of_a_lock_names_execution_and_process(

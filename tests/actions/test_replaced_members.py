@@ -12,7 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import carrying, operate, operations, starting
+from mistral_failover.actions import candidates, carrying, operate, operations, starting
 from mistral_failover.actions.converge import Work
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.actions.starting import Facts
@@ -78,11 +78,11 @@ def look(
 ) -> Callable[..., None]:
     """Look at the members of ``payments``, whose servers are these by now."""
     alive = ServerState("ACTIVE", None, "UP", exists=True)
-    monkeypatch.setattr(starting, "server_state", lambda cloud, server: alive)
+    monkeypatch.setattr(candidates, "server_state", lambda cloud, server: alive)
 
     def at(*, remember: bool = True, **servers: str) -> None:
         found = [
-            SimpleNamespace(name=name, server_id=server, created_at=None)
+            SimpleNamespace(name=name, server_id=server, created_at=None, status="CREATE_COMPLETE")
             for name, server in servers.items()
         ]
         monkeypatch.setattr(starting, "stack_members", lambda *given, **more: found)

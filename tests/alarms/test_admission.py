@@ -35,6 +35,12 @@ def test_a_calm_group_admits_and_says_who_is_lost() -> None:
         (False, {}, "IGNORED", "not a transition into alarm"),
         (True, {"in_service": False}, "IGNORED", "payments is not in service"),
         (True, {"strangers": ("s9",)}, "HELD", "s9 is not known as a member of payments"),
+        (
+            True,
+            {"member": None},
+            "HELD",
+            "does not say which member is lost, and several members of payments hold roles",
+        ),
         (True, {"known": True}, "DUPLICATE", "heard before"),
         (True, {"lost": frozenset({"db_a"})}, "DUPLICATE", "db_a is declared lost already"),
         (True, {"lost": frozenset({"db_b"})}, "ADMITTED", "db_a of payments is declared lost"),
@@ -96,6 +102,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"pause": PAUSE}, "is paused since"),
     ({"lost": frozenset({"db_a"})}, "declared lost already"),
     ({"known": True}, "heard before"),
+    ({"member": None}, "does not say which member is lost"),
     ({"strangers": ("s9",)}, "is not known as a member"),
     ({"in_service": False}, "is not in service"),
 ]

@@ -4,19 +4,20 @@ speaks to its API."""
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.client import EmulatorClient
+from support.commands import failover
 from support.deployments import create_example, deployed
 
 SECRET = b"the secret of this installation, of 40 b"
@@ -31,13 +32,30 @@ class Deployment:
     folder: Path
     group: str
 
-    def failover(self, *words: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run ``failover ...``."""
-        command = [sys.executable, "-m", "mistral_failover.cli.main", *words]
-        where = {"FAILOVER_MISTRAL_URL": url or self.mistral.url}
-        return subprocess.run(
-            command, env=os.environ | where, capture_output=True, text=True, timeout=60
-        )
+    def failover(
+        self, *words: str, url: str | None = None, typed: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``failover ...``, within this process. ``typed``: by somebody at a terminal."""
+        return failover("--mistral-url", url or self.mistral.url, *words, typed=typed)
+
+    def shown(self, *words: str) -> Any:
+        """What ``failover ... -f json`` says, which must succeed."""
+        done = self.failover(*words, "-f", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def file(self, group: str, **more: Any) -> Path:
+        """The group file of another group of the example's, with these keys, and its stack."""
+        create_example(self.cloud, group)
+        path = self.folder / f"{group}.yaml"
+        path.write_text(yaml.safe_dump({**examples.group(1, group), **more}), encoding="utf-8")
+        return path
+
+    def crash(self, group: str, member: str = "db_a") -> dict[str, Any]:
+        """Let a member's server die; the alarm that follows, of Aodh's kind."""
+        server = self.cloud.resources(group)[member]["physical_resource_id"]
+        self.cloud.fault("server", server, "crash")
+        return dict(self.cloud.alarm_body(server))
 
     def protect(self, group: str, **more: Any) -> None:
         """Bring up another group of the example's, with these keys in its file."""

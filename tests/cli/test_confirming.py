@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from support.doorway import Doorway
 
 
 @pytest.fixture
@@ -77,42 +79,40 @@ def test_a_fence_that_is_still_being_climbed_hears_the_word_and_is_followed_to_i
     assert deployment.status(group)["roles"] == {"active": "db_b"}
 
 
-@pytest.fixture
-def short_lived() -> Iterator[str]:
-    """The address of something that takes an order as Mistral does, and is gone then."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            answer = json.dumps({"id": "e-1", "state": "RUNNING"}).encode()
-            self.send_response(201)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *said: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-
-        def once() -> None:
-            server.handle_request()
-            server.server_close()
-
-        thread = threading.Thread(target=once)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v2"
-        thread.join()
-
-
 def test_a_mistral_that_goes_away_leaves_the_execution_s_id(
-    deployment: Any, short_lived: str
+    deployment: Any, blocked: Callable[[str], str]
 ) -> None:
-    words = ("confirm-fenced", "g", "m", "--because", "b")
-    done = deployment.failover(*words, url=short_lived)
+    group = blocked("forsaken")
+    words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled")
+    with Doorway(deployment.mistral.url, shuts_after=b"POST /v2/executions ") as door:
+        done = deployment.failover(*words, "--timeout", "2", url=door.url)
 
     assert done.returncode == 1
-    assert "was started as execution e-1, which could not be followed" in done.stderr
+    found = re.search(r"was started as execution (\S+), which could not be followed", done.stderr)
+    assert found, done.stderr
+    assert "it goes on, and is asked again" in done.stderr
+    ended = deployment.mistral.client.wait(found[1])
+    assert ended["output"]["outcome"]["status"] == "COMPLETE"
+
+
+def test_a_mistral_that_comes_back_is_followed_on(
+    deployment: Any, blocked: Callable[[str], str]
+) -> None:
+    group = blocked("patient")
+    words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled")
+    with Doorway(deployment.mistral.url, shuts_after=b"POST /v2/executions ") as door:
+
+        def come_back() -> None:
+            door.shut_by_itself.wait(60)
+            door.open_again()
+
+        coming = threading.Thread(target=come_back)
+        coming.start()
+        done = deployment.failover(*words, "-f", "json", url=door.url)
+        coming.join()
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "COMPLETE"
 
 
 def test_what_does_not_become_complete_ends_with_exit_code_1(deployment: Any) -> None:

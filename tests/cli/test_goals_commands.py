@@ -39,9 +39,7 @@ def test_the_difference_is_readable_and_begins_with_the_roles(deployment: Any) -
     done = deployment.failover(
         "diff", deployment.group, older["version"][:8], newer["version"][:8], "-f", "value"
     )
-    readable = deployment.failover(
-        "diff", deployment.group, older["version"], newer["version"]
-    )
+    readable = deployment.failover("diff", deployment.group, older["version"], newer["version"])
 
     assert done.stdout.splitlines()[0].split() == ["roles.active", "db_a", "db_b"]
     assert "~ roles.active: db_a -> db_b" in readable.stdout

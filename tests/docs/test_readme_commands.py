@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's shell commands, as they stand there, against a Mistral and an emulated cloud."""
+"""The shell commands of README and docs/rest-api.md, as they stand there, against a Mistral and an
+emulated cloud."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,10 +61,28 @@ def clouds_yaml(folder: Path, cloud: EmulatedCloud) -> Path:
 def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     by_hand = readme.split("\n## By hand\n")[1].split("\n## ")[0]
-    helpers, *commands = re.findall(r"^```sh\n(.*?)^```$", by_hand, re.DOTALL | re.MULTILINE)
-    (plan,) = re.findall(r"^```text\n(.*?)^```$", by_hand, re.DOTALL | re.MULTILINE)
 
-    told = [answer.strip() for answer in run(helpers, commands, mistral)]
+    told = run(blocks(by_hand), {"FAILOVER_MISTRAL_URL": mistral})
+
+    created, planned, started, stood, home, moved, undone = told
+    assert "| status    | COMPLETE" in created
+    assert "active: db_a" in created
+    assert "failover of payments: active on db_b; db_a lost" in planned
+    assert "failover start --plan " in planned
+    assert "active: db_b" in started
+    assert "lost     db_a" in stood
+    assert "the goal is reached" in stood
+    assert "active: db_a" in home
+    assert "moved: active on db_b" in moved
+    assert "active: db_a" in undone
+
+
+@pytest.mark.drills
+def test_the_same_is_done_by_mistral_s_api_alone(mistral: str) -> None:
+    page = (ROOT / "docs" / "rest-api.md").read_text(encoding="utf-8")
+    (plan,) = re.findall(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+    told = run(blocks(page), {"MISTRAL": mistral, "TOKEN": ""})[1:]
 
     define, shown_plan, failover, standing, back, moved, undone, sweep = told
     assert '"group": "payments"' in define
@@ -80,17 +100,22 @@ def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
     assert sweep == "failover-sweep"
 
 
-def run(helpers: str, commands: list[str], mistral: str) -> list[str]:
+def blocks(text: str) -> list[str]:
+    """The shell's blocks of a page."""
+    return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def run(commands: list[str], variables: dict[str, str]) -> list[str]:
     """What each block printed; they share one shell."""
     mark = "-- next block --"
-    script = f"\necho '{mark}'\n".join([helpers, *commands])
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-eu", "-o", "pipefail", "-c", script],
+        ["bash", "-eu", "-o", "pipefail", "-c", f"\necho '{mark}'\n".join(commands)],
         cwd=ROOT,
-        env={**os.environ, "MISTRAL": mistral, "TOKEN": "", "no_proxy": "127.0.0.1"},
+        env={**os.environ, "PATH": programs, "no_proxy": "127.0.0.1", **variables},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=110,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.split(mark)[1:]
+    return [answer.strip() for answer in done.stdout.split(mark)]

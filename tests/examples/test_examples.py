@@ -6,9 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from mistral_failover.cloud.group_sizes import size_after
 from mistral_failover.embedded.validate import validate
+from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import parse_group
 from mistral_failover.model.types import load_type
@@ -30,7 +33,9 @@ def test_every_file_is_of_a_known_kind() -> None:
         "failover_agent_version",
         "failover_template_version",
         "failover_type_version",
+        "groups",  # Prometheus' alert rules
         "heat_template_version",
+        "rule_files",  # Prometheus' own file
         "version",
         "write_files",  # cloud-init's
     )
@@ -70,14 +75,40 @@ def test_every_workflow_that_a_type_names_is_beside_it() -> None:
         assert sorted(named - there) == []
 
 
-def test_the_stack_has_what_its_group_speaks_of() -> None:
-    stack: dict[str, Any] = yaml.safe_load(FILES["postgresql-stack.yaml"])
-    group = parse_group(FILES["postgresql.yaml"])
+@pytest.mark.parametrize("name", ["postgresql", "autoscaling-group", "active-active"])
+def test_the_stack_has_what_its_group_speaks_of(name: str) -> None:
+    stack: dict[str, Any] = yaml.safe_load(FILES[f"{name}-stack.yaml"])
+    group = parse_group(FILES[f"{name}.yaml"])
     volumes = [
         spec.properties["volume"]
         for spec in group.resources.values()
         if spec.type == "volume_attachment"
     ]
 
-    assert {*group.members.servers, *volumes} <= set(stack["resources"])
+    members = {*group.members.servers, group.members.autoscaling_group} - {None}
+    assert {*members, *volumes} <= set(stack["resources"])
     assert set(group.resources["routing"].properties["parameters"]) <= set(stack["parameters"])
+
+
+def test_an_autoscaling_group_of_ours_keeps_its_size_when_its_stack_is_updated() -> None:
+    for name, text in of_kind("heat_template_version").items():
+        stack = yaml.safe_load(text)
+        defaults = {key: spec.get("default") for key, spec in stack["parameters"].items()}
+        for resource in stack["resources"].values():
+            if resource["type"] == "OS::Heat::AutoScalingGroup":
+                sizes = {size_after(resource["properties"], defaults, n) for n in range(4)}
+                assert len(sizes) == 1, name
+
+
+def test_each_role_of_active_active_has_a_home_of_its_own_and_everything_moves_with_it() -> None:
+    group = parse_group(FILES["active-active.yaml"])
+    members = [MemberFact(name, float(age)) for age, name in enumerate(group.members.servers)]
+    homes = assign_roles(group, members, {}, set())
+
+    assert homes == {"orders": "db_a", "reports": "db_b"}
+    assert assign_roles(group, members, homes, {"db_a"}) == {"orders": "db_b", "reports": "db_b"}
+    for role in group.roles:
+        sits = [
+            n for n, r in group.resources.items() if {"get_param": role} in r.properties.values()
+        ]
+        assert sits == [f"{role}_data", f"{role}_database"]

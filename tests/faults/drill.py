@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,17 +25,20 @@ class Play:
 
     ``act`` is what somebody from outside does (an alarm, an order); done again it must be
     harmless. ``prepare`` comes before that, and no fault happens in it. ``preceding`` are faults
-    without which the point is not reached; then the victim sweeps as well.
+    without which the point is not reached; then the victim sweeps as well. ``more``: further keys
+    of the group file. ``check``: what must be true at the end besides.
     """
 
     name: str
     act: Callable[[Drill], None]
     prepare: Callable[[Drill], None] = lambda drill: None
     tidy: Callable[[Drill], None] = lambda drill: None
+    check: Callable[[Drill], None] = lambda drill: None
     volumes: int = 1
     ladder: tuple[Any, ...] = ("stop", "confirm")
     active: str = "db_b"
     preceding: tuple[Fault, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -73,6 +76,7 @@ class Drill:
                 self.undergo(len(faults))
                 slot.arm()
                 assert self.done(), "the end stands"
+                play.check(self)
             finally:
                 play.tidy(self)
         self.watch.check()
@@ -115,7 +119,8 @@ class Drill:
 
     def definition(self) -> dict[str, Any]:
         """The group file."""
-        return examples.group(self.play.volumes, self.group) | {"fence": list(self.play.ladder)}
+        given = {"fence": list(self.play.ladder), **self.play.more}
+        return examples.group(self.play.volumes, self.group) | given
 
     # -- how it goes
 

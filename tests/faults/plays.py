@@ -6,8 +6,15 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import sqlalchemy as sa
+
 from faults.drill import Drill, Play
 from faults.slot import Fault
+from mistral_failover.actions.hooks import event_id
+from mistral_failover.actions.runtime import DEFAULT_PROJECT
+from mistral_failover.store import hooks
+from mistral_failover.store.groups import group_id
+from mistral_failover.store.tables import journal
 from support.alarm_bodies import ALERT, WEBHOOK
 from support.operators import Operator
 
@@ -126,6 +133,49 @@ def teach_to_switch_off(drill: Drill) -> None:
         child.client.upload(POWER_OFF)
 
 
+LISTEN = """
+version: '2.0'
+house.listen:
+  input: [event]
+  tasks:
+    only:
+      action: std.noop
+"""
+
+
+def teach_to_listen(drill: Drill) -> None:
+    """The house has a workflow that wants to know of everything, and knows of what was so far."""
+    for child in (drill.slot.victim, drill.slot.survivor):
+        child.client.upload(LISTEN)
+    drill.run("failover.sweep", group=drill.group)
+    drill.until(lambda: not untold(drill), "told of what was before")
+
+
+def untold(drill: Drill) -> bool:
+    """Whether something happened to the group that its workflow was not told."""
+    waiting = drill.slot.database.reading(lambda tx: hooks.waiting(tx, DEFAULT_PROJECT, quiet=0.0))
+    return group_id(DEFAULT_PROJECT, drill.group) in waiting
+
+
+def was_told_of_everything(drill: Drill) -> None:
+    """In one of the two Mistrals there is an execution for each event, now or after a sweep."""
+    drill.slot.survivor.client.run("failover.sweep", {"group": drill.group})
+    drill.until(lambda: not untold(drill), "told of everything")
+    identity = group_id(DEFAULT_PROJECT, drill.group)
+    events = sa.select(journal.c.id).where(
+        journal.c.group_id == identity, journal.c.kind.in_(hooks.EVENTS)
+    )
+    expected = {
+        event_id(identity, number)
+        for number in drill.slot.database.reading(
+            lambda tx: tx.connection.execute(events).scalars().all()
+        )
+    }
+    for child in (drill.slot.victim, drill.slot.survivor):
+        expected -= {e["id"] for e in child.client.executions(workflow_name="house.listen")}
+    assert not expected, expected
+
+
 CRASH = Play("crash", alarm("db_a", "crash"))
 WIDE = Play("wide", alarm("db_a", "crash"), volumes=3)
 APPLICATION = Play(
@@ -150,6 +200,18 @@ HELD = Play(
 )
 SLOW = Play("slow", alarm("db_a", "crash"), prepare=slow_down, tidy=speed_up)
 ORPHANED = Play("orphaned", alarm("db_a", "crash"), prepare=leave_a_reservation)
+HEALED = Play(
+    "healed",
+    alarm("db_a", "crash"),
+    more={"members": {"servers": ["db_a", "db_b"], "replace": "lost"}},
+)
+TOLD = Play(
+    "told",
+    alarm("db_a", "crash"),
+    prepare=teach_to_listen,
+    check=was_told_of_everything,
+    more={"on_event": {"workflow": "house.listen"}},
+)
 PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
     "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "exception"),)
@@ -183,6 +245,9 @@ DRILLS: list[tuple[str, int, Play]] = [
     *((point, 1, TAKEN_OVER) for point in ("sweep.after", "check.stolen")),
     *((point, 1, ORPHANED) for point in ("orphan.before", "orphan.after")),
     *((point, 1, PROTECTED) for point in ("launch.before", "launch.after")),
+    ("patch.after", 2, HEALED),  # the first is that of the stack's parameters
+    ("replaced.before", 1, HEALED),
+    *((point, 1, TOLD) for point in ("event.before", "event.after")),
     ("spread.before", 1, WIDE),
     ("admit.next", 1, EVENT),
     ("order.after", 1, MOVED),

@@ -27,6 +27,7 @@ def deployed(folder: Path, **more: str) -> Iterator[tuple[MistralProcess, Emulat
         options = {
             "database": f"sqlite:///{folder}/failover.sqlite",
             "cloud": "emulated",
+            "auth_url": cloud.auth_url,
             "command_channel": f"emulator+{cloud.url}",
             **more,
         }
@@ -36,6 +37,7 @@ def deployed(folder: Path, **more: str) -> Iterator[tuple[MistralProcess, Emulat
             overrides={f"failover.{name}": value for name, value in options.items()},
             env=os.environ | {"OS_CLIENT_CONFIG_FILE": str(clouds)},
         ) as mistral:
+            cloud.offer_mistral(mistral.url)
             yield mistral, cloud.client
 
 

@@ -54,6 +54,11 @@ class Operator:
         url = f"{self._url}/compute/v2.1/servers/{server}/action"
         self._done("POST", url, {"os-stop": None})
 
+    def start_server(self, server: str) -> None:
+        """``openstack server start SERVER``"""
+        url = f"{self._url}/compute/v2.1/servers/{server}/action"
+        self._done("POST", url, {"os-start": None})
+
     def reset_server(self, server: str, state: str) -> None:
         """``openstack server set --state STATE SERVER``"""
         url = f"{self._url}/compute/v2.1/servers/{server}/action"

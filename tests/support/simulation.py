@@ -120,10 +120,13 @@ class Simulation:
         self.group_id = self.database.atomically(store)
         return self.group
 
-    def goal(self, active: str = "a", lost: tuple[str, ...] = ()) -> Goal:
-        """The goal in which ``active`` is the active member."""
+    def goal(
+        self, active: str = "a", lost: tuple[str, ...] = (), replaced: Iterable[str] = ()
+    ) -> Goal:
+        """The goal in which ``active`` is the active member, and these get other servers."""
         assert self.group is not None
-        return render_goal(self.group, {"active": active}, lost)
+        servers = {member: {"server_id": f"server-{member}"} for member in replaced}
+        return render_goal(self.group, {"active": active}, lost, replaced=servers)
 
     def nothing(self) -> Goal:
         """The goal of removing the group."""

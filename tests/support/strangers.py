@@ -103,6 +103,12 @@ def _switchover(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": own, "to": known.member}
 
 
+def _failback(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "to": known.member}
+    yield {"group": own, "to": known.member}
+    yield {"group": own, "recovered": [known.member]}
+
+
 def _rollback(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": own, "goal": known.goal}
@@ -121,6 +127,16 @@ def _confirm(known: Known, own: str) -> Iterable[dict[str, Any]]:
 def _maintenance(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "because": "work", "minutes": 5}
     yield {"group": own, "because": "work", "minutes": 5, "members": [known.member]}
+
+
+def _resume(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "because": "done"}
+    yield {"group": own, "because": "done", "members": [known.member]}
+
+
+def _status(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group}
+    yield {"group": known.group, "definition": True}
 
 
 def _dismiss(known: Known, own: str) -> Iterable[dict[str, Any]]:
@@ -155,6 +171,25 @@ def _compare(known: Known, own: str) -> Iterable[dict[str, Any]]:
 
 def _plan(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "lost": [known.member]}
+    yield {"group": known.group, "verb": "switchover", "to": known.member}
+    yield {"plan": known.traversal}
+
+
+def _start_plan(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"plan": known.traversal}
+    yield {"plan": known.incident, "because": "it was planned"}
+
+
+def _show(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    for what in ("traversal", "incident", "goal", "resource", "key"):
+        yield {"id": known.strings[what]}
+    yield {"id": known.traversal, "group": known.group}
+
+
+def _break_lock(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    lock = {"resource": known.resource, "owner": known.strings["owner"]}
+    yield lock
+    yield {**lock, "force": True, "because": "it is mine"}
 
 
 def _definition(known: Known) -> dict[str, Any]:
@@ -175,6 +210,10 @@ def _enroll(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "member": known.member}
 
 
+def _metrics(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group_limit": known.group}
+
+
 def _launch(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"workflow": "failover.failover", "input": {"group": known.group}}
 
@@ -187,15 +226,39 @@ OPERATIONS = (
     "quiesce",
     "patch_stack",
     "fence",
+    "replace_server",
 )
+
+
+def _replace(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group}
+    yield {"group": known.group, "member": known.member, "server": known.server}
+    yield {"group": own, "member": known.member, "server": known.server}
+
+
+def _next(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group}
+    yield {"group": own, "members": [known.member]}
+
+
+def _move_first(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    more = {"member": known.member, "server": known.server, "resource": None, "because": "work"}
+    yield {"group": known.group, "roles": ["active"], **more}
+    yield {"group": own, "roles": [], **more}
+
+
 BOTH: dict[str, Cases] = {
+    "break_lock": _break_lock,
     "confirm_fenced": _confirm,
     "dismiss": _dismiss,
+    "failback": _failback,
     "maintenance": _maintenance,
     "pause": _group(because="work"),
     "remove": _remove,
-    "resume": _group(because="done"),
+    "replace_member": _replace,
+    "resume": _resume,
     "rollback": _rollback,
+    "start_plan": _start_plan,
     "sweep": _group(),
     "switchover": _switchover,
     **dict.fromkeys(OPERATIONS, _operation),
@@ -209,14 +272,21 @@ ACTIONS: dict[str, Cases] = {
     "compare_goals": _compare,
     "conclude": _conclude,
     "define": _define,
+    "doctor": _group(),
     "enroll": _enroll,
     "goals": _group(),
     "held": _group(),
     "history": _history,
     "launch": _launch,
+    "metrics": _metrics,
+    "locks": _group(),
+    "members": _group(),
+    "next_member": _next,
     "plan": _plan,
     "report": _report,
-    "status": _group(),
+    "show": _show,
+    "status": _status,
+    "undefine": _group(),
     "work": _node,
 }
 
@@ -232,6 +302,8 @@ def _protect(known: Known, own: str) -> Iterable[dict[str, Any]]:
 
 WORKFLOWS: dict[str, Cases] = {
     **BOTH,
+    "_move_first": _move_first,
+    "replace_members": _next,
     "_work": _node,
     "activate_first": _group(),
     "failover": _failover,

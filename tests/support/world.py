@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.convergence.records import Operation, Outcome, Record
-from mistral_failover.model.goal import FENCE_PREFIX, fence_name
+from mistral_failover.model.goal import FENCE_PREFIX, REPLACE_PREFIX, fence_name
 
 
 def type_file(name: str, *, replace: str = "create_first", member: bool = False) -> dict[str, Any]:
@@ -57,6 +57,10 @@ class Seen:
     inputs: Mapping[str, Mapping[str, Any]] | None = None
 
 
+def _sits_on(thing: Mapping[str, Any], member: str) -> bool:
+    return thing["type"] == "held" and thing["properties"].get("member") == member
+
+
 def outcome_of(operation: Operation) -> Outcome:
     """What comes of an operation that takes effect."""
     if operation.ticket.verb == "delete":
@@ -96,6 +100,11 @@ class World:
         assert record.member is None or not self._fenced(record.member), (
             f"{record.name} is made on {record.member}, which is fenced"
         )
+        if record.name.startswith(REPLACE_PREFIX):
+            member = operation.properties["member"]
+            assert member not in lost or self._fenced(member), f"{record.name}: no fence"
+            left = [t["name"] for t in self.things.values() if _sits_on(t, member)]
+            assert not left, f"{record.name}, and {left} are left there"
         there = {f"physical-{identity}" for identity in self.things}
         missing = [name for name, data in operation.inputs.items() if data["id"] not in there]
         assert not missing, f"{record.name} is made upon {missing}, not there"
@@ -125,7 +134,7 @@ class World:
             "name": record.name,
             "type": record.type,
             "properties": dict(operation.properties),
-            "stands_on": stands_on(operation.inputs),
+            "stands_on": stands_on(record, operation.inputs),
         }
         return outcome_of(operation)
 
@@ -134,7 +143,7 @@ class World:
         if inputs is None:
             self.things.pop(record.id, None)
         else:
-            self.things[record.id]["stands_on"] = stands_on(inputs)
+            self.things[record.id]["stands_on"] = stands_on(record, inputs)
 
     def assert_nothing_happened_twice(self) -> None:
         """Invariant 4: every record is made once and removed once; only what is removed, and whose
@@ -156,6 +165,9 @@ class World:
         assert not above, f"{record.name} is taken away under {above}"
 
 
-def stands_on(inputs: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """The ids of what a thing was made upon; a fence is waited for, and not stood upon."""
+def stands_on(record: Record, inputs: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The ids of what a thing was made upon; a fence is waited for, and not stood upon, and so is
+    whatever a member's new server comes after."""
+    if record.name.startswith(REPLACE_PREFIX):
+        return set()
     return {data["id"] for name, data in inputs.items() if not name.startswith(FENCE_PREFIX)}

@@ -18,7 +18,7 @@ from oslo_config import cfg
 
 from mistral_failover import settings as configuration
 from mistral_failover import workflows as shipped
-from mistral_failover.actions import people, runtime
+from mistral_failover.actions import people, plans, runtime
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
@@ -202,9 +202,14 @@ class Protected:
         """What failover.status says."""
         return done(people.Status(self.name).run(context()))
 
+    def member_list(self) -> dict[str, dict[str, Any]]:
+        """What failover.members says, by member."""
+        rows = done(people.Members(self.name).run(context()))
+        return {row["member"]: row for row in rows}
+
     def plan(self, **facts: Any) -> dict[str, Any]:
         """What failover.plan says."""
-        return done(people.Plan(self.name, **facts).run(context()))
+        return done(plans.Plan(self.name, **facts).run(context()))
 
     def traversals(self) -> list[str]:
         """The causes of the group's traversals, in order."""
@@ -226,10 +231,11 @@ def protect(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[
         resources: dict[str, Any] = RESOURCES,
         types: list[dict[str, Any]] | None = None,
         servers: tuple[str, ...] = ("db_a", "db_b"),
+        template: Callable[[dict[str, Any]], dict[str, Any]] = lambda stack: stack,
         **more: Any,
     ) -> Protected:
         name = f"group{next(_numbers)}"
-        cloud.create_stack(name, stack(servers))
+        cloud.create_stack(name, template(stack(servers)))
         cloud.add_application(name, start="start", stop="stop", needs_volume=True, stack=name)
         definition = {
             "failover_template_version": "2026-11-21",

@@ -320,7 +320,7 @@ def test_a_plan_tells_the_steps_in_order_and_touches_nothing(group: Any) -> None
         "detach volume: data on db_a",
         "attach volume: data on db_b",
         "activate: database on db_b",
-        "check or update: routing",
+        "patch stack: routing",
     ]
     assert [step["after"] for step in plan["steps"]][0] == []
     assert group.status()["roles"] == {"active": "db_a"}

@@ -12,7 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import people
+from mistral_failover.actions import people, plans
 from support.operators import Operator
 
 CONFIRMED = "I pulled the plug"
@@ -371,7 +371,7 @@ def test_a_disk_that_a_server_boots_from_is_refused_before_anything_begins(
     assert server in run.output["error"]["message"]
     assert group.traversals() == []
     nobody = ActionContext(SecurityContext(), ExecutionContext())
-    assert people.Plan(group.name).run(nobody).error["code"] == "VOLUME_IS_ROOT"
+    assert plans.Plan(group.name).run(nobody).error["code"] == "VOLUME_IS_ROOT"
     operator.delete_server(server)
 
 

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+from sqlalchemy.exc import DBAPIError
 
 from mistral_failover.actions import recording, starting
 from mistral_failover.actions.errors import ActionError, describe
@@ -22,6 +25,12 @@ from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
+
+LOG = logging.getLogger(__name__)
+
+
+class NothingToDo(Exception):  # noqa: N818 - no error
+    """What was ordered is so already, and why, in a sentence."""
 
 
 def on_alarm(
@@ -126,8 +135,8 @@ def by_hand(
     """Start the failover that a person asks for, or one that was held back. No rule of admission
     stands in their way: they decide.
 
-    Raises ActionError UNKNOWN_INCIDENT for an id that is no incident of the group, and what
-    :func:`starting.begin` raises.
+    Raises ActionError UNKNOWN_INCIDENT for an id that is no incident of the group, NOT_AN_ALARM for
+    that of an order, and what :func:`starting.begin` raises.
     """
     if incident_id is None:
         asked_for = {"to": facts.to, "lost": facts.lost}
@@ -147,6 +156,13 @@ def by_hand(
                 f"{group} has no incident {incident_id}",
                 "failover.status lists the group's incidents.",
             )
+        if known.source == OPERATOR:
+            # It says nothing of anybody who is lost: whoever holds a role may be well.
+            raise ActionError(
+                "NOT_AN_ALARM",
+                f"incident {incident_id} is no alarm but what a person ordered",
+                "Give that order again, or start failover.failover without incident.",
+            )
         if known.decision != "ADMITTED":
             said = _completed(known, facts)  # what can not be started is not admitted
             # With all that was said, since a sweep may have to start it.
@@ -154,34 +170,38 @@ def by_hand(
             fact = {**known.fact, "asked_for": asked_for}
             sentence = f"{known.sentence}; admitted all the same by {person(request)}: {cause}"
             incidents.decide(tx, known.id, "ADMITTED", sentence, fact)
-            tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted")
+            tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted", incident_id=known.id)
         return known
 
     incident = request.runtime.database.atomically(admitted)
     reach("held.after")
-    if incident.source != OPERATOR:
-        facts = _completed(incident, facts)
-    derive = starting.moving(request, facts)
+    derive = starting.moving(request, _completed(incident, facts))
     answer = starting.begin(request, group, derive, incident_id=incident.id, cause=cause)
     return answer | {"incident": incident.id}
 
 
 def ordered(
-    request: Request, group: str, derive: starting.Derive, asked_for: dict[str, Any], cause: str
+    request: Request,
+    group: str,
+    derive: starting.Derive,
+    asked_for: dict[str, Any],
+    cause: str,
+    occasion: str | None = None,
 ) -> dict[str, Any]:
     """Start the traversal that a person orders, as an incident of its own.
 
-    The Mistral execution is the occasion: run again, it starts nothing twice. ``asked_for`` is
-    kept with the incident. Raises what :func:`starting.begin` raises.
+    The Mistral execution is the occasion, unless another one is given: run again, it starts nothing
+    twice. ``asked_for`` is kept with the incident. Raises what :func:`starting.begin` raises.
     """
-    execution = request.context.execution
-    # An action that runs outside of an execution has no id, so no repeat of it is known as one.
-    occasion = execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
+    occasion = occasion or _occasion(request)
 
     def record(tx: Any) -> str:
         state = locked(request, tx, group)
-        identity = derived_id("incident", request.project_id, state.id, occasion)
-        if incidents.get(tx, request.project_id, identity) is None:
+        identity = order_id(request.project_id, state.id, occasion)
+        known = incidents.get(tx, request.project_id, identity)
+        if known is not None and known.decision in ("REFUSED", "IGNORED"):
+            incidents.decide(tx, identity, "ADMITTED", cause)  # it is tried again
+        if known is None:
             fact = {"group": group, **asked_for}
             order = Incident(
                 identity, request.project_id, state.id, OPERATOR, fact, {}, "ADMITTED", cause
@@ -191,16 +211,56 @@ def ordered(
 
     incident_id = request.runtime.database.atomically(record)
     reach("order.after")
-    answer = starting.begin(request, group, derive, incident_id=incident_id, cause=cause)
+    try:
+        answer = starting.begin(request, group, derive, incident_id=incident_id, cause=cause)
+    except Exception as error:
+        _refused(request, incident_id, cause, error)
+        raise
     return answer | {"incident": incident_id}
+
+
+def _refused(request: Request, incident_id: str, cause: str, error: Exception) -> None:
+    """Let an order that did not start say so, lest it be taken for one that still waits. Given
+    again by the same execution it may start after all."""
+    if isinstance(error, NothingToDo):
+        decision, why = "IGNORED", str(error)
+    else:
+        facts = describe(error)
+        if facts["code"] == "UNEXPECTED":  # no refusal: something broke, and nobody knows how far
+            return
+        decision, why = "REFUSED", f"refused: {facts['message']} [{facts['code']}]"
+
+    def refuse(tx: Any) -> None:
+        known = incidents.get(tx, request.project_id, incident_id)
+        if known is None or known.decision != "ADMITTED" or known.traversal_id is not None:
+            return
+        sentence = f"{cause}; {why}"
+        incidents.decide(tx, incident_id, decision, sentence)
+        tx.journal(known.group_id, f"{decision}: {sentence}", kind=decision.lower())
+
+    try:
+        request.runtime.database.atomically(refuse)
+    except DBAPIError:
+        LOG.warning("Nobody could write down that order %s was refused", incident_id, exc_info=True)
+
+
+def order_id(project_id: str, group_id: str, occasion: str) -> str:
+    """The id of the incident that an order is, given on some occasion."""
+    return derived_id("incident", project_id, group_id, occasion)
+
+
+def _occasion(request: Request) -> str:
+    execution = request.context.execution
+    # An action that runs outside of an execution has no id, so no repeat of it is known as one.
+    return execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
 
 
 def locked(request: Request, tx: Any, group: str) -> GroupState:
     """The group, which nobody else gives a goal meanwhile. Raises UnknownGroup."""
-    state = groups.find(tx, request.project_id, group)
+    found = groups.find(tx, request.project_id, group)
+    state = tx.lock_group(found.id, shared=False) if found else None
     if state is None:
         raise UnknownGroup(group)
-    tx.lock_group(state.id, shared=False)
     return state
 
 
@@ -208,14 +268,15 @@ def _facts_in(incident: Incident) -> Facts:
     """What an admitted alarm says, or the person who admitted it. Raises ActionError BAD_INPUT."""
     said = incident.fact.get("asked_for")
     if said is None:
-        return Facts(lost=(_lost_in(incident),))
-    return Facts(said["to"], tuple(said["lost"]), tuple(said["recovered"]))
+        return Facts(lost=(_lost_in(incident),), heal=True)
+    return Facts(said["to"], tuple(said["lost"]), tuple(said["recovered"]), heal=True)
 
 
 def _completed(incident: Incident, facts: Facts) -> Facts:
     """What a person says of an alarm; who is lost says the alarm, unless they do. Raises
     ActionError BAD_INPUT."""
-    return facts if facts.lost is not None else replace(facts, lost=(_lost_in(incident),))
+    lost = facts.lost if facts.lost is not None else (_lost_in(incident),)
+    return replace(facts, lost=lost, heal=True)
 
 
 def _lost_in(incident: Incident) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mistral_lib import actions
 
+from mistral_failover.actions import hooks
 from mistral_failover.actions.errors import ActionError, answered, masked
 from mistral_failover.actions.runtime import Request, runtime
 
@@ -31,6 +32,8 @@ class FailoverAction(actions.Action):
             if getattr(error, "code", None) not in _DOUBTFUL:
                 raise
             raise request.refusal() or error from None
+        finally:
+            hooks.after(request)
 
     def answer(self, request: Request) -> Any:
         """The action's work. May raise anything that has a code, a message and a remedy."""
@@ -72,5 +75,14 @@ def whole(key: str, value: Any, lowest: int, highest: int) -> int:
             "BAD_INPUT",
             f"{key}: a whole number from {lowest} to {highest} is expected, not {value!r}",
             f"Correct {key}.",
+        )
+    return value
+
+
+def flag(key: str, value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ActionError(
+            "BAD_INPUT", f"{key}: true or false is expected, not {value!r}", f"Correct {key}."
         )
     return value

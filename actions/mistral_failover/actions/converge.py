@@ -10,6 +10,7 @@ from mistral_lib.actions import Result
 from mistral_failover.actions import (
     admitting,
     carrying,
+    failing_back,
     launching,
     returning,
     sweeping,
@@ -68,6 +69,35 @@ class Switchover(FailoverAction):
             optional_text("to", self.to),
             optional_text("role", self.role),
             optional_text("because", self.because) or "switched over by hand",
+        )
+
+
+class Failback(FailoverAction):
+    """Move the roles home as planned, where their home can take them."""
+
+    def __init__(
+        self,
+        group: Any,
+        to: Any = None,
+        role: Any = None,
+        recovered: Any = None,
+        because: Any = None,
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self.to = to
+        self.role = role
+        self.recovered = recovered
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        return failing_back.failback(
+            request,
+            text("group", self.group),
+            optional_text("to", self.to),
+            optional_text("role", self.role),
+            names("recovered", self.recovered),
+            optional_text("because", self.because) or "failed back by hand",
         )
 
 
@@ -168,9 +198,7 @@ class Report(FailoverAction):
             remedy = "See failover.history for each step; failover.status for where it stands."
             error = {"code": found["status"], "remedy": remedy}
         elif found["status"] == "RETURNED":
-            remedy = (
-                "Nothing is broken off. Mend what failed, then start failover.switchover again."
-            )
+            remedy = "Nothing is broken off. Mend what failed, then start the same move again."
             error = {"code": "RETURNED", "remedy": remedy}
         elif found["status"] == "OVERTAKEN":
             remedy = "See failover.status for where the group stands."

@@ -58,15 +58,23 @@ class Pause(FailoverAction):
 
 
 class Resume(FailoverAction):
-    """End a group's pause and its maintenance."""
+    """End a group's pause and its maintenance, only one of them, or only that of some members."""
 
-    def __init__(self, group: Any, because: Any) -> None:
+    def __init__(self, group: Any, because: Any, only: Any = None, members: Any = None) -> None:
         super().__init__()
         self.group = group
         self.because = because
+        self.only = only
+        self.members = members
 
     def answer(self, request: Request) -> Any:
-        return suspending.resume(request, text("group", self.group), text("because", self.because))
+        return suspending.resume(
+            request,
+            text("group", self.group),
+            text("because", self.because),
+            only=optional_text("only", self.only),
+            members=names("members", self.members),
+        )
 
 
 class Maintenance(FailoverAction):

@@ -8,6 +8,7 @@ from typing import Any
 
 from mistral_failover.actions import starting
 from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.silence import SILENT, sends_commands
 from mistral_failover.actions.starting import Standing
 from mistral_failover.agent.channel import Channel, ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
@@ -15,32 +16,28 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
 
-SILENT = 60.0
-"""Seconds without a heartbeat after which an agent is not asked to do anything by plan."""
 LISTEN = 12.0
 """Seconds to wait for the first heartbeat of an agent that nobody has asked for before: one comes
 every 10 s."""
 _PAUSE = 0.5
-_COMMANDED = "failover.activate"
 
 
-def unheard(request: Request, stands: Standing, name: str) -> str | None:
+def unheard(request: Request, stands: Standing, name: str, server: str | None) -> str | None:
     """Why it is no use to send a command to a member, by what its agent says; None where nothing
     speaks against it, where the group sends none, or where the channel can not tell.
 
-    Raises CloudError.
+    ``server``: the one behind the member's name by now, noticed or not. Raises CloudError.
     """
-    kinds = [stands.group.types[spec.type] for spec in stands.group.resources.values()]
-    if not any(spec.action == _COMMANDED for kind in kinds for spec in kind.operations.values()):
+    if not sends_commands(stands.group):
         return None
-    member, elsewhere = request.runtime.database.reading(lambda tx: _servers(tx, stands, name))
+    elsewhere = request.runtime.database.reading(lambda tx: _elsewhere(tx, stands, name, server))
     if elsewhere:
         return f"what runs there was started on server {elsewhere}, which is not {name}'s any more"
-    if member is None or member.server_id is None:
+    if server is None:
         return None
     guard = Unguarded(request.runtime.settings.http_timeout)
     channel = request.channel(request.cloud(guard), guard)
-    address = Address(stands.state.id, stands.group.name, name, member.server_id)
+    address = Address(stands.state.id, stands.group.name, name, server)
     end = time.monotonic() + LISTEN
     while True:
         beat, unable = _ask(channel, address)
@@ -54,16 +51,16 @@ def unheard(request: Request, stands: Standing, name: str) -> str | None:
         time.sleep(_PAUSE)
 
 
-def _servers(tx: Any, stands: Standing, name: str) -> tuple[MemberRow | None, str | None]:
-    """A member, and another server than its own on which something of the group was made."""
+def _elsewhere(tx: Any, stands: Standing, name: str, server: str | None) -> str | None:
+    """Another server than the member's own on which something of the group was made there."""
     member = groups.members_of(tx, stands.state.id).get(name)
+    noticed = member.server_id if member else None
     made = {
-        record.attributes.get("server_id")
+        record.attributes.get("server_id") or noticed
         for record in tx.records(stands.state.id)
         if record.member == name and not record.gone and record.action != "INIT"
     }
-    others = sorted(filter(None, made - {member.server_id if member else None}))
-    return member, others[0] if others else None
+    return min(filter(None, made - {server}), default=None)
 
 
 def agents(request: Request, name: str) -> list[dict[str, Any]]:

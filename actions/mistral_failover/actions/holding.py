@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from functools import partial
 from typing import Any
@@ -86,16 +85,13 @@ def _row(incident: Incident, group: str | None) -> dict[str, Any]:
 
 def _commands(incident: Incident, group: str | None) -> dict[str, str]:
     """What to type; words in capitals are for a person to fill in."""
-    to_admit: dict[str, Any] = {"group": group or "GROUP", "incident": incident.id}
-    to_admit["because"] = "WHY"
+    more = []
+    if group is None:
+        more += ["--group", "GROUP"]
     if incident.fact["lost"] is None or group is None:
-        to_admit["lost"] = [incident.fact["lost"] or "MEMBER"]
-    to_dismiss = {"incident": incident.id, "because": "WHY"}
+        more += ["--lost", incident.fact["lost"] or "MEMBER"]
+    because = ["--because", "WHY"]
     return {
-        "admit": _command("execution create failover.failover", to_admit),
-        "dismiss": _command("execution create failover.dismiss", to_dismiss),
+        "admit": shlex.join(["failover", "admit", incident.id, *more, *because]),
+        "dismiss": shlex.join(["failover", "dismiss", incident.id, *because]),
     }
-
-
-def _command(words: str, given: dict[str, Any]) -> str:
-    return f"openstack workflow {words} {shlex.quote(json.dumps(given))}"

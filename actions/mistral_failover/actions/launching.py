@@ -51,6 +51,9 @@ def launch(request: Request, workflow: str, input: Any, because: str) -> dict[st
         )
     execution = derived_id("launch", request.project_id, asking, workflow, canonical_json(input))
     reach("launch.before")
-    mistral.start(execution, workflow, input, because)
+    # Where the asking workflow is, this one is too; Mistral itself looks there for sub-workflows
+    # only.
+    namespace = mistral.namespace_of(asking)
+    mistral.start(execution, workflow, input, because, namespace)
     reach("launch.after")
     return {"workflow": workflow, "execution": execution}

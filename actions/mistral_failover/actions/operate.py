@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from mistral_failover.actions import fencing, operations, ownership
+from mistral_failover.actions import fencing, new_servers, operations, ownership
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.actions.operations import Document, Tools
 from mistral_failover.actions.runtime import LeaseGuard, Request
@@ -84,6 +84,13 @@ class PatchStack(OperationAction):
     """PATCH the stack's parameters."""
 
     perform = operations.patch_stack
+
+
+class ReplaceServer(OperationAction):
+    """Have Heat make another server for a member."""
+
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        return new_servers.replace_server(request, tools, operation)
 
 
 class Fence(OperationAction):

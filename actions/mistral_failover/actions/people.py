@@ -5,9 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.actions import defining, enrolling, goal_books, hearing, viewing
-from mistral_failover.actions.base import FailoverAction, optional_text, text, whole
-from mistral_failover.actions.converge import facts_of
+from mistral_failover.actions import (
+    defining,
+    enrolling,
+    goal_books,
+    hearing,
+    overseeing,
+    roll_call,
+    undefining,
+    viewing,
+)
+from mistral_failover.actions.base import FailoverAction, flag, optional_text, text, whole
 from mistral_failover.actions.runtime import Request
 
 
@@ -17,43 +25,54 @@ class Define(FailoverAction):
     ``definition`` is a group file (text or parsed), ``types`` a list of type files.
     """
 
-    def __init__(self, definition: Any, name: Any = None, types: Any = None) -> None:
+    def __init__(
+        self, definition: Any, name: Any = None, types: Any = None, dry_run: Any = False
+    ) -> None:
         super().__init__()
         self.definition = definition
         self.name = name
         self.types = types
+        self.dry_run = dry_run
 
     def answer(self, request: Request) -> Any:
         return defining.define(
-            request, self.definition, optional_text("name", self.name), self.types
+            request,
+            self.definition,
+            optional_text("name", self.name),
+            self.types,
+            dry_run=flag("dry_run", self.dry_run),
         )
 
 
-class Plan(FailoverAction):
-    """Show what a failover would do now, without touching anything."""
+class Undefine(FailoverAction):
+    """Forget a group of which nothing is left: its definition, its goals, its history."""
 
-    def __init__(self, group: Any, to: Any = None, lost: Any = None, recovered: Any = None) -> None:
+    def __init__(self, group: Any) -> None:
         super().__init__()
         self.group = group
-        self.to = to
-        self.lost = lost
-        self.recovered = recovered
 
     def answer(self, request: Request) -> Any:
-        facts = facts_of(self.to, self.lost, self.recovered)
-        return viewing.preview(request, text("group", self.group), facts)
+        return undefining.undefine(request, text("group", self.group))
 
 
 class Status(FailoverAction):
-    """Show where a group stands; without a group, the names of the project's groups."""
+    """Show where a group stands, with its definition if asked for; without a group, where all
+    groups of the project do."""
 
-    def __init__(self, group: Any = None) -> None:
+    def __init__(self, group: Any = None, definition: Any = False, agents: Any = False) -> None:
         super().__init__()
         self.group = group
+        self.definition = definition
+        self.agents = agents
 
     def answer(self, request: Request) -> Any:
         group = optional_text("group", self.group)
-        return viewing.status(request, group) if group else defining.listed(request)
+        if group is None:
+            return overseeing.project(request)
+        found = viewing.status(request, group, agents=flag("agents", self.agents))
+        if flag("definition", self.definition):
+            found |= {"definition": defining.definition(request, group)}
+        return found
 
 
 class History(FailoverAction):
@@ -117,6 +136,17 @@ class Agents(FailoverAction):
 
     def answer(self, request: Request) -> Any:
         return hearing.agents(request, text("group", self.group))
+
+
+class Members(FailoverAction):
+    """List a group's members: what they hold, and whether and why not they may take a role."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return roll_call.members(request, text("group", self.group))
 
 
 class Enroll(FailoverAction):

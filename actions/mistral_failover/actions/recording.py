@@ -8,6 +8,7 @@ Only what must be judged locks its group, so alarms of a group are judged one af
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,7 +60,7 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
     """Decide on an alarm, once however often it is told, and write it down.
 
     ``group`` and ``member`` say whom it is about; without them the alarm's body does, the server
-    that it names, and without all that it is the active member.
+    that it names, and without all that it is the active member: the one that holds all roles.
     """
     alarm = replace(alarm, sentence=masked(alarm.sentence))
     if alarm.routine:
@@ -81,6 +82,8 @@ def _recorded(
     if not alarm.unique and (known := _said_again(request, tx, alarm, group, whom, whom.state)):
         return known
     state = tx.lock_group(whom.state.id, shared=False)
+    if state is None:  # it was deleted a moment ago
+        return _about_nobody(request, tx, alarm, group, whom.member)
     return _judged(request, tx, alarm, group, whom, starting.standing_of(request, tx, state))
 
 
@@ -113,10 +116,16 @@ def _said_again(
 
 
 def _active(tx: Any, state: GroupState) -> str | None:
-    """Whoever holds the first role."""
+    """As :func:`_holder`, by the group's goal."""
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None
-    return next(iter(goal.document["roles"].values()), None) if goal else None
+    return _holder(goal.document["roles"]) if goal else None
+
+
+def _holder(roles: Mapping[str, str]) -> str | None:
+    """Whom an alarm is about that names nobody: who holds all roles. None where nobody does."""
+    holders = set(roles.values())
+    return holders.pop() if len(holders) == 1 else None
 
 
 def _whom(request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None) -> Whom:
@@ -161,7 +170,7 @@ def _judged(
     state, epochs = stands.state, tx.epochs(stands.state.id)
     member, strangers = whom.member, whom.strangers
     if member is None and not strangers:
-        member = next(iter(stands.roles.values()), None)
+        member = _holder(stands.roles)
     elif member is not None and member not in epochs:
         strangers, member = (member,), None
     epoch = 0 if alarm.unique else epochs.get(member or "", 0)
@@ -190,6 +199,7 @@ def _judged(
         now=now,
         pause=suspended.get("pause"),
         maintenance=suspended.get("maintenance"),
+        replacing=frozenset(stands.replacing),
         old_news=lambda: _old_news(tx, state, member, alarm),
         storm=lambda: _storm(request, tx, state, now),
     )
@@ -264,7 +274,7 @@ def _known(
             duplicate_of=first,
         )
         if (verdict.decision, verdict.rule) != (known.decision, known.rule):
-            _tell(tx, state, verdict)
+            _tell(tx, state, verdict, known.id)
         known = replace(
             known,
             decision=verdict.decision,
@@ -296,7 +306,7 @@ def _new(
     if found := _counted_on(request, tx, verdict, first):
         return found
     if verdict.decision != "DUPLICATE":
-        _tell(tx, state, verdict)
+        _tell(tx, state, verdict, identity)
     return Recorded(verdict, identity, None, _to_begin(incident))
 
 
@@ -322,9 +332,10 @@ def _counted_on(request: Request, tx: Any, verdict: Verdict, first: str | None) 
     return Recorded(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
-def _tell(tx: Any, state: GroupState, verdict: Verdict) -> None:
+def _tell(tx: Any, state: GroupState, verdict: Verdict, incident_id: str) -> None:
     decision = verdict.decision
-    tx.journal(state.id, f"{decision}: {verdict.sentence}", kind=decision.lower())
+    sentence = f"{decision}: {verdict.sentence}"
+    tx.journal(state.id, sentence, kind=decision.lower(), incident_id=incident_id)
 
 
 def _incident(

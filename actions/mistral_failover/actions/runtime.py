@@ -63,6 +63,11 @@ class Runtime:
 DEFAULT_PROJECT = "<default-project>"
 
 
+def own_project(settings: Settings) -> str:
+    """The project that everything belongs to in a Mistral whose authentication is off."""
+    return settings.project or DEFAULT_PROJECT
+
+
 def request_id(resource_id: str, token: int) -> str:
     """The global request id of the calls made under one lock."""
     return f"req-{derived_id(resource_id, str(token))}"
@@ -139,21 +144,34 @@ class Request:
         It is Mistral's word, who had it from Keystone together with the token: the state store is
         as safe as Mistral's own rows. A request without that is refused.
 
-        Raises ActionError NO_PROJECT; CloudError FORBIDDEN for a request that names another cloud.
+        Raises ActionError NO_PROJECT; CloudError FORBIDDEN for a request that names another cloud,
+        or another project than the one that ``[failover] project`` says is the only one.
         """
         security = self.context.security
         refuse_other_clouds(security)
         project_id = security.project_id
-        if not project_id and not security.auth_token:
-            # Mistral's authentication is off: it keeps everything under this name itself.
-            project_id = DEFAULT_PROJECT
+        own = own_project(self.runtime.settings)
+        if not security.auth_token and project_id in (None, "", DEFAULT_PROJECT):
+            # Mistral's authentication is off: it keeps everything under one name itself.
+            project_id = own
         if not project_id:
             raise ActionError(
                 "NO_PROJECT",
                 "the request belongs to no project",
                 "Call with a token that is scoped to a project.",
             )
+        if self.runtime.settings.project and project_id != own:
+            raise CloudError(
+                "FORBIDDEN",
+                f"The request says project {project_id}; this Mistral is that of {own} alone.",
+                remedy="Ask the Mistral of the project that owns the group.",
+            )
         return str(project_id)
+
+    @property
+    def execution(self) -> str | None:
+        """The id of the workflow execution that asks; None for an action that is run by itself."""
+        return self.context.execution.workflow_execution_id or None
 
     @property
     def owner(self) -> str:

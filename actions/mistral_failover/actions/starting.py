@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from mistral_failover.actions import candidates, new_servers
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.fencing import ATTACHMENT
@@ -19,7 +20,6 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import members as stack_members
 from mistral_failover.cloud.volumes import refuse_unmovable
 from mistral_failover.convergence.errors import UnknownGroup
@@ -38,17 +38,23 @@ _ATTEMPTS = 5
 @dataclass(frozen=True)
 class Facts:
     """What a caller says. ``lost`` None: whoever holds a role is lost, provided that the goal that
-    gave it was reached; else nobody is, and the same is tried again."""
+    gave it was reached; else nobody is, and the same is tried again. ``heal``: an alarm says it, so
+    who is lost by it is replaced where the group says so. ``replaced``: whose server is to be
+    replaced anyway, as ``model.goal.render_goal`` takes it."""
 
     to: str | Mapping[str, str] | None = None
     lost: tuple[str, ...] | None = None
     recovered: tuple[str, ...] = ()
+    heal: bool = False
+    replaced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a group stands. ``reached``: the current goal was. ``occupied``: the members on which
-    anything of the group is left. ``hanging``: (name, volume) of the volumes that it has moved."""
+    """Where a group stands. ``lost``: who was declared lost, and is no other server by now.
+    ``reached``: the current goal was. ``occupied``: the members on which anything of the group is
+    left. ``hanging``: (name, volume) of the volumes that it has moved. ``replacing``: by member,
+    the replacements that have not come to their end (``new_servers``)."""
 
     state: GroupState
     group: Group
@@ -57,6 +63,7 @@ class Standing:
     reached: bool
     occupied: frozenset[str]
     hanging: frozenset[tuple[str, str]] = frozenset()
+    replacing: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def standing(request: Request, name: str) -> Standing:
@@ -89,10 +96,11 @@ def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
         state,
         group,
         roles,
-        frozenset(lost),
+        frozenset(lost) - (new_servers.healed(goal, records) if goal else frozenset()),
         traversal is not None and traversal.status == "COMPLETE",
         frozenset(occupied),
         frozenset(hanging),
+        new_servers.unfinished(goal, records) if goal else {},
     )
 
 
@@ -103,19 +111,46 @@ def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal
     """
     # A member that left the stack stays lost until nothing of the group is left on it.
     names = {member.name for member in members} | stands.occupied
-    for key, said in (("lost", facts.lost or ()), ("recovered", facts.recovered)):
-        for name in said:
-            if name not in names:
-                raise ActionError(
-                    "UNKNOWN_MEMBER",
-                    f"{key}: {name} is not a member of {stands.group.name}",
-                    f"Members: {', '.join(sorted(names))}.",
-                )
-    holders = set(stands.roles.values()) if stands.reached else set()
-    newly = holders if facts.lost is None else set(facts.lost)
+    require_members(stands, names, "lost", facts.lost or ())
+    require_members(stands, names, "recovered", facts.recovered)
+    newly = _holder(stands) if facts.lost is None else set(facts.lost)
     lost = ((stands.lost | newly) - set(facts.recovered)) & names
-    roles = assign_roles(stands.group, members, stands.roles, lost, facts.to)
-    return render_goal(stands.group, roles, lost)
+    replaced = new_servers.to_replace(stands, facts, members, lost)
+    able = [_going(fact) if fact.name in replaced else fact for fact in members]
+    roles = assign_roles(stands.group, able, stands.roles, lost, facts.to)
+    return render_goal(stands.group, roles, lost, replaced=replaced)
+
+
+def _going(fact: MemberFact) -> MemberFact:
+    return replace(fact, healthy=False, why_not="its server is to be replaced")
+
+
+def require_members(
+    stands: Standing, names: Collection[str], key: str, said: Iterable[str]
+) -> None:
+    """Check that what is ``said`` of members is said of some. Raises ActionError UNKNOWN_MEMBER."""
+    for name in said:
+        if name not in names:
+            raise ActionError(
+                "UNKNOWN_MEMBER",
+                f"{key}: {name} is not a member of {stands.group.name}",
+                f"Members: {', '.join(sorted(names))}.",
+            )
+
+
+def _holder(stands: Standing) -> set[str]:
+    """Whom somebody must mean who does not say which member is lost: nobody, where the goal that
+    gave the roles was not reached. Raises ActionError BAD_INPUT where several hold roles."""
+    holders = set(stands.roles.values()) if stands.reached else set()
+    if len(holders) > 1:
+        held = ", ".join(f"{role} on {member}" for role, member in sorted(stands.roles.items()))
+        raise ActionError(
+            "BAD_INPUT",
+            f"lost: {stands.group.name} has several members that hold roles ({held}), and nobody "
+            "said which of them is lost",
+            "Give lost, the list of the members that are; [] where none is.",
+        )
+    return holders
 
 
 def depose(
@@ -146,62 +181,49 @@ def depose(
 def look_at_members(
     request: Request, stands: Standing, facts: Facts, *, remember: bool
 ) -> list[MemberFact]:
-    """Ask Heat who the members are, and Nova how those are that may take a role.
+    """Ask Heat who the members are, and how those are that may take a role (``candidates``).
 
-    To ``remember`` them is to notice that one was replaced, which raises its epoch.
+    To ``remember`` them is to notice that one was replaced, which raises its epoch. Raises
+    CloudError.
     """
     cloud = request.cloud(Unguarded())
-    spec = stands.group.members
-    found = stack_members(
-        cloud,
-        stands.group.stack,
-        servers=spec.servers or None,
-        autoscaling_group=spec.autoscaling_group,
-    )
-    seen = [(m.name, m.server_id, _seconds(m.created_at)) for m in found]
+    seen = members_now(cloud, stands.group)
     if remember:
         replaced = request.runtime.database.atomically(
-            lambda tx: groups.see_members(tx, stands.state.id, seen)
+            lambda tx: groups.see_members(
+                tx, stands.state.id, [(m.name, m.server_id, m.created_at) for m in seen]
+            )
         )
         reach("members.after")
         depose(request, cloud, stands, replaced)
-    certainly_lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
-    return [
-        _fact(cloud, name, server_id, created_at, name not in certainly_lost)
-        for name, server_id, created_at in seen
-    ]
+    lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
+    return candidates.look(request, cloud, stands.group, stands.state.id, seen, lost)
 
 
-def _fact(
-    cloud: Cloud, name: str, server_id: str, created_at: float | None, look: bool
-) -> MemberFact:
-    if not look:
-        return MemberFact(name, created_at)
-    try:
-        state = server_state(cloud, server_id)
-    except CloudError as error:
-        return MemberFact(name, created_at, False, f"its server could not be looked at: {error}")
-    if not state.exists:
-        return MemberFact(name, created_at, False, "its server is gone")
-    if state.status != "ACTIVE":
-        return MemberFact(name, created_at, False, f"its server is {state}")
-    if state.host_status in ("DOWN", "UNKNOWN"):
-        return MemberFact(name, created_at, False, f"its host is {state.host_status}")
-    return MemberFact(name, created_at)
+def members_now(cloud: Cloud, group: Group) -> list[candidates.Seen]:
+    """Who the members are, as Heat has them. Raises CloudError."""
+    spec = group.members
+    found = stack_members(
+        cloud,
+        group.stack,
+        servers=spec.servers or None,
+        autoscaling_group=spec.autoscaling_group,
+    )
+    return [candidates.Seen(m.name, m.server_id, _seconds(m.created_at), m.status) for m in found]
 
 
 Derive = Callable[[Standing], Goal]
 """The next goal, from where the group stands; asked again when somebody newer won meanwhile."""
 
 
-def moving(request: Request, facts: Facts) -> Derive:
-    """Derive the goal of a failover. The members are looked at once, and noticed when one was
-    replaced. Raises as :func:`next_goal`, and CloudError."""
+def moving(request: Request, facts: Facts, *, remember: bool = True) -> Derive:
+    """Derive the goal of a failover. The members are looked at once, and, to ``remember`` them,
+    noticed when one was replaced. Raises as :func:`next_goal`, and CloudError."""
     seen: list[list[MemberFact]] = []
 
     def derive(stands: Standing) -> Goal:
         if not seen:
-            seen.append(look_at_members(request, stands, facts, remember=True))
+            seen.append(look_at_members(request, stands, facts, remember=remember))
         goal = next_goal(stands, facts, seen[0])
         look_at_new_volumes(request, stands, goal)
         return goal
@@ -254,7 +276,7 @@ def begin(
         if started.won or started.traversal_id == traversal_id:
             reach("link.before")
             request.runtime.database.atomically(
-                lambda tx: incidents.link(tx, incident_id, traversal_id)
+                lambda tx: incidents.link(tx, incident_id, traversal_id, request.execution)
             )
             reach("link.after")
             forget(request, stands.state.id)

@@ -74,19 +74,53 @@ def maintain(
     return request.runtime.database.atomically(suspend)
 
 
-def resume(request: Request, group: str, because: str) -> dict[str, Any]:
+def resume(
+    request: Request,
+    group: str,
+    because: str,
+    *,
+    only: str | None = None,
+    members: tuple[str, ...] = (),
+) -> dict[str, Any]:
     """End the pause and the maintenance of a group, if it has any. Nothing starts by that.
 
-    Returns what :func:`pause` does. Raises UnknownGroup.
+    ``only``: pause or maintenance, to end that alone. ``members``: only these are taken out of the
+    maintenance, the others stay in it until its time. Returns what :func:`pause` does. Raises
+    UnknownGroup, ActionError BAD_INPUT, UNKNOWN_MEMBER.
     """
+    if only not in (None, *suspensions.KINDS):
+        raise ActionError(
+            "BAD_INPUT",
+            f"only: {plain(str(only))} is nothing that could be ended",
+            f"Give {' or '.join(suspensions.KINDS)}, or leave it out.",
+        )
+    if members and only == "pause":
+        raise ActionError(
+            "BAD_INPUT", "members: a pause holds for the whole group", "Leave members out."
+        )
 
     def end(tx: Any) -> dict[str, Any]:
         state = locked(request, tx, group)
-        ended = suspensions.of_group(tx, state.id)
-        suspensions.resume(tx, state.id)
+        known = groups.members_of(tx, state.id)
+        _check_members(group, members, known)
+        found = suspensions.of_group(tx, state.id)
+        work = found.get("maintenance")
         sentence = f"nothing was to be resumed: {plain(because)}"
+        if not members:
+            ended = [kind for kind in suspensions.KINDS if kind in found and only in (None, kind)]
+            suspensions.resume(tx, state.id, ended)
+            how = "resumed" if only is None else f"{only} ended"
+        else:
+            inside = set(work["members"] or known) if work else set()
+            ended = sorted(inside & set(members))
+            how = f"maintenance of {', '.join(ended)} ended"
+            if work and inside - set(members):
+                staying = {**work, "members": sorted(inside - set(members))}
+                suspensions.suspend(tx, state.id, "maintenance", staying)
+            elif work:
+                suspensions.resume(tx, state.id, ["maintenance"])
         if ended:
-            sentence = f"resumed by {person(request)}: {plain(because)}"
+            sentence = f"{how} by {person(request)}: {plain(because)}"
             tx.journal(state.id, sentence, kind="resumed")
         return {"group": group, "sentence": sentence, **standing(tx, state.id)}
 
@@ -96,9 +130,15 @@ def resume(request: Request, group: str, because: str) -> dict[str, Any]:
 def standing(tx: Any, group_id: str) -> dict[str, Any]:
     """``pause`` and ``maintenance`` of a group as they hold now, each a mapping or None."""
     found = suspensions.of_group(tx, group_id)
-    work = found.get("maintenance")
-    over = work is not None and tx.now() >= work["until"]
-    return {"pause": found.get("pause"), "maintenance": None if over else work}
+    return {
+        "pause": found.get("pause"),
+        "maintenance": still(found.get("maintenance"), tx.now()),
+    }
+
+
+def still(work: Any, now: float) -> Any:
+    """A maintenance, or None where its time is over (or there is none)."""
+    return None if work is None or now >= work["until"] else work
 
 
 def _suspended(

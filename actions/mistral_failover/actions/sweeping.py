@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from mistral_failover.actions import admitting, hanging, starting
+from mistral_failover.actions import admitting, hanging, hooks, starting
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.loosening import loosened
@@ -22,7 +22,7 @@ from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.convergence.records import Ready
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import fence_name
-from mistral_failover.store import groups, incidents, lying
+from mistral_failover.store import groups, incidents, lying, totals
 from mistral_failover.store.lying import SWEPT
 
 STALE = 600.0
@@ -43,7 +43,8 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     - ``shortened``: locks of operations whose execution has ended, ``resource``, ``group``;
     - ``ended``: executions of the project that hung in Mistral, ``execution``, ``workflow``; not
       looked for when ``group`` is given;
-    - ``unable``: sentences about what could not be looked at.
+    - ``told``: events that workflows of groups were told now, ``group``, ``event``;
+    - ``unable``: sentences about what could not be looked at, or told.
     """
     group_id = starting.standing(request, group).state.id if group else None
     swept: dict[str, list[Any]] = {"shortened": [], "ended": [], "unable": []}
@@ -65,8 +66,28 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
         swept["ready"] += loosened(request, group_id)
     except CloudError as error:
         swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
+    swept["told"] = _told(request, group_id, swept["unable"])
+    _count(request, swept)
     reach("sweep.after")
     return swept
+
+
+def _told(request: Request, group_id: str | None, unable: list[str]) -> list[Row]:
+    """Tell what dead processes left untold."""
+    try:
+        rows = hooks.tell_all(request, group_id)
+    except Exception as error:  # noqa: BLE001 - a workflow of the user's must not stop a sweep
+        unable.append(f"events: {describe(error)['message']}")
+        return []
+    unable += [row["sentence"] for row in rows if row["event"] is None]
+    return [row for row in rows if row["event"] is not None]
+
+
+def _count(request: Request, swept: dict[str, list[Any]]) -> None:
+    """Count the sweep, for the metrics."""
+    found = any(rows for what, rows in swept.items() if what != "unable")
+    project = request.project_id
+    request.runtime.database.atomically(lambda tx: totals.swept(tx, project, found=found))
 
 
 def _shortened(
@@ -233,7 +254,7 @@ def _held_back(
             return None
         sentence = f"{incident.sentence}; {why}"
         incidents.decide(tx, incident.id, "HELD", sentence, rule=rule)
-        tx.journal(incident.group_id, f"HELD: {sentence}", kind="held")
+        tx.journal(incident.group_id, f"HELD: {sentence}", kind="held", incident_id=incident.id)
         return sentence
 
     return request.runtime.database.atomically(hold)

@@ -1,28 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the actions for people answer: status, history, and plans that touch nothing."""
+"""What the actions for people answer: status, history, reports."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import networkx as nx
-
-from mistral_failover.actions import rights, starting, suspending, switching
+from mistral_failover.actions import particulars, rights, starting, suspending, switching
 from mistral_failover.actions.fencing import confirm_command
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Facts, Standing
-from mistral_failover.convergence.graph import Plan, plan
 from mistral_failover.convergence.records import Record
-from mistral_failover.convergence.sentences import doing
-from mistral_failover.model.goal import FENCE_TYPE, Goal, returns
-from mistral_failover.model.ids import derived_id
+from mistral_failover.model.goal import FENCE_TYPE, returns
 from mistral_failover.store import groups, incidents, views
 
 _INCIDENTS_SHOWN = 10
 
 
-def status(request: Request, name: str) -> dict[str, Any]:
-    """Where a group stands: who holds which role, each resource, what is under way or blocked."""
+def status(request: Request, name: str, *, agents: bool = False) -> dict[str, Any]:
+    """Where a group stands: who holds which role and volume, each resource, what is under way or
+    blocked; with ``agents`` also what the members' agents last said, which takes up to 3 s."""
     stands = starting.standing(request, name)
 
     def read(tx: Any) -> dict[str, Any]:
@@ -46,7 +41,13 @@ def status(request: Request, name: str) -> dict[str, Any]:
             ],
             "resources": [_resource(record, now) for record in records],
             "remedies": _remedies(tx, name, current, records) if current else [],
-            "under_way": views.under_way(tx, stands.state.id),
+            "since": particulars.since(tx, traversal) if traversal else None,
+            "holders": particulars.holders(tx, stands.state.id, records),
+            "held": particulars.held(tx, request.project_id, stands.state.id),
+            "under_way": [
+                {**row, "seconds": now - row["started_at"]}
+                for row in views.under_way(tx, stands.state.id)
+            ],
             "deferred": views.deferred(tx, current) if current else [],
             "incidents": [
                 {
@@ -61,7 +62,8 @@ def status(request: Request, name: str) -> dict[str, Any]:
             "now": now,
         }
 
-    return request.runtime.database.reading(read)
+    found: dict[str, Any] = request.runtime.database.reading(read)
+    return {**found, "agents": particulars.agents(request, stands) if agents else {}}
 
 
 def _remedies(
@@ -129,68 +131,6 @@ def _reason(tx: Any, traversal: dict[str, Any]) -> str:
     if traversal["status"] != "IN_PROGRESS":
         return str(traversal["reason"])
     return rights.waiting(tx.records(traversal["group_id"]))
-
-
-def preview(request: Request, name: str, facts: Facts) -> dict[str, Any]:
-    """What a failover would do now: the goal and each operation, in an order that may happen.
-
-    ``steps`` have number, what (a sentence), resource, member, and after: the numbers of the
-    steps that come first; steps that do not wait for each other run in parallel.
-    """
-    stands = starting.standing(request, name)
-    members = starting.look_at_members(request, stands, facts, remember=False)
-    goal = starting.next_goal(stands, facts, members)
-    starting.look_at_new_volumes(request, stands, goal)
-
-    def read(tx: Any) -> tuple[Plan, list[Record]]:
-        records = list(tx.records(stands.state.id))
-        drawn = plan(
-            goal,
-            stands.group.types,
-            records,
-            tx.epochs(stands.state.id),
-            group_id=stands.state.id,
-            new_id=lambda resource: derived_id(stands.state.id, "preview", resource),
-        )
-        return drawn, records
-
-    drawn, records = request.runtime.database.reading(read)
-    return {
-        "group": name,
-        "goal": goal.version,
-        "roles": dict(goal.document["roles"]),
-        "lost": list(goal.document["lost"]),
-        "steps": _steps(stands, goal, drawn, records),
-    }
-
-
-def _steps(
-    stands: Standing, goal: Goal, drawn: Plan, records: list[Record]
-) -> list[dict[str, Any]]:
-    by_id = {record.id: record for record in [*records, *drawn.new]}
-    nodes = drawn.in_order()
-    nearest = nx.transitive_reduction(drawn.graph)
-    numbers = {node.key: number for number, node in enumerate(nodes, start=1)}
-    steps = []
-    for node in nodes:
-        record = by_id[node.resource_id]
-        resource_type = stands.group.types[record.type]
-        if node.kind == "cleanup":
-            what = doing("delete", record, resource_type)
-        elif record.id in drawn.kept:
-            what = f"check or update: {record.name}"
-        else:
-            what = doing("create", record, resource_type)
-        steps.append(
-            {
-                "number": numbers[node.key],
-                "what": what,
-                "resource": record.name,
-                "member": record.member,
-                "after": sorted(numbers[key] for key in nearest.predecessors(node.key)),
-            }
-        )
-    return steps
 
 
 def _resource(record: Record, now: float) -> dict[str, Any]:

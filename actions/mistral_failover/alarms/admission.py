@@ -55,13 +55,15 @@ class Storm:
 class Situation:
     """What is known when an alarm arrives; times in seconds by the database's clock.
 
-    ``member``: the one that the alarm is about, or None. ``in_service``: whether the group's goal
+    ``member``: the one that the alarm is about; None where nobody says, and several members hold
+    roles. ``in_service``: whether the group's goal
     gives any role to anybody; a group that was removed, or never activated, is not. ``strangers``:
     servers (or hosts) that it names and nobody knows. ``known``: whether this very incident was
     heard of before and decided for good (one that was HELD is judged again). ``lost``: the members
-    that the current goal declares lost. ``old_news``: whether the member was declared lost since it
-    happened, and taken back. ``admitted``: when alarms were admitted within the last hour, oldest
-    first. ``storm`` is asked for last: to count takes a lock.
+    that the current goal declares lost, ``replacing``: those whose server it replaces.
+    ``old_news``: whether the member was declared lost since it happened, and taken back.
+    ``admitted``: when alarms were admitted within the last hour, oldest first. ``storm`` is asked
+    for last: to count takes a lock.
     """
 
     group: str
@@ -75,6 +77,7 @@ class Situation:
     now: float
     pause: Suspension | None = None
     maintenance: Suspension | None = None
+    replacing: frozenset[str] = frozenset()
     old_news: Callable[[], bool] = field(default=lambda: False)
     storm: Callable[[], Storm | None] = field(default=lambda: None)
 
@@ -139,14 +142,24 @@ def _strangers(alarm: Alarm, situation: Situation) -> Found:
     return "HELD", f"{named} is not known as a member of {situation.group}"
 
 
+def _unnamed(alarm: Alarm, situation: Situation) -> Found:
+    """To declare all of them lost would take down what is well."""
+    if situation.member is not None:
+        return None
+    several = f"several members of {situation.group} hold roles"
+    return "HELD", f"it does not say which member is lost, and {several}"
+
+
 def _heard_before(alarm: Alarm, situation: Situation) -> Found:
     return ("DUPLICATE", "heard before") if situation.known else None
 
 
 def _known_fact(alarm: Alarm, situation: Situation) -> Found:
-    if situation.member not in situation.lost:
-        return None
-    return "DUPLICATE", f"{situation.member} is declared lost already"
+    if situation.member in situation.lost:
+        return "DUPLICATE", f"{situation.member} is declared lost already"
+    if situation.member in situation.replacing:
+        return "DUPLICATE", f"the server of {situation.member} is being replaced"
+    return None
 
 
 def _paused(alarm: Alarm, situation: Situation) -> Found:
@@ -211,6 +224,7 @@ RULES: Mapping[str, Callable[[Alarm, Situation], Found]] = {
     "not_firing": _not_firing,
     "not_in_service": _not_in_service,
     "stranger": _strangers,
+    "unnamed": _unnamed,
     "heard_before": _heard_before,
     "known_fact": _known_fact,
     "paused": _paused,

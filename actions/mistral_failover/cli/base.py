@@ -10,6 +10,7 @@ class Show(Asking, ShowOne):
 from __future__ import annotations
 
 import argparse
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,9 +47,37 @@ def given(inputs: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in inputs.items() if value is not None}
 
 
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask a person whether to go on; nobody is asked who said ``yes`` on the command line.
+
+    Raises CommandFailed where they do not want to, and where nobody is there to be asked.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise connection.CommandFailed(f"{question}? Say --yes, nobody can be asked. [NOT_SURE]")
+    sys.stderr.write(f"{question}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise connection.CommandFailed("Nothing was done. [NOT_SURE]")
+
+
 def for_people(parsed_args: argparse.Namespace) -> bool:
     """Whether the answer is laid out for reading: then it may be shortened and put in words."""
     return str(getattr(parsed_args, "formatter", "table")) == "table"
+
+
+def worded(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts as people read them: mappings and lists in words, durations with their unit."""
+
+    def word(name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return ", ".join(f"{key}: {item}" for key, item in value.items()) or "-"
+        if isinstance(value, list):
+            return ", ".join(map(str, value)) or "-"
+        return lasted(value) if name == "seconds" and value is not None else value
+
+    return {name: word(name, value) for name, value in facts.items()}
 
 
 def when(seconds: float | None) -> str:

@@ -136,8 +136,7 @@ def _client(app: Any) -> MistralClient:
         client: MistralClient = manager.failover  # made by cli.osc
         return client
     if getattr(options, "embedded", False):
-        folder = options.server_state or state_dir()
-        return MistralClient(_embedded_url(folder), timeout=_SLOW)
+        return MistralClient(str(server_facts(app)["url"]), timeout=_SLOW)
     if url := getattr(options, "mistral_url", None) or os.environ.get(URL_VARIABLE):
         return MistralClient(url, timeout=_SLOW)
     from openstack import config
@@ -145,15 +144,18 @@ def _client(app: Any) -> MistralClient:
     return in_the_cloud(config.OpenStackConfig().get_one(argparse=options))
 
 
-def _embedded_url(folder: Path) -> str:
-    file = folder / SERVER_FILE
+def server_facts(app: Any) -> dict[str, Any]:
+    """What the ``failover server`` of this machine says of itself. Raises CommandFailed."""
+    folder = getattr(getattr(app, "options", None), "server_state", None) or state_dir()
     try:
-        return str(json.loads(file.read_text("utf-8"))["url"])
-    except (OSError, ValueError, KeyError):
+        found: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text("utf-8"))
+        found["url"]
+    except (OSError, ValueError, KeyError, TypeError):
         raise CommandFailed(
             f"No 'failover server' runs with its state in {folder}. Start one there "
             "(failover server --help), or name its state with --server-state. [NO_SERVER]"
         ) from None
+    return found
 
 
 def in_the_cloud(region: Any) -> MistralClient:
@@ -169,6 +171,10 @@ def in_the_cloud(region: Any) -> MistralClient:
 
     def authenticated(request: Any) -> Any:
         request.headers.update(session.get_auth_headers() or {})
+        # Keystone's middleware puts its own in the place of this one; where it is not in front of
+        # Mistral, as on a developer's machine, nobody else says whose the request is.
+        if project := session.get_project_id():
+            request.headers["X-Project-Id"] = project
         return request
 
     web = requests.Session()

@@ -20,6 +20,8 @@ from mistral_failover.cli.telling import Teller
 
 LATENCIES = ("measured", "parallel", "zero")
 FAULTS = ("crash", "hang", "app", "slow", "host", "confirmed", "returns")
+RECOVERABLE = ("crash", "hang", "app")
+"""The faults after which a member can be made well again, as ``drill.spread.FAULTS`` has them."""
 DEFAULT_DIR = Path("drill-state")
 _DONE = "done"
 _TERMINATED = 128 + signal.SIGTERM
@@ -65,6 +67,13 @@ class Drill(ShowOne):
             "person says that it is off; returns: and then it comes back",
         )
         parser.add_argument(
+            "--active-active",
+            action="store_true",
+            help="two roles on two members, each with volumes of its own: the one that is left "
+            "takes both, and in the end a failback spreads them again (with the faults crash, "
+            "hang and app, and without --agents)",
+        )
+        parser.add_argument(
             "--agents",
             action="store_true",
             help="real nodes: on each a failover-agent, commanded through files, whose commands "
@@ -91,6 +100,10 @@ class Drill(ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Play, tell, audit."""
+        agents = parsed_args.agents or parsed_args.broker is not None
+        if parsed_args.active_active and (agents or parsed_args.fault not in RECOVERABLE):
+            wrong = f"--active-active: give --fault {', '.join(RECOVERABLE)}, and no --agents"
+            self.get_parser("failover drill").error(wrong)
         # Whoever ends the drill politely gets the cloud ended as well.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
         for handler in logging.getLogger().handlers:
@@ -98,6 +111,7 @@ class Drill(ShowOne):
         # Here, because every other command would wait a second for these imports.
         from mistral_failover.drill.play import Play
         from mistral_failover.drill.scene import Scene
+        from mistral_failover.drill.spread import SpreadPlay
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr
         keep = parsed_args.keep or parsed_args.state_dir is not None
@@ -108,11 +122,12 @@ class Drill(ShowOne):
                     folder,
                     latency=parsed_args.latency,
                     idle_exit=_KEPT_CLOUD if keep else _CLOUD,
-                    agents=parsed_args.agents or parsed_args.broker is not None,
+                    agents=agents,
                     broker=parsed_args.broker,
                 ) as scene,
             ):
-                play = Play(scene, tell=tell, fault=parsed_args.fault, volumes=parsed_args.volumes)
+                made = SpreadPlay if parsed_args.active_active else Play
+                play = made(scene, tell=tell, fault=parsed_args.fault, volumes=parsed_args.volumes)
                 outcome = play.run()
             (folder / _DONE).touch()
         self._exit_code = 1 if outcome.violations else 0

@@ -16,8 +16,12 @@ from mistral_failover.cli import connection
 
 DESCRIPTION = """High availability for applications on OpenStack, by Mistral.
 
-Begin with:  failover drill        a whole failover on this machine, and its audit
-Then:        failover help drill   what can be broken, and how large
+Begin with:  failover drill               a whole failover on this machine, and its audit
+Install:     failover workflows install   the workflows, into your project of a Mistral
+Protect:     failover group create FILE   a group, by its file
+Look:        failover status              where all groups stand; doctor, watch, history, show
+Act:         failover plan GROUP          what would happen; start, switchover, replace, rollback
+Learn:       failover help COMMAND        what a command does, and what to do next
 
 Exit codes: 0 it did; 1 it failed, and said why; 2 the command line is wrong; 3 it is BLOCKED and
 waits for a person; 4 it was still under way when the command stopped waiting.

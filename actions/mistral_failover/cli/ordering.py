@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cliff.show import ShowOne
@@ -19,7 +20,7 @@ from mistral_failover.cli import base, connection
 from mistral_failover.cli.telling import Teller
 
 WAIT = 3600.0  # seconds that an order is followed unless told otherwise
-_PAUSE = 1.0  # seconds between two looks
+_FIRST, _GROWTH, _LONGEST = 0.1, 1.5, 1.0  # seconds between two looks
 _ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED", "PAUSED"})
 _CODES = {
     "COMPLETE": base.COMPLETE,
@@ -37,7 +38,7 @@ class Order(base.Asking, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options that every order has."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
+        self.add_group(parser)
         self.add_arguments(parser)
         self.add_because(parser)
         parser.add_argument(
@@ -52,6 +53,10 @@ class Order(base.Asking, ShowOne):
             f"exit code is {base.UNDER_WAY}",
         )
         return parser
+
+    def add_group(self, parser: argparse.ArgumentParser) -> None:
+        """Add whom it is about."""
+        parser.add_argument("group", help="the group's name")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add what this order needs besides the group."""
@@ -77,7 +82,8 @@ class Order(base.Asking, ShowOne):
         facts = follow(self.app, self.workflow, inputs, group=parsed_args.group, wait=wait)
         if not parsed_args.no_wait:
             self.exit_code = exit_code(facts)
-        return list(facts), list(facts.values())
+        shown = base.worded(facts) if base.for_people(parsed_args) else facts
+        return list(shown), list(shown.values())
 
 
 def follow(
@@ -88,27 +94,108 @@ def follow(
 
     Returns execution, state (Mistral's), and what the execution said: of its ``outcome`` status,
     reason, roles, seconds; of its error code, message, remedy. A status of IN_PROGRESS is followed
-    on: then others carry the traversal. Raises CommandFailed.
+    on: then others carry the traversal. A Mistral that goes away is asked again until the time is
+    over. Raises CommandFailed.
     """
-    with connection.mistral(app) as client, Teller(sys.stderr) as tell:
+    execution, facts = _followed(app, workflow, inputs, group, wait)
+    return {"execution": execution["id"], "state": execution["state"], **facts}
+
+
+def execute(
+    app: Any, workflow: str, inputs: Mapping[str, Any], *, group: str | None = None, wait: float
+) -> dict[str, Any]:
+    """As :func:`follow`; returns Mistral's execution, with its ``output``."""
+    execution, _ = _followed(app, workflow, inputs, group, wait)
+    return execution
+
+
+def _followed(
+    app: Any, workflow: str, inputs: Mapping[str, Any], group: str | None, wait: float
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    from mistral_failover.embedded.errors import EmbeddedError
+
+    with connection.mistral(app) as client, Teller(sys.stderr, "asking Mistral") as tell:
         journal = _Journal(client, group, tell) if wait and group else None
-        started = client.start(workflow, inputs, description="by the command line")
-        end = time.monotonic() + wait
-        execution = started
-        while wait and execution["state"] not in _ENDED and time.monotonic() < end:
-            if journal:
-                journal.tell_new()
-            time.sleep(min(_PAUSE, max(0.0, end - time.monotonic())))
-            execution = client.execution(started["id"])
-        facts = {"execution": execution["id"], "state": execution["state"], **_said(execution)}
-        while journal and facts.get("status") == "IN_PROGRESS" and time.monotonic() < end:
-            time.sleep(_PAUSE)
-            journal.tell_new()
-            status = client.run_action("failover.status", {"group": group})
-            facts |= {"status": status["status"], "reason": status["reason"]}
-        if journal:
-            journal.tell_new()
-        return facts
+        # An id of our making: whoever lost the answer knows where to look all the same.
+        identity = str(uuid.uuid4())
+        try:
+            execution = client.start(
+                workflow,
+                inputs,
+                id=identity,
+                description="by the command line",
+                namespace=connection.namespace(app),
+            )
+        except EmbeddedError as error:
+            if error.code != "MISTRAL_UNREACHABLE":
+                raise
+            raise connection.CommandFailed(
+                f"{error.message}, so nobody knows whether {workflow} was started; if so, it is "
+                f"execution {identity} [{error.code}]"
+            ) from None
+        return _Following(client, journal, tell, group, wait).to_its_end(workflow, execution)
+
+
+class _Following:
+    """Looks at an execution, and then at its group's traversal, until either has ended."""
+
+    def __init__(
+        self, client: Any, journal: _Journal | None, tell: Teller, group: str | None, wait: float
+    ) -> None:
+        self._client, self._journal, self._tell, self._group = client, journal, tell, group
+        self._end = time.monotonic() + wait
+        self._next = _FIRST
+        self._away = ""
+
+    def to_its_end(
+        self, workflow: str, execution: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The execution as it is at the end, and what it said."""
+        identity = execution["id"]
+        while execution["state"] not in _ENDED and self._pause():
+            self._told()
+            execution = self._asked(lambda: self._client.execution(identity)) or execution
+        facts = _said(execution)
+        asked = {"group": self._group}
+        while self._journal and facts.get("status") == "IN_PROGRESS" and self._pause():
+            self._told()
+            if status := self._asked(lambda: self._client.run_action("failover.status", asked)):
+                facts |= {"status": status["status"], "reason": status["reason"]}
+        self._told()
+        if self._away and execution["state"] not in _ENDED:
+            raise connection.CommandFailed(
+                f"{workflow} was started as execution {identity}, which could not be followed: "
+                f"{self._away}"
+            )
+        return execution, facts
+
+    def _pause(self) -> bool:
+        """Wait for a moment; False: the time is over."""
+        left = self._end - time.monotonic()
+        if left > 0:
+            time.sleep(min(self._next, left))
+            self._next = min(self._next * _GROWTH, _LONGEST)
+        return left > 0
+
+    def _told(self) -> None:
+        if self._journal is not None:
+            self._asked(self._journal.tell_new)
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        """The answer, or None from a Mistral that is away: that is said once, and is no end."""
+        from mistral_failover.embedded.errors import EmbeddedError
+
+        try:
+            answer = question()
+        except EmbeddedError as error:
+            if error.code != "MISTRAL_UNREACHABLE":
+                raise
+            if not self._away:
+                self._tell(None, "steal", f"{error.message}: it goes on, and is asked again")
+            self._away = error.message
+            return None
+        self._away = ""
+        return answer
 
 
 def exit_code(facts: Mapping[str, Any]) -> int:
@@ -157,7 +244,7 @@ def _said(execution: Mapping[str, Any]) -> dict[str, Any]:
     error = error if isinstance(error, Mapping) else {"message": error} if error else {}
     report = output.get("outcome") or error.get("report")
     facts = dict(report) if isinstance(report, Mapping) else {}
-    for key in ("code", "message", "remedy"):
+    for key in ("code", "message", "reasons", "remedy"):
         if error.get(key) and error[key] != facts.get("reason"):
             facts[key] = error[key]
     return facts

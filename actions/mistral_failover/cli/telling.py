@@ -21,15 +21,17 @@ _STYLES = {
 
 
 class Teller:
-    """A context manager; call it with seconds (or None), a kind and a sentence."""
+    """A context manager; call it with seconds (or None), a kind and a sentence. ``first``: what a
+    terminal shows before anything is told."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, first: str = "starting Mistral and the cloud") -> None:
+        self._first = first
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._status: Status | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._status = self._console.status("starting Mistral and the cloud")
+            self._status = self._console.status(self._first)
             self._status.start()
         return self
 

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover workflows validate``: check workflow files without a server."""
+"""``failover workflows ...``: the pack's workflows in Mistral, and files of workflows."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 from cliff.command import Command
+from cliff.lister import Lister
+
+from mistral_failover.cli import base, connection, registry
+from mistral_failover.cli.base import Asking
+from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.registry import Registry, Standing
 
 
 class Validate(Command):
@@ -14,6 +22,8 @@ class Validate(Command):
 
     Prints a line per finding with its remedy; exit code 1 when there is an error.
     """
+
+    auth_required = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
@@ -29,3 +39,125 @@ class Validate(Command):
         from mistral_failover.embedded import validate
 
         return validate.main(parsed_args.files, strict=parsed_args.strict)
+
+
+class _InMistral(Asking, Lister):
+    """A command about the workflows that Mistral has."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--namespace",
+            metavar="NAME",
+            help="Mistral's namespace (default: that of --workflow-namespace, or none). A workflow "
+            "looks for those that it calls in its own namespace, then in the one without a name",
+        )
+        self.add_arguments(parser)
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this command needs besides."""
+
+    def namespace(self, parsed_args: argparse.Namespace) -> str:
+        """The namespace that is meant."""
+        given = parsed_args.namespace
+        return connection.namespace(self.app) if given is None else str(given)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="files of your own workflows, besides those of this package",
+    )
+
+
+class Install(_InMistral):
+    """Upload this package's workflows, and files of your own, where Mistral has none of that name
+    or another text; what it has already stays untouched. Again after each upgrade.
+
+    They go into your project, with your token; where an administrator installed the same text for
+    everybody, that is used.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Files, and who may see them."""
+        _add_files(parser)
+        parser.add_argument(
+            "--public",
+            choices=("yes", "no"),
+            help="whether other projects may use them, which only an administrator may say "
+            "(default: as it is; new ones: no)",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
+        """Compare, and upload what differs."""
+        definitions = registry.definitions(parsed_args.files)
+        scope = {"yes": "public", "no": "private", None: None}[parsed_args.public]
+        with connection.mistral(self.app) as client:
+            known = Registry(client, self.namespace(parsed_args))
+            rows = [[name, known.install(name, text, scope)] for name, text in definitions.items()]
+        if any(done.startswith(registry.KEPT) for _, done in rows):
+            self.exit_code = base.FAILED
+        return ["workflow", "done"], rows
+
+
+class Diff(_InMistral):
+    """Say which workflows of this package, and of your files, are missing in Mistral or have
+    another text there, with the lines that differ; and which are there that are not of this
+    package, though they are called failover.*: those of another version, or somebody else's.
+
+    Exit code 1 when anything differs.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Files, and how much."""
+        _add_files(parser)
+        parser.add_argument("--brief", action="store_true", help="without the lines that differ")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
+        """Compare."""
+        definitions = registry.definitions(parsed_args.files)
+        with connection.mistral(self.app) as client:
+            standings = Registry(client, self.namespace(parsed_args)).compare(definitions)
+        if any(each.state != registry.SAME for each in standings):
+            self.exit_code = base.FAILED
+        columns = ["workflow", "state", "scope"]
+        if parsed_args.brief:
+            return columns, [_row(each) for each in standings]
+        return [*columns, "difference"], [[*_row(each), each.difference] for each in standings]
+
+
+class Remove(_InMistral):
+    """Remove the pack's workflows from Mistral. Those that are not of this package stay, and so do
+    actions and groups: nothing fails over until they are installed again.
+
+    Asks before, unless --yes is given.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Whether one is sure."""
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
+        """Ask, and remove."""
+        definitions = registry.definitions([])
+        with connection.mistral(self.app) as client:
+            known = Registry(client, self.namespace(parsed_args))
+            there = [name for name in definitions if known.mine(name)]
+            if there:
+                base.confirm(
+                    f"Remove {len(there)} workflows: no alarm is heard then", yes=parsed_args.yes
+                )
+            rows = [[name, known.remove(name)] for name in there]
+        if failed := [row for row in rows if row[1] != registry.REMOVED]:
+            lines = "\n".join(f"{name}: {why}" for name, why in failed)
+            raise CommandFailed(f"{lines}\n{len(failed)} could not be removed. [MISTRAL_REFUSED]")
+        return ["workflow", "done"], rows
+
+
+def _row(each: Standing) -> list[Any]:
+    return [each.name, each.state, each.scope]

@@ -68,9 +68,31 @@ class MistralClient:
 
     # --- workflows ------------------------------------------------------------------------------
 
-    def workflows(self) -> list[dict[str, Any]]:
-        """The registered workflows: ``name``, ``input``, ``id``, ..."""
-        return self.request("GET", "workflows")["workflows"]
+    def workflows(self, **filters: Any) -> list[dict[str, Any]]:
+        """The registered workflows: ``name``, ``input``, ``id``, ...; e.g. with
+        ``name="has:failover."``, ``fields="name,definition"``. Mistral lists 1000 at most."""
+        return self.request("GET", "workflows", params=filters)["workflows"]
+
+    def create_workflows(self, text: str, *, namespace: str = "", scope: str = "private") -> None:
+        """Register the workflows of a text, none of which may be there."""
+        self._send_workflows("POST", text, namespace, scope)
+
+    def update_workflows(self, text: str, *, namespace: str = "", scope: str = "private") -> None:
+        """Replace workflows, which must be there; ``scope`` becomes theirs."""
+        self._send_workflows("PUT", text, namespace, scope)
+
+    def delete_workflow(self, id: str, *, namespace: str = "") -> None:  # noqa: A002
+        """Delete a workflow, by its id or its name."""
+        self.request("DELETE", f"workflows/{_q(id)}", params={"namespace": namespace})
+
+    def _send_workflows(self, method: str, text: str, namespace: str, scope: str) -> None:
+        self.request(
+            method,
+            "workflows",
+            data=text.encode("utf-8"),
+            headers={"Content-Type": "text/plain"},
+            params={"namespace": namespace, "scope": scope},
+        )
 
     def upload(self, text: str) -> list[str]:
         """Register the workflows of a text, or update them if they exist; returns the names."""
@@ -96,11 +118,14 @@ class MistralClient:
         id: str | None = None,  # noqa: A002 - Mistral's own word
         description: str = "",
         params: Mapping[str, Any] | None = None,
+        namespace: str = "",
     ) -> dict[str, Any]:
         """Start a workflow; returns the execution.
 
         :param id: a UUID of the caller's making. Where it exists already, that execution is
             returned and nothing is started, whatever else is given.
+        :param namespace: in which the workflow is; those that it calls are looked for there first,
+            then in the default one.
         """
         body: dict[str, Any] = {
             "workflow_name": workflow,
@@ -110,6 +135,8 @@ class MistralClient:
         }
         if id is not None:
             body["id"] = id
+        if namespace:
+            body["workflow_namespace"] = namespace
         return _parsed(self.request("POST", "executions", json=body))
 
     def execution(self, id: str) -> dict[str, Any]:  # noqa: A002
@@ -183,18 +210,23 @@ class MistralClient:
         input: Mapping[str, Any] | None = None,  # noqa: A002
         *,
         save_result: bool = True,
+        run_sync: bool | None = None,
     ) -> Any:
         """Run one action and wait for it; returns its result.
 
         :param save_result: goes through an executor and leaves a record; False runs the action
             inside the engine and leaves none.
+        :param run_sync: the engine itself waits for it, within a transaction under a lock of its
+            process, and does nothing else meanwhile. By default only without a record; else the
+            engine goes on, and is asked for the result until it is there.
         :raises EmbeddedError: with the action's own code, message and remedy where it has them,
             else ``ACTION_FAILED``.
         """
+        run_sync = not save_result if run_sync is None else run_sync
         body = {
             "name": name,
             "input": json.dumps(dict(input or {})),
-            "params": json.dumps({"save_result": save_result, "run_sync": True}),
+            "params": json.dumps({"save_result": save_result, "run_sync": run_sync}),
         }
         answer = _parsed(self.request("POST", "action_executions", json=body))
         if answer["state"] == "RUNNING":
@@ -210,12 +242,13 @@ class MistralClient:
         self.request("PUT", f"action_executions/{_q(id)}", json=body)
 
     def _wait_action(self, id: str) -> dict[str, Any]:  # noqa: A002
-        end = time.monotonic() + self._timeout
+        end, pause = time.monotonic() + self._timeout, 0.01
         while True:
             answer = _parsed(self.request("GET", f"action_executions/{_q(id)}"))
             if answer["state"] in FINAL or time.monotonic() > end:
                 return answer
-            time.sleep(0.01)
+            time.sleep(pause)
+            pause = min(pause * 1.2, 0.25)
 
 
 def _q(value: str) -> str:

@@ -18,11 +18,11 @@ from typing import Any, Self
 
 from mistral_failover import settings as configuration
 from mistral_failover.actions import hanging, runtime
-from mistral_failover.actions.runtime import DEFAULT_PROJECT, Runtime
+from mistral_failover.actions.runtime import Runtime, own_project
 from mistral_failover.cloud.mistral_api import Mistral, mistral_for
 from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.server import EmbeddedMistral
-from mistral_failover.store import lying
+from mistral_failover.store import hooks, lying
 
 LOG = logging.getLogger(__name__)
 WORKFLOW = "failover.sweep"
@@ -71,7 +71,8 @@ class SelfSweep:
         """Only the cloud knows whether somebody has freed a volume that blocks a failover."""
         if time.monotonic() < self._look_at_volumes_at:
             return None
-        if held := state.database.reading(lambda tx: lying.held_up(tx, DEFAULT_PROJECT, None)):
+        project = own_project(state.settings)
+        if held := state.database.reading(lambda tx: lying.held_up(tx, project, None)):
             self._look_at_volumes_at = time.monotonic() + state.settings.sweep_after
             return f"{held[0].resource} of {held[0].group} waits for a volume to be freed"
         return None
@@ -79,15 +80,14 @@ class SelfSweep:
     def _in_mistral(self, state: Runtime, mistral: Mistral) -> str | None:
         deadline = time.monotonic() + hanging.LIMIT
         lease, after = state.settings.lease, state.settings.hang_after
-        locks = state.database.reading(
-            lambda tx: lying.long_locks(tx, DEFAULT_PROJECT, None, lease)
-        )
+        project = own_project(state.settings)
+        locks = state.database.reading(lambda tx: lying.long_locks(tx, project, None, lease))
         for lock, why in hanging.orphaned(locks, mistral, deadline):
             return f"{lock.resource} is locked, and {why}"
         if time.monotonic() < self._look_for_hanging_at:
             return None
         self._look_for_hanging_at = time.monotonic() + after / _HANGING_LOOKS
-        for found in hanging.hung(state.database, DEFAULT_PROJECT, mistral, after, deadline):
+        for found in hanging.hung(state.database, project, mistral, after, deadline):
             return f"{found.top.workflow} hangs (execution {found.top.id})"
         return None
 
@@ -105,11 +105,13 @@ class SelfSweep:
 
 
 def _in_the_store(tx: Any, state: Runtime) -> str | None:
-    quiet = state.settings.sweep_after
-    if found := lying.loose(tx, DEFAULT_PROJECT, None, quiet):
+    quiet, project = state.settings.sweep_after, own_project(state.settings)
+    if found := lying.loose(tx, project, None, quiet):
         return f"{found[0].resource} of {found[0].group} waits, and nobody works on it"
-    if words := lying.vouched(tx, DEFAULT_PROJECT, None):
+    if words := lying.vouched(tx, project, None):
         return f"{words[0][2]} of {words[0][1]} was confirmed as fenced, and nobody acted on it"
-    if lying.unstarted(tx, DEFAULT_PROJECT, quiet):
+    if lying.unstarted(tx, project, quiet):
         return "an alarm was admitted, and its failover was not started"
+    if hooks.waiting(tx, project, quiet=quiet, stuck=False):
+        return "something happened that a group's own workflow was not told"
     return None

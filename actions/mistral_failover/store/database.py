@@ -20,6 +20,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from mistral_failover.store import hooks
 from mistral_failover.store.transaction import SqlTransaction
 
 T = TypeVar("T")
@@ -70,11 +71,14 @@ class Database:
         self.url = sa.engine.make_url(url)
         self.engine = self._connectable(pool_size)
         self._reader = self.engine.execution_options(failover_reads=True)
+        self._snapshots = self._reader
         # SQLite makes a second writer sleep and look again: with many threads most of the time
         # goes by asleep. So the threads of this process queue up here. In memory there is but
         # one connection, for readers as well.
         sqlite = self.url.get_backend_name() == "sqlite"
         self._writers = threading.Lock() if sqlite else contextlib.nullcontext()
+        if not sqlite:
+            self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ")
         in_memory = sqlite and _in_memory(self.url)
         self._readers = self._writers if in_memory else contextlib.nullcontext()
 
@@ -116,6 +120,10 @@ class Database:
         """Run ``function`` in a transaction that only reads, and keeps no writer waiting."""
         return self._run(self._reader, self._readers, function)
 
+    def snapshot(self, function: Callable[[SqlTransaction], T]) -> T:
+        """As :meth:`reading`, and everything that is read is of one moment."""
+        return self._run(self._snapshots, self._readers, function)
+
     def _run(
         self,
         engine: sa.Engine,
@@ -128,8 +136,12 @@ class Database:
             wait=tenacity.wait_random_exponential(multiplier=0.01, max=1.0),
             reraise=True,
         ):
-            with attempt, turn, engine.begin() as connection:
-                return function(SqlTransaction(connection, self.now))
+            with attempt:
+                with turn, engine.begin() as connection:
+                    tx = SqlTransaction(connection, self.now)
+                    answer = function(tx)
+                hooks.committed(tx.to_tell)
+                return answer
         raise AssertionError("unreachable: the last attempt raises")
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.goal import Goal
+from mistral_failover.store import totals
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import goals, groups, operations, resources, traversals
 
@@ -151,12 +152,12 @@ def _forget(tx: Session, group_id: str, version: str) -> None:
     still_there = sa.select(resources.c.id).where(
         resources.c.group_id == group_id, sa.not_(_gone())
     )
-    tx.execute(
-        operations.delete().where(
-            sa.or_(operations.c.resource_id.in_(left), operations.c.traversal_id.in_(ended)),
-            operations.c.resource_id.not_in(still_there),
-        )
+    over = sa.and_(
+        sa.or_(operations.c.resource_id.in_(left), operations.c.traversal_id.in_(ended)),
+        operations.c.resource_id.not_in(still_there),
     )
+    totals.keep(tx, group_id, traversals.c.id.in_(ended), over)
+    tx.execute(operations.delete().where(over))
     tx.execute(resources.delete().where(resources.c.id.in_(left)))
     tx.execute(traversals.delete().where(traversals.c.id.in_(ended)))
     tx.execute(goals.delete().where(goals.c.group_id == group_id, goals.c.version == version))

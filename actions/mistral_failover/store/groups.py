@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.ids import group_id
-from mistral_failover.store import goals
+from mistral_failover.store import goals, hooks
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import goals as goal_table
 from mistral_failover.store.tables import groups, members, resources, traversals
@@ -37,7 +37,9 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
     """
     identity = group_id(project_id, name)
     row = tx.connection.execute(
-        sa.select(groups.c.definition).where(groups.c.id == identity).with_for_update()
+        sa.select(groups.c.definition, groups.c.hook)
+        .where(groups.c.id == identity)
+        .with_for_update()
     ).one_or_none()
     if row is None:
         tx.insert(
@@ -48,6 +50,8 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
             definition=definition,
             definition_version=version_of(definition),
             created_at=tx.clock(),
+            hook=_hook(definition),
+            told=0,
         )
         return identity
     brought = {document["name"] for document in definition["types"]}
@@ -64,9 +68,17 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
     tx.execute(
         groups.update()
         .where(groups.c.id == identity)
-        .values(definition=merged, definition_version=version_of(merged))
+        .values(definition=merged, definition_version=version_of(merged), hook=_hook(definition))
     )
+    if row.hook is None and _hook(definition) is not None:
+        hooks.begin(tx, identity)
     return identity
+
+
+def _hook(definition: Mapping[str, Any]) -> str | None:
+    """The workflow that is to be told of events."""
+    told: Mapping[str, Any] | None = definition.get("document", {}).get("on_event")
+    return None if told is None else str(told["workflow"])
 
 
 def find(tx: Session, project_id: str, name: str) -> GroupState | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.store import totals
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, incidents
 
@@ -23,7 +24,8 @@ class Incident:
     ``group_id`` None: nobody knows yet which group it is about. ``fact`` is ``{"group", "lost":
     member}`` or what else was said. ``rule`` names the rule of admission that decided, if one
     spoke. ``firing`` and ``series`` are the alarm's. A DUPLICATE of a fact that was known is kept
-    to be recognised when it comes again, and counts on ``duplicate_of``.
+    to be recognised when it comes again, and counts on ``duplicate_of``. ``execution`` is
+    Mistral's that began the traversal, None for an action that was run by itself.
     """
 
     id: str
@@ -43,6 +45,7 @@ class Incident:
     firing: bool = True
     series: str = ""
     duplicate_of: str | None = None
+    execution: str | None = None
 
 
 _COUNT = {"duplicates": incidents.c.duplicates + 1}
@@ -115,6 +118,7 @@ def decide(
 ) -> None:
     """Replace the decision on an incident, and the fact and the group where they are known better
     by now."""
+    totals.keep_decision(tx, incident_id, (decision, rule))
     known: dict[str, Any] = {} if fact is None else {"fact": fact}
     if group_id is not None:
         known["group_id"] = group_id
@@ -143,19 +147,23 @@ def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
 
 def dismiss(tx: Session, incident_id: str, sentence: str) -> bool:
     """Take a held incident off the list; False when it is not held (any more)."""
-    return tx.changed(
+    dismissed = tx.changed(
         incidents.update()
         .where(incidents.c.id == incident_id, incidents.c.decision == "HELD")
         .values(decision="DISMISSED", sentence=sentence, decided_at=tx.clock())
     )
+    if dismissed:
+        totals.keep_dismissed(tx, incident_id)
+    return dismissed
 
 
-def link(tx: Session, incident_id: str, traversal_id: str) -> None:
-    """Remember the one traversal that an incident caused."""
+def link(tx: Session, incident_id: str, traversal_id: str, execution: str | None = None) -> None:
+    """Remember the one traversal that an incident caused, and which of Mistral's executions began
+    it."""
     tx.execute(
         incidents.update()
         .where(incidents.c.id == incident_id, incidents.c.traversal_id.is_(None))
-        .values(traversal_id=traversal_id)
+        .values(traversal_id=traversal_id, execution=execution)
     )
 
 

@@ -55,13 +55,20 @@ class Records(Session):
         return lock if taken else None
 
     def steal(self, record: Record, reason: str) -> bool:
+        return self._broken(record, reason, resources.c.lease_until <= self.clock())
+
+    def break_lock(self, record: Record, reason: str) -> bool:
+        """As :meth:`steal`, whether or not the owner lives: a person has decided."""
+        return self._broken(record, reason)
+
+    def _broken(self, record: Record, reason: str, *terms: sa.ColumnElement[bool]) -> bool:
         stolen = self.changed(
             resources.update()
             .where(
                 resources.c.id == record.id,
                 resources.c.owner == record.owner,
                 resources.c.token == record.token,
-                resources.c.lease_until <= self.clock(),
+                *terms,
             )
             .values(
                 owner=None,
@@ -80,7 +87,7 @@ class Records(Session):
                     operations.c.token == record.token,
                     operations.c.status == "started",
                 )
-                .values(status="unknown")
+                .values(status="unknown", unknowns=operations.c.unknowns + 1)
             )
         return stolen
 
@@ -182,7 +189,12 @@ class Records(Session):
                 operations.c.token == ticket.lock.token,
                 operations.c.resource_id == ticket.node.resource_id,
             )
-            .values(status=_status(outcome), result=result, ended_at=self.clock())
+            .values(
+                status=_status(outcome),
+                unknowns=operations.c.unknowns + (1 if outcome.unknown else 0),
+                result=result,
+                ended_at=self.clock(),
+            )
         )
         if outcome.ok:
             self.execute(

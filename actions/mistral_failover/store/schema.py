@@ -11,9 +11,13 @@ from pathlib import Path
 import alembic.command
 import alembic.config
 import sqlalchemy as sa
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from mistral_failover.store.database import Database
 
+VERSION_TABLE = "failover_schema"
+"""Where the database says at which revision it is."""
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
@@ -36,6 +40,20 @@ def downgrade(database: Database, revision: str) -> None:
     """Take the tables back to an earlier revision ("base": remove them)."""
     with _alone(database) as connection:
         alembic.command.downgrade(_config(connection), revision)
+
+
+def revisions(database: Database) -> tuple[str | None, str | None]:
+    """The revision that the tables are at, and the one that this version needs."""
+    with database.engine.connect() as connection:
+        options = {"version_table": VERSION_TABLE}
+        has = MigrationContext.configure(connection, opts=options).get_current_revision()
+        return has, ScriptDirectory.from_config(_config(connection)).get_current_head()
+
+
+def knows(revision: str) -> bool:
+    """Whether a revision is one of this version's: another is of a later one."""
+    scripts = ScriptDirectory(str(_SCRIPTS))
+    return revision in {each.revision for each in scripts.walk_revisions()}
 
 
 @contextmanager

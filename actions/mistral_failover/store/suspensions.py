@@ -7,7 +7,7 @@ maintenance has ``until`` and ``members`` as well. Times in seconds by the datab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -25,11 +25,11 @@ def suspend(tx: Session, group_id: str, kind: Kind, said: Mapping[str, Any]) -> 
     tx.execute(groups.update().where(groups.c.id == group_id).values(**{kind: dict(said)}))
 
 
-def resume(tx: Session, group_id: str) -> None:
-    """End both."""
+def resume(tx: Session, group_id: str, kinds: Iterable[Kind] = KINDS) -> None:
+    """End both, or one of them."""
     # An SQL null, not JSON's.
-    ended = dict.fromkeys(KINDS, sa.null())
-    tx.execute(groups.update().where(groups.c.id == group_id).values(**ended))
+    if ended := dict.fromkeys(kinds, sa.null()):
+        tx.execute(groups.update().where(groups.c.id == group_id).values(**ended))
 
 
 def of_group(tx: Session, group_id: str) -> dict[Kind, Mapping[str, Any]]:

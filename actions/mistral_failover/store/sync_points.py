@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import END, Node, NodeState, Wanted
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import edges, nodes
+from mistral_failover.store.tables import edges, nodes, traversals
 
 # Building a statement takes longer than running it, so those of every check are built once.
 _HERE = (
@@ -97,6 +97,14 @@ class SyncPoints(Session):
             )
 
     def drop_sync_points(self, traversal_id: str) -> None:
+        deferred = sa.select(sa.func.coalesce(sa.func.sum(nodes.c.deferrals), 0)).where(
+            nodes.c.traversal_id == traversal_id
+        )
+        self.execute(
+            traversals.update()
+            .where(traversals.c.id == traversal_id)
+            .values(deferrals=traversals.c.deferrals + deferred.scalar_subquery())
+        )
         self.execute(edges.delete().where(edges.c.traversal_id == traversal_id))
         self.execute(nodes.delete().where(nodes.c.traversal_id == traversal_id))
 
@@ -148,7 +156,11 @@ class SyncPoints(Session):
         self.execute(
             nodes.update()
             .where(*_node_is(traversal_id, node.key))
-            .values(deferred_to=holder, deferred_at=self.clock())
+            .values(
+                deferred_to=holder,
+                deferred_at=self.clock(),
+                deferrals=nodes.c.deferrals + 1,
+            )
         )
 
     def ready_nodes(self, traversal_id: str) -> list[Node]:

@@ -80,6 +80,11 @@ groups = _table(
     sa.Column("created_at", _Time, nullable=False),
     sa.Column("pause", PlainJson),
     sa.Column("maintenance", PlainJson),
+    # The user's workflow that is told of events; up to which row of the journal it was, and at
+    # which one it was noted that this fails.
+    sa.Column("hook", sa.String(255)),
+    sa.Column("told", sa.BigInteger),
+    sa.Column("stuck", sa.BigInteger),
     sa.UniqueConstraint("project_id", "name"),
 )
 
@@ -114,6 +119,8 @@ traversals = _table(
     sa.Column("graph", PlainJson, nullable=False),
     sa.Column("started_at", _Time, nullable=False),
     sa.Column("ended_at", _Time),
+    sa.Column("back", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
 )
 
 resources = _table(
@@ -156,6 +163,7 @@ nodes = _table(
     sa.Column("reason", _Reason),
     sa.Column("deferred_to", sa.String(255)),
     sa.Column("deferred_at", _Time),
+    sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
 )
 
 edges = _table(
@@ -176,6 +184,7 @@ operations = _table(
     sa.Column("goal_version", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("unknowns", sa.Integer, nullable=False, server_default="0"),
     sa.Column("owner", sa.String(255), nullable=False),
     sa.Column("token", sa.Integer, nullable=False),
     sa.Column("intent", PlainJson, nullable=False),
@@ -204,10 +213,33 @@ incidents = _table(
     sa.Column("firing", sa.Boolean, nullable=False),
     sa.Column("series", sa.String(64), nullable=False),
     _id("duplicate_of"),
+    _id("execution"),
     sa.Index("ix_failover_incidents_group_id_decided_at", "group_id", "decided_at"),
     sa.Index("ix_failover_incidents_group_id_series", "group_id", "series"),
     sa.Index("ix_failover_incidents_project_id_decided_at", "project_id", "decided_at"),
     sa.Index("ix_failover_incidents_project_id_decision", "project_id", "decision"),
+)
+
+plans = _table(
+    "failover_plans",
+    _id("id", primary_key=True),
+    sa.Column("project_id", sa.String(64), nullable=False),
+    _id("group_id", nullable=False, index=True),
+    sa.Column("verb", sa.String(16), nullable=False),
+    sa.Column("inputs", PlainJson, nullable=False),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("world", PlainJson, nullable=False),
+    sa.Column("goal_version", sa.String(64), nullable=False),
+    sa.Column("created_at", _Time, nullable=False),
+    sa.Column("expires_at", _Time, nullable=False),
+)
+
+deliveries = _table(
+    "failover_deliveries",
+    sa.Column("project_id", sa.String(64), primary_key=True),
+    sa.Column("digest", sa.String(64), primary_key=True),
+    _id("execution", nullable=False),
+    sa.Column("at", _Time, nullable=False, index=True),
 )
 
 journal = _table(
@@ -222,7 +254,20 @@ journal = _table(
     _id("group_id", nullable=False, index=True),
     _id("traversal_id"),
     _id("resource_id"),
+    _id("incident_id"),
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("sentence", _Reason, nullable=False),
     sa.Column("at", _Time, nullable=False),
+    sa.Index("ix_failover_journal_group_id_kind_id", "group_id", "kind", "id"),
+)
+
+totals = _table(
+    "failover_totals",
+    sa.Column("project_id", sa.String(64), primary_key=True),
+    sa.Column("shard", sa.String(1), primary_key=True),
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("labels", sa.String(350), primary_key=True),
+    sa.Column("value", sa.Double, nullable=False),
+    sa.Column("first_at", _Time, nullable=False),
+    sa.Column("last_at", _Time, nullable=False),
 )

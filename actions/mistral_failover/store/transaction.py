@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import networkx as nx
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import GroupState, Traversal, TraversalStatus
 from mistral_failover.model.goal import Goal
+from mistral_failover.store.hooks import EVENTS
 from mistral_failover.store.records import Records
 from mistral_failover.store.sync_points import SyncPoints
 from mistral_failover.store.tables import goals, groups, journal, members, resources, traversals
@@ -27,6 +28,7 @@ _GROUP = sa.select(
     groups.c.definition_version,
     groups.c.current_traversal,
     groups.c.last_complete_goal,
+    groups.c.hook,
 ).where(groups.c.id == sa.bindparam("group_id"))
 _LOCKED = {shared: _GROUP.with_for_update(read=shared) for shared in (True, False)}
 _TRAVERSAL = sa.select(
@@ -37,15 +39,29 @@ _TRAVERSAL = sa.select(
     traversals.c.reason,
     traversals.c.cause,
     traversals.c.incident_id,
+    traversals.c.back,
 ).where(traversals.c.id == sa.bindparam("traversal_id"))
 
 
 class SqlTransaction(Records, SyncPoints):
     """Implements ``convergence.ports.Transaction``."""
 
+    def __init__(
+        self, connection: sa.Connection, clock: Callable[[], sa.ColumnElement[float]]
+    ) -> None:
+        super().__init__(connection, clock)
+        self.to_tell: set[str] = set()
+        """The ids of groups in whose journal an event was written that a workflow is told of."""
+        self._hooked: set[str] = set()
+
     def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
         row = self.connection.execute(_LOCKED[shared], {"group_id": group_id}).one_or_none()
-        return GroupState(*row) if row else None
+        if row is None:
+            return None
+        *state, hook = row
+        if hook is not None:
+            self._hooked.add(group_id)
+        return GroupState(*state)
 
     def definition(self, group_id: str) -> Mapping[str, Any]:
         query = sa.select(groups.c.definition).where(groups.c.id == group_id)
@@ -93,6 +109,7 @@ class SqlTransaction(Records, SyncPoints):
             reason=traversal.reason,
             cause=traversal.cause,
             incident_id=traversal.incident_id,
+            back=traversal.back,
             graph=nx.node_link_data(plan.graph, edges="edges"),
             started_at=now,
         )
@@ -109,7 +126,11 @@ class SqlTransaction(Records, SyncPoints):
         self.insert_sync_points(traversal.id, plan)
 
     def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
-        ended = None if status in ("IN_PROGRESS", "BLOCKED") else self.clock()
+        ended: Any = None
+        if status not in ("IN_PROGRESS", "BLOCKED"):
+            # Whatever fails beside it: it was over when it failed first.
+            failed = traversals.c.status == "FAILED"
+            ended = sa.case((failed, traversals.c.ended_at), else_=self.clock())
         replaceable = traversals.c.status != "COMPLETE"
         if status == "SUPERSEDED":  # how it had ended is worth more than that another came
             replaceable = traversals.c.status.in_(("IN_PROGRESS", "BLOCKED"))
@@ -147,12 +168,16 @@ class SqlTransaction(Records, SyncPoints):
         kind: str,
         traversal_id: str | None = None,
         resource_id: str | None = None,
+        incident_id: str | None = None,
     ) -> None:
+        if kind in EVENTS and group_id in self._hooked:
+            self.to_tell.add(group_id)
         self.insert(
             journal,
             group_id=group_id,
             traversal_id=traversal_id,
             resource_id=resource_id,
+            incident_id=incident_id,
             kind=kind,
             sentence=sentence,
             at=self.clock(),

@@ -50,6 +50,8 @@ def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
             operations.c.attempts,
             operations.c.owner,
             operations.c.started_at,
+            resources.c.name.label("resource"),
+            resources.c.member,
         )
         .join(resources, resources.c.id == operations.c.resource_id)
         .where(
@@ -98,10 +100,19 @@ def operation(tx: Session, key: str) -> dict[str, Any] | None:
 
 def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     """The nodes that found their resource locked, and by whom."""
-    query = sa.select(nodes.c.node, nodes.c.deferred_to, nodes.c.deferred_at).where(
-        nodes.c.traversal_id == traversal_id,
-        nodes.c.deferred_to.is_not(None),
-        nodes.c.status == "WAITING",
+    query = (
+        sa.select(
+            nodes.c.node,
+            nodes.c.deferred_to,
+            nodes.c.deferred_at,
+            resources.c.name.label("resource"),
+        )
+        .join(resources, resources.c.id == nodes.c.resource_id, isouter=True)
+        .where(
+            nodes.c.traversal_id == traversal_id,
+            nodes.c.deferred_to.is_not(None),
+            nodes.c.status == "WAITING",
+        )
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 

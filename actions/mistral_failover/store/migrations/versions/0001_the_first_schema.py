@@ -22,6 +22,18 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
+        "failover_deliveries",
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("execution", sa.String(length=36), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("project_id", "digest", name=op.f("pk_failover_deliveries")),
+        **_MYSQL,
+    )
+    with op.batch_alter_table("failover_deliveries", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_failover_deliveries_at"), ["at"], unique=False)
+
+    op.create_table(
         "failover_edges",
         sa.Column("traversal_id", sa.String(length=36), nullable=False),
         sa.Column("node", sa.String(length=64), nullable=False),
@@ -57,6 +69,9 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("pause", _JSON, nullable=True),
         sa.Column("maintenance", _JSON, nullable=True),
+        sa.Column("hook", sa.String(length=255), nullable=True),
+        sa.Column("told", sa.BigInteger(), nullable=True),
+        sa.Column("stuck", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_groups")),
         sa.UniqueConstraint("project_id", "name", name=op.f("uq_failover_groups_project_id_name")),
         **_MYSQL,
@@ -80,6 +95,7 @@ def upgrade() -> None:
         sa.Column("firing", sa.Boolean(), nullable=False),
         sa.Column("series", sa.String(length=64), nullable=False),
         sa.Column("duplicate_of", sa.String(length=36), nullable=True),
+        sa.Column("execution", sa.String(length=36), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_incidents")),
         **_MYSQL,
     )
@@ -110,6 +126,7 @@ def upgrade() -> None:
         sa.Column("group_id", sa.String(length=36), nullable=False),
         sa.Column("traversal_id", sa.String(length=36), nullable=True),
         sa.Column("resource_id", sa.String(length=36), nullable=True),
+        sa.Column("incident_id", sa.String(length=36), nullable=True),
         sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("sentence", sa.Text(), nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
@@ -119,6 +136,9 @@ def upgrade() -> None:
     with op.batch_alter_table("failover_journal", schema=None) as batch_op:
         batch_op.create_index(
             batch_op.f("ix_failover_journal_group_id"), ["group_id"], unique=False
+        )
+        batch_op.create_index(
+            "ix_failover_journal_group_id_kind_id", ["group_id", "kind", "id"], unique=False
         )
 
     op.create_table(
@@ -150,6 +170,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("deferred_to", sa.String(length=255), nullable=True),
         sa.Column("deferred_at", sa.Double(), nullable=True),
+        sa.Column("deferrals", sa.Integer(), nullable=False, server_default="0"),
         sa.PrimaryKeyConstraint("traversal_id", "node", name=op.f("pk_failover_nodes")),
         **_MYSQL,
     )
@@ -163,6 +184,7 @@ def upgrade() -> None:
         sa.Column("goal_version", sa.String(length=64), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("unknowns", sa.Integer(), nullable=False, server_default="0"),
         sa.Column("owner", sa.String(length=255), nullable=False),
         sa.Column("token", sa.Integer(), nullable=False),
         sa.Column("intent", _JSON, nullable=False),
@@ -217,6 +239,38 @@ def upgrade() -> None:
         )
 
     op.create_table(
+        "failover_plans",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("verb", sa.String(length=16), nullable=False),
+        sa.Column("inputs", _JSON, nullable=False),
+        sa.Column("fingerprint", sa.String(length=64), nullable=False),
+        sa.Column("world", _JSON, nullable=False),
+        sa.Column("goal_version", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_plans")),
+        **_MYSQL,
+    )
+    with op.batch_alter_table("failover_plans", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_failover_plans_group_id"), ["group_id"], unique=False)
+
+    op.create_table(
+        "failover_totals",
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("shard", sa.String(length=1), nullable=False),
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("labels", sa.String(length=350), nullable=False),
+        sa.Column("value", sa.Double(), nullable=False),
+        sa.Column("first_at", sa.Double(), nullable=False),
+        sa.Column("last_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "project_id", "shard", "name", "labels", name=op.f("pk_failover_totals")
+        ),
+        **_MYSQL,
+    )
+    op.create_table(
         "failover_traversals",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("group_id", sa.String(length=36), nullable=False),
@@ -228,6 +282,8 @@ def upgrade() -> None:
         sa.Column("graph", _JSON, nullable=False),
         sa.Column("started_at", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double(), nullable=True),
+        sa.Column("back", sa.Boolean(), nullable=False, server_default=sa.false()),
+        sa.Column("deferrals", sa.Integer(), nullable=False, server_default="0"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_traversals")),
         **_MYSQL,
     )
@@ -242,6 +298,11 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f("ix_failover_traversals_group_id"))
 
     op.drop_table("failover_traversals")
+    op.drop_table("failover_totals")
+    with op.batch_alter_table("failover_plans", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_failover_plans_group_id"))
+
+    op.drop_table("failover_plans")
     with op.batch_alter_table("failover_resources", schema=None) as batch_op:
         batch_op.drop_index("ix_failover_resources_group_id_action")
 
@@ -258,6 +319,7 @@ def downgrade() -> None:
 
     op.drop_table("failover_members")
     with op.batch_alter_table("failover_journal", schema=None) as batch_op:
+        batch_op.drop_index("ix_failover_journal_group_id_kind_id")
         batch_op.drop_index(batch_op.f("ix_failover_journal_group_id"))
 
     op.drop_table("failover_journal")
@@ -272,3 +334,7 @@ def downgrade() -> None:
         batch_op.drop_index("ix_failover_edges_predecessor")
 
     op.drop_table("failover_edges")
+    with op.batch_alter_table("failover_deliveries", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_failover_deliveries_at"))
+
+    op.drop_table("failover_deliveries")

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover group ...``: groups from their definition to their end."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import yaml
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from mistral_failover.cli import base, files, ordering
+from mistral_failover.cli.base import Asking, for_people, when
+from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.ordering import Order
+from mistral_failover.cli.screen import suspended
+
+ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
+
+
+class _Defining(Asking, ShowOne):
+    """Define what files say, and bring the group to it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        files.add_files(parser)
+        parser.add_argument("--name", help="the group's name (default: the stack's)")
+        parser.add_argument(
+            "--no-activate",
+            action="store_true",
+            help="only define it: no goal is given, nothing is touched",
+        )
+        parser.add_argument("--because", metavar="TEXT", help="why, for the record")
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=ordering.WAIT,
+            metavar="SECONDS",
+            help=f"how long to follow it (default {ordering.WAIT:.0f}); it goes on after that",
+        )
+        return parser
+
+    def known(self, name: str) -> bool:
+        """Whether the project has a group of this name."""
+        return name in self.ask("failover.status")["groups"]
+
+    def defined(self, given: files.Definition, *, dry_run: bool = False) -> dict[str, Any]:
+        """What failover.define answers."""
+        found: dict[str, Any] = self.ask(
+            "failover.define",
+            definition=given.document,
+            name=given.name,
+            types=given.types,
+            dry_run=dry_run,
+        )
+        return found
+
+    def brought_up(
+        self, parsed_args: argparse.Namespace, name: str, because: str
+    ) -> dict[str, Any]:
+        """Converge the group to its definition; what came of that."""
+        inputs = {"group": name, "because": parsed_args.because or because}
+        facts = ordering.follow(self.app, ACTIVATE, inputs, group=name, wait=parsed_args.timeout)
+        self.exit_code = ordering.exit_code(facts)
+        return facts
+
+
+class Create(_Defining):
+    """Define a group and bring it up: its volumes are attached, what it runs is started.
+
+    Its stack must be there. It is followed to its end; when it is BLOCKED or FAILED, mend what it
+    says and run 'failover group activate'. Check the file first with 'failover group validate'.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Check, define, follow."""
+        given = files.read(parsed_args.file, parsed_args.types, parsed_args.name)
+        if self.known(given.name):
+            raise CommandFailed(
+                f"There is a group {given.name} already. Change it with 'failover group update', "
+                "or choose another --name. [GROUP_EXISTS]"
+            )
+        answer = self.defined(given)
+        facts = {key: answer[key] for key in ("group", "id", "stack", "roles", "resources")}
+        if not parsed_args.no_activate:
+            facts |= self.brought_up(parsed_args, given.name, "the group was created")
+        shown = base.worded(facts) if for_people(parsed_args) else facts
+        return list(shown), list(shown.values())
+
+
+class Update(_Defining):
+    """Change a group's definition and converge the group to it; who is active stays so.
+
+    Says first what changes. With --dry-run it says nothing but that; 'failover plan' then shows
+    each step that would follow from a definition without a dry run and with --no-activate.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--dry-run", action="store_true", help="say what would change, and change nothing"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Check, say what changes, define, follow."""
+        given = files.read(parsed_args.file, parsed_args.types, parsed_args.name)
+        if not self.known(given.name):
+            raise CommandFailed(
+                f"There is no group {given.name}. Create it with 'failover group create', or give "
+                "its --name. [UNKNOWN_GROUP]"
+            )
+        answer = self.defined(given, dry_run=parsed_args.dry_run)
+        people = for_people(parsed_args)
+        changes = answer["lines"] if people else answer["differences"]
+        facts = {
+            "group": given.name,
+            "changes": ("\n".join(changes) or "none") if people else changes,
+        }
+        if not (parsed_args.dry_run or parsed_args.no_activate):
+            for line in answer["lines"]:
+                self.app.stderr.write(f"{line}\n")
+            facts |= self.brought_up(parsed_args, given.name, "its definition was changed")
+        shown = base.worded(facts) if people else facts
+        return list(shown), list(shown.values())
+
+
+class Validate(Lister):
+    """Check a group file and its types on this machine, without a server: every problem, where it
+    is, and what to write instead. Exit code 1 when there is one."""
+
+    auth_required = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        files.add_files(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
+        """Look."""
+        self._found = files.problems(parsed_args.file, parsed_args.types)
+        if not self._found:
+            self.app.stderr.write(f"{parsed_args.file}: no problem was found\n")
+        columns = ["file", "field", "problem", "remedy"]
+        return columns, [[getattr(each, key) for key in columns] for each in self._found]
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """1 when there is a problem."""
+        code = int(super().run(parsed_args))
+        return code or (base.FAILED if self._found else base.COMPLETE)
+
+
+class List(Asking, Lister):
+    """List the project's groups: who is active where, what is lost, since when it stands so.
+
+    More of one of them: failover status GROUP
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
+        """Ask, and lay out."""
+        answer = self.ask("failover.status")
+        if answer["total"] > len(answer["overview"]):
+            self.app.stderr.write(
+                f"These are {len(answer['overview'])} of {answer['total']} groups.\n"
+            )
+        if not answer["overview"]:
+            self.app.stderr.write("There is no group: failover group create --help\n")
+        return overview(answer, people=for_people(parsed_args))
+
+
+def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows of the answer of failover.status without a group."""
+    rows = answer["overview"]
+    if not people:
+        keys = ["name", "stack", "status", "reason", "cause", "since", "roles", "lost"]
+        keys += ["pause", "maintenance", "held"]
+        return keys, [[row[key] for key in keys] for row in rows]
+    columns = ["group", "status", "roles", "lost", "since", "alarms"]
+    return columns, [
+        [
+            row["name"],
+            row["status"],
+            ", ".join(f"{role}: {member}" for role, member in row["roles"].items()) or "-",
+            ", ".join(row["lost"]) or "-",
+            when(row["since"]),
+            "; ".join([f"{row['held']} held"] * bool(row["held"]) + suspended(row)) or "-",
+        ]
+        for row in rows
+    ]
+
+
+class Show(Asking, ShowOne):
+    """Show a group as it is defined, and where it stands.
+
+    Its file alone, to be changed:  failover group show GROUP -f value -c definition > group.yaml
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Ask, and lay out: as text for people and as values alone, as a whole for machines."""
+        found = self.ask("failover.status", group=parsed_args.group, definition=True)
+        keys = ["group", "stack", "status", "reason", "roles", "lost", "members", "goal"]
+        facts = {key: found[key] for key in keys}
+        types = found["definition"]["types"]
+        document = found["definition"]["document"]
+        if parsed_args.formatter in ("table", "value", "shell"):
+            facts["roles"] = ", ".join(f"{r}: {m}" for r, m in found["roles"].items()) or "-"
+            facts["lost"] = ", ".join(found["lost"]) or "-"
+            facts["members"] = "\n".join(
+                f"{m['name']}: server {m['server'] or '-'}, epoch {m['epoch']}"
+                for m in found["members"]
+            )
+            document = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip()
+            types = ", ".join(each["name"] for each in types) or "-"
+        facts |= {"types": types, "definition": document}
+        return list(facts), list(facts.values())
+
+
+class Delete(Order):
+    """Take a group out of service and forget it: what runs is quiesced, volumes are detached, then
+    its definition, its goals and its history go. Servers, volumes and the stack stay.
+
+    Asks before, unless --yes is given. What can not be taken out of service is not forgotten: then
+    mend what it says and run it again. Alarms that are held for the group stay held.
+    """
+
+    workflow = REMOVE
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """What else."""
+        parser.add_argument(
+            "--lost",
+            action="append",
+            metavar="MEMBER",
+            help="a member that is fenced rather than quiesced; may be repeated",
+        )
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+    def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Who is lost."""
+        return {"lost": parsed_args.lost}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Ask, take it out of service, forget it."""
+        group = parsed_args.group
+        status = self.ask("failover.status", group=group)
+        held = self.ask("failover.held", group=group, limit=1)["total"]
+        question = f"Take {group} out of service and forget it"
+        if held:
+            question += f" (the {held} alarms that are held for it stay held)"
+        base.confirm(question, yes=parsed_args.yes)
+        facts: dict[str, Any] = {"group": group}
+        if status["traversal"] is not None:
+            columns, values = super().take_action(parsed_args)
+            facts |= dict(zip(columns, values, strict=True))
+            if parsed_args.no_wait or self.exit_code != base.COMPLETE:
+                return list(facts), list(facts.values())
+        answer = self.ask("failover.undefine", group=group)
+        facts |= {"deleted": answer["sentence"], "held": answer["held"]}
+        if for_people(parsed_args):
+            facts["held"] = "\n".join(alarm["sentence"] for alarm in answer["held"]) or "-"
+        return list(facts), list(facts.values())
+
+
+class Activate(Order):
+    """Bring a group up that is defined, or was taken out of service, or whose way up was cut short.
+
+    A group that is up is converged to its definition; who is active stays so.
+    """
+
+    workflow = ACTIVATE
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """With whom."""
+        parser.add_argument(
+            "--to", metavar="MEMBER", help="who is to be active (default: as its file says)"
+        )
+
+    def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """With whom."""
+        return {"to": parsed_args.to}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A group on a terminal, live: where it stands, and its latest steps below."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from mistral_failover.cli import screen
+from mistral_failover.cli.base import when
+from mistral_failover.cli.following import Watched
+
+STYLES = {
+    "COMPLETE": "bold green",
+    "FAILED": "bold red",
+    "BLOCKED": "bold red reverse",
+    "IN_PROGRESS": "bold yellow",
+}
+_STEPS = 12
+
+
+def live(looks: Iterator[Watched], stream: TextIO) -> Iterator[Watched]:
+    """Show each look in the place of the one before; the last one stays."""
+    steps: deque[dict[str, Any]] = deque(maxlen=_STEPS)
+    known: Watched | None = None
+    with Live(console=Console(file=stream), refresh_per_second=4) as shown:
+        for look in looks:
+            steps.extend(look.steps)
+            known = look if look.status else known
+            if known is not None and known.status is not None:
+                shown.update(_screen(known.status, list(steps), look.away), refresh=True)
+            yield look
+
+
+def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str) -> Group:
+    table = Table.grid(padding=(0, 2))
+    for name, text in screen.facts(status).items():
+        style = STYLES.get(status["status"], "") if name in ("status", "what helps") else ""
+        table.add_row(Text(name, style="dim"), Text(text, style=style))
+    told = [Text(f"{when(row['at'])}  {row['sentence']}") for row in steps]
+    trouble = [Text(f"{away}: it is asked again", style="bold red")] if away else []
+    return Group(table, Text(), *told, *trouble)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover rollback`` and ``failover sweep``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cliff.lister import Lister
+
+from mistral_failover.cli import base, ordering
+from mistral_failover.cli.base import Asking
+from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.ordering import Order
+
+_LISTS = ("started", "held", "refused", "shortened", "ended", "ready", "unable")
+
+
+class Rollback(Order):
+    """Take a group back to the last goal that it reached before the present one, or to an earlier
+    one: the same roles, resources and parameters. Followed to its end.
+
+    Who is lost stays lost and fenced, unless you vouch for them with --recovered. The goals are in
+    'failover goals', what differs between two of them in 'failover diff'.
+    """
+
+    workflow = "failover.rollback"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Where to."""
+        parser.add_argument(
+            "--to-goal",
+            metavar="VERSION",
+            help="the goal's version, or its first digits (7 at least); default: the one before",
+        )
+        parser.add_argument(
+            "--recovered",
+            action="append",
+            metavar="MEMBER",
+            help="a lost member that is well again, as you vouch; may be repeated",
+        )
+
+    def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Where to, and who is well."""
+        return {"goal": parsed_args.to_goal, "recovered": parsed_args.recovered}
+
+
+class Sweep(Asking, Lister):
+    """Go on with what a dead process left lying, in all groups of the project or in one, and show
+    what was found. Any number may run at once, and a repeat does no harm.
+
+    A cron trigger of Mistral's does this by itself; do it by hand when nothing moves.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", nargs="?", help="the group's name; all, if left out")
+        parser.add_argument(
+            "--no-wait", action="store_true", help="only start it: do not follow it to its end"
+        )
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=ordering.WAIT,
+            metavar="SECONDS",
+            help=f"how long to follow what it took up (default {ordering.WAIT:.0f})",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
+        """Start, follow, and show what was found."""
+        inputs = base.given({"group": parsed_args.group})
+        wait = 0.0 if parsed_args.no_wait else parsed_args.timeout
+        execution = ordering.execute(
+            self.app, "failover.sweep", inputs, group=parsed_args.group, wait=wait
+        )
+        output = execution.get("output") or {}
+        columns = ["found", "group", "sentence"]
+        if error := output.get("error"):
+            raise CommandFailed(f"{error['message']}. {error['remedy']} [{error['code']}]")
+        if not parsed_args.no_wait:
+            self.exit_code = ordering.exit_code(execution)
+        if self.exit_code == base.UNDER_WAY or parsed_args.no_wait:
+            return columns, [["under way", parsed_args.group, f"execution {execution['id']}"]]
+        swept = output.get("swept") or {}
+        rows = [_row(kind, row) for kind in _LISTS for row in swept.get(kind, ())]
+        if not rows:
+            self.app.stderr.write("Nothing was left lying.\n")
+        return columns, rows
+
+
+def _row(kind: str, row: Any) -> list[Any]:
+    if isinstance(row, str):
+        return [kind, None, row]
+    return [kind, row.get("group"), row["sentence"]]

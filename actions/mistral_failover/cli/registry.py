@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistral's workflows compared with files: by the hash of the text that Mistral keeps.
+
+Mistral keeps the text of a file with one workflow as it is; a file with several it cuts up and
+writes anew, so those are compared by what they say.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mistral_failover.cli.connection import CommandFailed
+
+SAME, MISSING, CHANGED, FOREIGN = "same", "missing", "changed", "foreign"
+REMOVED, KEPT = "removed", "kept"
+PREFIX = "failover."
+_FIELDS = "name,namespace,scope,definition"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A workflow as a file has it. ``whole``: it is alone there, so Mistral keeps the text."""
+
+    file: str
+    text: str
+    whole: bool
+
+    def is_in(self, definition: str) -> bool:
+        """Whether Mistral's text is this one."""
+        if hashed(self.text) == hashed(definition):
+            return True
+        return not self.whole and yaml.safe_load(self.text) == yaml.safe_load(definition)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a workflow stands in Mistral; ``scope`` is empty where it is not there."""
+
+    name: str
+    state: str
+    scope: str
+    difference: str = ""
+
+
+def hashed(text: str) -> str:
+    """The SHA-256 of a text."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def definitions(files: Iterable[Path]) -> dict[str, Text]:
+    """By name the workflows of this package and of ``files``. Raises CommandFailed."""
+    from mistral_failover import workflows
+
+    found: dict[str, Text] = {}
+    for path in [*map(Path, workflows.paths()), *files]:
+        for name, text in _read(path).items():
+            if name in found:
+                raise CommandFailed(
+                    f"{path}: {name} is in {found[name].file} already. Rename it. [NAME_TAKEN]"
+                )
+            found[name] = text
+    return found
+
+
+def _read(path: Path) -> dict[str, Text]:
+    try:
+        text = path.read_text("utf-8")
+        document = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
+        raise CommandFailed(f"{path} can not be read: {reason} [NO_FILE]") from None
+    if not isinstance(document, Mapping) or "version" not in document:
+        raise CommandFailed(
+            f"{path} is no workflow file. Check it: failover workflows validate {path} "
+            "[WORKFLOW_INVALID]"
+        )
+    bodies = {name: body for name, body in document.items() if name != "version"}
+    if len(bodies) == 1:
+        return {str(name): Text(str(path), text, True) for name in bodies}
+    return {
+        str(name): Text(
+            str(path),
+            yaml.safe_dump({"version": document["version"], name: body}, sort_keys=False),
+            False,
+        )
+        for name, body in bodies.items()
+    }
+
+
+class Registry:
+    """The workflows of one namespace, as the caller sees them. Methods raise EmbeddedError."""
+
+    def __init__(self, client: Any, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._known: dict[str, list[dict[str, Any]]] = {}
+        for row in client.workflows(name=f"has:{PREFIX}", fields=_FIELDS):
+            self._remember(row)
+
+    def _remember(self, row: dict[str, Any]) -> None:
+        if (row.get("namespace") or "") == self._namespace:
+            self._known.setdefault(row["name"], []).append(row)
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        """What there is of a name, one's own before what others made public."""
+        if name not in self._known and not name.startswith(PREFIX):
+            for row in self._client.workflows(name=name, fields=_FIELDS):
+                self._remember(row)
+        rows = self._known.get(name, [])
+        return sorted(rows, key=lambda row: str(row["scope"]) == "public")
+
+    def compare(self, definitions: Mapping[str, Text]) -> list[Standing]:
+        """How each stands, then what is called as the pack's are and is none of them."""
+        found = [self._standing(name, text) for name, text in sorted(definitions.items())]
+        others = sorted(n for n in self._known if n.startswith(PREFIX) and n not in definitions)
+        return found + [Standing(n, FOREIGN, self._rows(n)[0]["scope"]) for n in others]
+
+    def _standing(self, name: str, text: Text) -> Standing:
+        rows = self._rows(name)
+        if not rows:
+            return Standing(name, MISSING, "")
+        row = rows[0]
+        if text.is_in(row["definition"]):
+            return Standing(name, SAME, row["scope"])
+        return Standing(name, CHANGED, row["scope"], _difference(name, row["definition"], text))
+
+    def install(self, name: str, text: Text, scope: str | None) -> str:
+        """Make it so that the workflow is there, for ``scope`` (None: as it is); what was done.
+        What others made public and only they may change is :data:`KEPT`."""
+        from mistral_failover.embedded.errors import EmbeddedError
+
+        rows = self._rows(name)
+        fit = [row for row in rows if text.is_in(row["definition"])]
+        if fit and scope in (None, fit[0]["scope"]):
+            return f"{SAME} ({fit[0]['scope']})"
+        if not rows:
+            to = scope or "private"
+            self._client.create_workflows(text.text, namespace=self._namespace, scope=to)
+            return f"created ({to})"
+        to = scope or str(rows[0]["scope"])
+        try:
+            self._client.update_workflows(text.text, namespace=self._namespace, scope=to)
+        except EmbeddedError as error:
+            if scope is None and to == "public" and error.code in ("MISTRAL_REFUSED", "NOT_FOUND"):
+                # A copy of one's own beside it: Mistral would take either of them.
+                return f"{KEPT} (public, with another text; install into a --namespace of your own)"
+            raise
+        return f"updated ({to})"
+
+    def mine(self, name: str) -> bool:
+        """Whether there is one of this name."""
+        return bool(self._rows(name))
+
+    def remove(self, name: str) -> str:
+        """Remove it: :data:`REMOVED`, or why not."""
+        from mistral_failover.embedded.errors import EmbeddedError
+
+        try:
+            self._client.delete_workflow(name, namespace=self._namespace)
+        except EmbeddedError as error:
+            if error.code == "NOT_FOUND":  # somebody else did it meanwhile
+                return REMOVED
+            if error.code == "MISTRAL_REFUSED":
+                return error.message
+            raise
+        return REMOVED
+
+
+def _difference(name: str, there: str, text: Text) -> str:
+    lines = difflib.unified_diff(
+        there.splitlines(), text.text.splitlines(), f"Mistral's {name}", text.file, lineterm=""
+    )
+    return "\n".join(lines)

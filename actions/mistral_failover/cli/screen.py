@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a group stands, laid out for a person: each question that they have, and its answer.
+
+``status`` is the answer of failover.status, ``held`` are the rows of failover.held. Nothing here
+asks anybody.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mistral_failover.cli.base import lasted, when
+
+Facts = dict[str, str]
+_ATTACHMENT = "volume_attachment"
+_SHOWN = 12  # digits of a goal's version
+_MANY = 10  # rows of one answer
+
+
+def suspended(row: Mapping[str, Any]) -> list[str]:
+    """What holds a group's alarms back, a sentence for each."""
+    found = []
+    if pause := row["pause"]:
+        found.append(f"paused since {when(pause['since'])} by {pause['by']}: {pause['because']}")
+    if work := row["maintenance"]:
+        of = f" of {', '.join(work['members'])}" if work["members"] else ""
+        found.append(
+            f"maintenance{of} until {when(work['until'])} by {work['by']}: {work['because']}"
+        )
+    return found
+
+
+def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> Facts:
+    """Question by question; those to which there is nothing to say are left out."""
+    found = {
+        "group": f"{status['group']} (stack {status['stack']})",
+        "status": _stands(status),
+        "why": str(status["reason"] or (status["traversal"] or {}).get("cause", "")),
+        "what helps": "\n".join(helps(status)),
+        "active": _holders(status),
+        "lost": ", ".join(status["lost"]),
+        "volumes": "\n".join(_volumes(status)),
+        "under way": _listed(_under_way(status)),
+        "waits for a lock": _listed(
+            f"{row['node']} for {row['deferred_to']}" for row in status["deferred"]
+        ),
+        "in trouble": _listed(_trouble(status)),
+        "members": "\n".join(_members(status)),
+        "alarms": "\n".join(suspended(status)),
+        "held": _listed(
+            f"{row['sentence']} (heard {row['heard']} times, last {when(row['last_at'])})\n"
+            f"  {row['admit']}\n  {row['dismiss']}"
+            for row in held
+        ),
+        "goal": (status["goal"] or "")[:_SHOWN],
+        "times": f"in UTC; now {when(status['now'])}",
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def text(facts: Mapping[str, str]) -> str:
+    """The facts as lines, each answer beside its question."""
+    wide = max(map(len, facts), default=0)
+    lines = []
+    for name, answer in facts.items():
+        first, *more = answer.splitlines() or [""]
+        lines.append(f"{name:{wide}}  {first}".rstrip())
+        lines += [f"{'':{wide}}  {line}".rstrip() for line in more]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def helps(status: Mapping[str, Any]) -> list[str]:
+    """The commands that lead on from here, the first one first."""
+    group = shlex.quote(status["group"])
+    match status["status"]:
+        case "BLOCKED":
+            commands = [row["command"] for row in status.get("remedies", ())]
+            return commands or [f"mend what it waits for, then: failover sweep {group}"]
+        case "FAILED":
+            return [
+                f"mend that, then: failover group activate {group}",
+                f"or, to go back: failover rollback {group}",
+            ]
+        case "IN_PROGRESS":
+            again = [f"failover sweep {group}"] if status["reason"] else []
+            return [*again, f"failover watch {group}"]
+        case "DEFINED":
+            return [f"failover group activate {group}"]
+    return [] if status["roles"] else [f"failover group activate {group}"]
+
+
+def _stands(status: Mapping[str, Any]) -> str:
+    word = str(status["status"])
+    if (traversal := status["traversal"]) is None:
+        return word
+    ended = traversal["ended_at"]
+    if ended is None:
+        began = traversal["started_at"]
+        done, all_of_them = _progress(traversal["nodes"])
+        return f"{word} for {lasted(status['now'] - began)}, {done} of {all_of_them} steps"
+    out = "" if status["roles"] else ", out of service"
+    return f"{word}{out} since {when(ended)} ({lasted(status['now'] - ended)})"
+
+
+def _progress(nodes: Mapping[str, int]) -> tuple[int, int]:
+    return nodes.get("DONE", 0), sum(nodes.values())
+
+
+def _holders(status: Mapping[str, Any]) -> str:
+    servers = {member["name"]: member["server"] for member in status["members"]}
+    return "\n".join(
+        f"{role} on {member} (server {servers.get(member) or 'not known'})"
+        for role, member in status["roles"].items()
+    )
+
+
+def _volumes(status: Mapping[str, Any]) -> Iterable[str]:
+    for row in status["resources"]:
+        if row["type"] == _ATTACHMENT:
+            device = row["attributes"].get("device")
+            at = f" as {device}" if device else ""
+            yield f"{row['name']} on {row['member']}{at} ({_word(row['status'])})"
+
+
+def _word(state: str) -> str:
+    """CREATE_COMPLETE and the like in words."""
+    action, _, how = state.partition("_")
+    if how == "COMPLETE":
+        return "gone" if action == "DELETE" else "there"
+    return f"{action.lower()} {how.lower().replace('_', ' ')}"
+
+
+def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
+    for row in status["under_way"]:
+        on = f" on {row['member']}" if row["member"] else ""
+        doubt = ", its outcome is not known" if row["status"] == "unknown" else ""
+        times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
+        yield f"{row['verb']} {row['resource']}{on} for {lasted(row['seconds'])}{times}{doubt}"
+
+
+def _trouble(status: Mapping[str, Any]) -> Iterable[str]:
+    for row in status["resources"]:
+        if row["status"].endswith("FAILED"):
+            yield f"{row['name']}: {row['reason']}"
+
+
+def _members(status: Mapping[str, Any]) -> Iterable[str]:
+    said = status["agents"]
+    for member in status["members"]:
+        name = member["name"]
+        words = [f"epoch {member['epoch']}"]
+        if name in status["lost"]:
+            words.append("LOST")
+        if name in said:
+            words.append(f"agent: {said[name]}")
+        yield f"{name}: {', '.join(words)}"
+
+
+def _listed(lines: Iterable[str]) -> str:
+    found = list(lines)
+    more = [f"... and {len(found) - _MANY} more"] if len(found) > _MANY else []
+    return "\n".join([*found[:_MANY], *more])

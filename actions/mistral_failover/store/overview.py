@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where all groups of a project stand: a row for each, in few queries however many there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import goals, groups, incidents, traversals
+
+
+def overview(tx: Session, project_id: str, limit: int) -> tuple[int, list[dict[str, Any]]]:
+    """How many groups the project has, and of the first ``limit`` by name: name, definition (the
+    group file), status (None: no goal was given yet), reason, cause, ``since`` (when it came to
+    stand so, in seconds), goal (the document, None where there is none), pause, maintenance, and
+    ``held``, how many of its alarms wait for a person."""
+    of = groups.c.project_id == project_id
+    total = tx.connection.execute(sa.select(sa.func.count()).select_from(groups).where(of))
+    waiting = (
+        sa.select(incidents.c.group_id, sa.func.count().label("held"))
+        .where(incidents.c.project_id == project_id, incidents.c.decision == "HELD")
+        .group_by(incidents.c.group_id)
+        .subquery()
+    )
+    given = sa.and_(goals.c.group_id == groups.c.id, goals.c.version == traversals.c.goal_version)
+    query = (
+        sa.select(
+            groups.c.name,
+            groups.c.definition,
+            groups.c.pause,
+            groups.c.maintenance,
+            traversals.c.status,
+            traversals.c.reason,
+            traversals.c.cause,
+            sa.func.coalesce(
+                traversals.c.ended_at, traversals.c.started_at, groups.c.created_at
+            ).label("since"),
+            goals.c.document.label("goal"),
+            sa.func.coalesce(waiting.c.held, 0).label("held"),
+        )
+        .select_from(groups)
+        .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
+        .join(goals, given, isouter=True)
+        .join(waiting, waiting.c.group_id == groups.c.id, isouter=True)
+        .where(of)
+        .order_by(groups.c.name)
+        .limit(limit)
+    )
+    rows = [dict(row._mapping) for row in tx.connection.execute(query)]
+    return int(total.scalar_one()), rows

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover alarms``, ``admit``, ``dismiss``, ``pause``, ``resume`` and ``maintenance``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+
+def hear(deployment: Any, group: str, identity: str, **more: Any) -> str:
+    """Let an alarm about a group arrive; the incident that it is."""
+    body = {"group": group, "id": identity, **more}
+    ended = deployment.mistral.client.run("failover.on_event", {"body": body})
+    (admission,) = ended["output"]["admissions"]
+    return str(admission["incident"])
+
+
+@pytest.fixture
+def held(deployment: Any, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A group with an alarm about db_a that is held, for the group is paused."""
+    group = request.node.name.replace("_", "-")[5:40].strip("-")
+    deployment.protect(group)
+    deployment.shown("pause", group, "--because", "we look")
+    return group, hear(deployment, group, f"w-{group}", member="db_a")
+
+
+def test_a_held_alarm_is_listed_with_commands_that_can_be_typed_and_admitted_by_them(
+    deployment: Any, held: tuple[str, str]
+) -> None:
+    group, incident = held
+
+    (row,) = deployment.shown("alarms", group)
+    people = deployment.failover("alarms", group).stdout
+    program, *words = shlex.split(row["admit"])
+    done = deployment.failover(*words, "-f", "json")
+
+    assert row["incident"] == incident
+    assert row["admit"] in people.splitlines()
+    assert row["dismiss"] in people.splitlines()
+    assert program == "failover"
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["status"], told["lost"]) == ("COMPLETE", ["db_a"])
+    assert deployment.shown("alarms", group) == []
+    again = deployment.failover(*words)
+    assert again.returncode == 1
+    assert "[NOT_HELD]" in again.stderr
+
+
+def test_an_alarm_is_dismissed_with_a_reason(deployment: Any, held: tuple[str, str]) -> None:
+    group, incident = held
+
+    without = deployment.failover("dismiss", incident)
+    (row,) = deployment.shown("dismiss", incident, "--because", "a drill")
+
+    assert without.returncode == 2
+    assert row["incident"] == incident
+    assert row["sentence"].endswith(": a drill")
+    done = deployment.failover("alarms", group)
+    assert (done.returncode, "No alarm is held." in done.stderr) == (0, True)
+    twice = deployment.failover("dismiss", "0badc0de", "--because", "noise")
+    assert (twice.returncode, "[UNKNOWN_INCIDENT]" in twice.stderr) == (1, True)
+
+
+def test_of_an_alarm_about_nobody_it_must_be_said_whom_it_is_about(deployment: Any) -> None:
+    group = "claimed"
+    deployment.protect(group)
+    incident = hear(deployment, "nobody-knows", "w-nobody", member="db_a")
+
+    unsaid = deployment.failover("admit", incident, "--because", "it is dead")
+    said = deployment.failover(
+        *("admit", incident, "--because", "it is dead", "-f", "json"),
+        *("--group", group, "--lost", "db_a"),
+    )
+
+    assert unsaid.returncode == 1
+    assert "--group GROUP --lost db_a" in unsaid.stderr
+    assert said.returncode == 0, said.stderr
+    assert deployment.status(group)["lost"] == ["db_a"]
+
+
+def test_a_refused_order_is_no_alarm_and_can_not_be_admitted(deployment: Any) -> None:
+    group = "careful"
+    deployment.protect(group)
+    refused = deployment.failover("rollback", group, "--to-goal", "0badc0de")
+    assert refused.returncode == 1
+    (order,) = [i for i in deployment.status(group)["incidents"] if i["decision"] == "REFUSED"]
+
+    listed = deployment.failover("admit", order["id"], "--because", "it was listed")
+    forced = deployment.failover(
+        "admit", order["id"], "--group", group, "--because", "it was listed"
+    )
+
+    assert (listed.returncode, "[NOT_HELD]" in listed.stderr) == (1, True)
+    assert (forced.returncode, "NOT_AN_ALARM" in forced.stdout) == (1, True)
+    assert deployment.status(group)["lost"] == []
+
+
+def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
+    deployment: Any,
+) -> None:
+    group = "resting"
+    deployment.protect(group)
+    paused = deployment.shown("pause", group, "--because", "we upgrade")
+    working = deployment.shown(
+        "maintenance", "on", group, "db_a", "db_b", "--minutes", "30", "--because", "disks"
+    )
+    screen = deployment.failover("status", group).stdout
+    one = deployment.shown("maintenance", "off", group, "db_a")
+    resumed = deployment.shown("resume", group)
+    off = deployment.failover("maintenance", "off", group)
+
+    assert paused["pause"]["because"] == "we upgrade"
+    assert working["maintenance"]["members"] == ["db_a", "db_b"]
+    assert "paused since" in screen
+    assert "maintenance of db_a, db_b until" in screen
+    assert one["maintenance"]["members"] == ["db_b"]
+    assert (resumed["pause"], resumed["maintenance"]["members"]) == (None, ["db_b"])
+    assert "are judged as they come" in off.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("pause", "payments"), 2, "--because"),
+        (("maintenance", "on", "payments", "--because", "disks"), 2, "--minutes"),
+        (
+            ("maintenance", "on", "payments", "--until", "soon", "--because", "disks"),
+            1,
+            "[BAD_INPUT]",
+        ),
+        (("maintenance", "off", "payments", "db_x"), 1, "[UNKNOWN_MEMBER]"),
+        (("resume", "nobody"), 1, "[UNKNOWN_GROUP]"),
+        (("alarms", "nobody"), 1, "[UNKNOWN_GROUP]"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said(
+    deployment: Any, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = deployment.failover(*words)
+
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover group ...``, against a real Mistral."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+BROKEN = """\
+failover_template_version: 2026-11-21
+stack: payments
+members: {servers: [db_a, db_b], chose: oldest}
+fence: [quiesce, stopp]
+resources:
+  data:
+    type: volume_attachment
+    propertis: {volume: data_volume, server: {get_param: active}}
+  database:
+    type: activation
+    depends_on: data
+    properties: {member: {get_param: active}, start: pg-start}
+"""
+
+
+@pytest.fixture(scope="session")
+def shop(deployment: Any) -> str:
+    """A group that was created by the command."""
+    file = deployment.file("shop")
+    told = deployment.shown("group", "create", str(file), "--because", "it opens")
+    assert (told["group"], told["status"], told["roles"]) == (
+        "shop",
+        "COMPLETE",
+        {"active": "db_a"},
+    )
+    return "shop"
+
+
+def test_a_group_is_created_brought_up_and_each_step_is_told(deployment: Any) -> None:
+    file = deployment.file("kiosk")
+
+    done = deployment.failover("group", "create", str(file))
+
+    assert done.returncode == 0, done.stderr
+    assert "active: db_a" in done.stdout
+    assert "activate: database on db_a: done" in done.stderr
+    assert "the goal is reached" in done.stderr
+    again = deployment.failover("group", "create", str(file))
+    assert again.returncode == 1
+    assert "[GROUP_EXISTS]" in again.stderr
+
+
+def test_a_group_may_be_defined_only_and_brought_up_or_forgotten_later(deployment: Any) -> None:
+    file = deployment.file("stall")
+
+    told = deployment.shown("group", "create", str(file), "--name", "booth", "--no-activate")
+
+    assert (told["group"], told["stack"], "execution" in told) == ("booth", "stall", False)
+    assert deployment.status("booth")["status"] == "DEFINED"
+    gone = deployment.shown("group", "delete", "booth", "--yes")
+    assert gone == {"group": "booth", "deleted": "booth is forgotten", "held": []}
+    assert deployment.failover("group", "activate", "booth").returncode == 1
+    deployment.shown("group", "create", str(file), "--name", "booth", "--no-activate")
+    assert deployment.shown("group", "activate", "booth", "--to", "db_b")["roles"] == {
+        "active": "db_b"
+    }
+
+
+def test_a_changed_file_is_converged_to_and_what_changes_is_said(
+    deployment: Any, shop: str
+) -> None:
+    file = deployment.folder / "shop.yaml"
+    document = yaml.safe_load(file.read_text())
+    changed = deployment.folder / "shop-changed.yaml"
+    changed.write_text(yaml.safe_dump({**document, "limits": {"cooldown": 7, "per_hour": 3}}))
+    before = deployment.status(shop)
+
+    dry = deployment.failover("group", "update", str(changed), "--dry-run")
+    told = deployment.failover("group", "update", str(changed), "-f", "json")
+
+    assert dry.returncode == told.returncode == 0, told.stderr
+    assert "~ limits.cooldown: 60 -> 7" in dry.stdout
+    assert "traversal" not in dry.stdout
+    found = json.loads(told.stdout)
+    assert found["changes"] == [{"path": "limits.cooldown", "before": 60, "after": 7}]
+    assert found["status"] == "COMPLETE"
+    after = deployment.status(shop)
+    assert after["roles"] == before["roles"]
+    assert after["traversal"]["id"] != before["traversal"]["id"]
+    unknown = deployment.failover("group", "update", str(changed), "--name", "nobody")
+    assert unknown.returncode == 1
+    assert "[UNKNOWN_GROUP]" in unknown.stderr
+
+
+def test_a_broken_file_is_refused_with_every_problem_before_a_server_is_asked(
+    deployment: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "group.yaml"
+    file.write_text(BROKEN)
+
+    done = deployment.failover("group", "create", str(file), url="http://127.0.0.1:1/v2")
+
+    assert done.returncode == 1
+    assert "members.chose" in done.stderr
+    assert "resources.data.propertis" in done.stderr
+    assert "[INVALID_DOCUMENT]" in done.stderr
+
+
+def test_validate_lists_every_problem_with_its_field_and_remedy_without_a_server(
+    deployment: Any, tmp_path: Path
+) -> None:
+    file, fine = tmp_path / "group.yaml", tmp_path / "fine.yaml"
+    file.write_text(BROKEN)
+    nowhere = "http://127.0.0.1:1/v2"
+
+    done = deployment.failover("group", "validate", str(file), "-f", "json", url=nowhere)
+
+    assert done.returncode == 1
+    rows = {row["field"]: row for row in json.loads(done.stdout)}
+    assert set(rows) == {
+        "members.chose",
+        "fence[1]",
+        "resources.data.propertis",
+    }
+    assert 'Did you mean "stop"?' in rows["fence[1]"]["remedy"]
+    fine.write_text((deployment.folder / "clouds.yaml").read_text())
+    assert deployment.failover("group", "validate", str(fine), url=nowhere).returncode == 1
+    missing = deployment.failover("group", "validate", str(tmp_path / "none"), url=nowhere)
+    assert (missing.returncode, "[NO_FILE]" in missing.stderr) == (1, True)
+
+
+def test_a_file_that_is_well_is_said_to_be(deployment: Any, shop: str) -> None:
+    done = deployment.failover("group", "validate", str(deployment.folder / "shop.yaml"))
+
+    assert done.returncode == 0
+    assert "no problem was found" in done.stderr
+
+
+def test_the_list_has_a_row_for_each_group(deployment: Any, shop: str) -> None:
+    rows = {row["name"]: row for row in deployment.shown("group", "list")}
+    people = deployment.failover("group", "list").stdout
+
+    assert rows[shop]["status"] == "COMPLETE"
+    assert rows[shop]["roles"] == {"active": "db_a"}
+    assert rows[deployment.group]["roles"] == {"active": "db_b"}
+    assert "active: db_a" in people
+    assert people.count(f" {shop} ") == 1
+
+
+def test_a_group_is_shown_with_its_file_for_people_and_for_machines(
+    deployment: Any, shop: str
+) -> None:
+    whole = deployment.shown("group", "show", shop)
+    alone = deployment.failover("group", "show", shop, "-f", "value", "-c", "definition")
+
+    assert whole["definition"]["stack"] == shop
+    assert yaml.safe_load(alone.stdout) == whole["definition"]
+    assert [member["name"] for member in whole["members"]] == ["db_a", "db_b"]
+
+
+def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_stay_held(
+    deployment: Any,
+) -> None:
+    deployment.protect("closing")
+    deployment.mistral.client.run_action(
+        "failover.pause", {"group": "closing", "because": "it closes"}
+    )
+    body = {"group": "closing", "member": "db_a", "id": "w-closing"}
+    deployment.mistral.client.run("failover.on_event", {"body": body})
+
+    unsure = deployment.failover("group", "delete", "closing", typed="n\n")
+    nobody = deployment.failover("group", "delete", "closing")
+    sure = deployment.failover("group", "delete", "closing", "-f", "json", typed="y\n")
+
+    assert unsure.returncode == nobody.returncode == 1
+    assert "the 1 alarms that are held for it stay held" in unsure.stderr
+    assert "--yes" in nobody.stderr
+    assert sure.returncode == 0, sure.stderr
+    told = json.loads(sure.stdout)
+    assert told["deleted"].startswith("closing is forgotten")
+    (held,) = told["held"]
+    rows = deployment.shown("alarms")
+    assert [row["group"] for row in rows if row["incident"] == held["incident"]] == [None]
+    assert deployment.failover("status", "closing").returncode == 1
+
+
+def test_what_can_not_be_taken_out_of_service_is_not_forgotten(deployment: Any) -> None:
+    deployment.protect("stuck", fence=["confirm"])
+    words = ("group", "delete", "stuck", "--yes", "--lost", "db_a")
+
+    done = deployment.failover(*words)
+
+    assert done.returncode == 3, done.stdout
+    assert deployment.status("stuck")["status"] == "BLOCKED"

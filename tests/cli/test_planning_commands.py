@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover plan`` and ``failover start``, against a real Mistral."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.planning import facts_said
+
+
+@pytest.mark.parametrize(
+    ("sentence", "lost", "recovered"),
+    [
+        ("db_a is down", ["db_a"], []),
+        ("  db_a  has failed. ", ["db_a"], []),
+        ('"db_a" is LOST!', ["db_a"], []),
+        ("db_a dead", ["db_a"], []),
+        ("db_b is well", [], ["db_b"]),
+        ("db_b recovered", [], ["db_b"]),
+        ("db_b has recovered", [], ["db_b"]),
+        ("db_b is back", [], ["db_b"]),
+        ("db_b is up again", [], ["db_b"]),
+        ("member db_a is not responding", ["db_a"], []),
+    ],
+)
+def test_a_fact_is_read_as_people_write_it(
+    sentence: str, lost: list[str], recovered: list[str]
+) -> None:
+    assert facts_said([sentence]) == (lost, recovered)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "",
+        "db_a",
+        "db_a is",
+        "db_a is purple",
+        "db_a is not down",
+        "is db_a down?",
+        "all is lost now",
+    ],
+)
+def test_a_fact_that_is_not_understood_is_refused_with_those_that_are(sentence: str) -> None:
+    with pytest.raises(CommandFailed, match="MEMBER is WORD") as caught:
+        facts_said([sentence])
+
+    assert "down" in str(caught.value)
+    assert "recovered" in str(caught.value)
+
+
+def test_a_plan_is_shown_to_people_and_to_machines_and_started_as_it_is(deployment: Any) -> None:
+    group = "planned"
+    deployment.protect(group)
+
+    shown = deployment.failover("plan", group, "--fact", "db_a is down", "--fit-width")
+    plan = json.loads(deployment.failover("plan", group, "--lost", "db_a", "-f", "json").stdout)
+
+    assert shown.returncode == 0, shown.stderr
+    for words in ("attach volume: data on db_b", "at once", "db_a is fenced", "[NO_STANDBY]"):
+        assert words in " ".join(shown.stdout.replace("|", " ").split()), words
+    assert plan["plan"] in shown.stdout  # the same world, the same plan
+    assert plan["roles"] == {"active": "db_b"}
+    assert deployment.status(group)["roles"] == {"active": "db_a"}
+
+    started = deployment.failover("start", "--plan", plan["plan"], "-f", "json")
+    again = deployment.failover("plan", "--plan", plan["plan"])
+    stale = deployment.failover("plan", group, "--verb", "remove", "-f", "json")
+
+    assert started.returncode == 0, started.stderr
+    assert json.loads(started.stdout)["status"] == "COMPLETE"
+    for step in plan["steps"]:
+        assert f"{step['what']}: started" in started.stderr
+    assert deployment.status(group)["roles"] == {"active": "db_b"}
+    assert "no longer so" in again.stdout
+
+    deployment.run("failover", group=group, lost=[], recovered=["db_a"])
+    refused = deployment.failover("start", "--plan", json.loads(stale.stdout)["plan"])
+
+    assert refused.returncode == 1
+    assert "PLAN_STALE" in refused.stdout
+    assert "the group was given another goal" in " ".join(refused.stdout.replace("|", " ").split())
+    assert deployment.status(group)["roles"] == {"active": "db_b"}
+
+
+def test_a_command_line_that_says_neither_or_both_is_refused(deployment: Any) -> None:
+    for words in (["plan"], ["start"], ["start", deployment.group, "--plan", "some-id"]):
+        done = deployment.failover(*words)
+
+        assert done.returncode == 1
+        assert "[BAD_INPUT]" in done.stderr

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The screen of ``failover status`` and ``watch``, from answers of failover.status."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from mistral_failover.cli import screen
+from mistral_failover.cli.following import Watched
+from mistral_failover.cli.live import live
+
+NOW = 1_800_000_000.0
+
+
+def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
+    """The answer about a group that stands so."""
+    under_way = word in ("IN_PROGRESS", "BLOCKED")
+    traversal = {
+        "started_at": NOW - 90,
+        "ended_at": None if under_way else NOW - 30,
+        "cause": "by hand",
+        "nodes": {"DONE": 2, "WAITING": 3},
+    }
+    return {
+        "group": "payments",
+        "stack": "payments",
+        "status": word,
+        "reason": "",
+        "roles": {"active": "db_a"},
+        "lost": [],
+        "goal": "0123456789abcdef",
+        "traversal": traversal,
+        "members": [{"name": "db_a", "server": "s-a", "epoch": 1}],
+        "resources": [],
+        "remedies": [],
+        "under_way": [],
+        "deferred": [],
+        "agents": {},
+        "pause": None,
+        "maintenance": None,
+        "now": NOW,
+        **more,
+    }
+
+
+def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
+    row = {"verb": "create", "resource": "data", "member": "db_b", "seconds": 61.0}
+    facts = screen.facts(
+        status("IN_PROGRESS", under_way=[{**row, "status": "unknown", "attempts": 2}])
+    )
+
+    assert facts["status"] == "IN_PROGRESS for 1 min 30 s, 2 of 5 steps"
+    assert facts["under way"] == (
+        "create data on db_b for 1 min 01 s, attempt 2, its outcome is not known"
+    )
+    assert facts["what helps"] == "failover watch payments"
+
+
+@pytest.mark.parametrize(
+    ("answer", "commands"),
+    [
+        (status("BLOCKED", remedies=[{"command": "failover confirm-fenced x y"}]), ["confirm"]),
+        (status("BLOCKED"), ["failover sweep payments"]),
+        (status("FAILED"), ["failover group activate payments", "failover rollback payments"]),
+        (status("IN_PROGRESS", reason="rights ended"), ["failover sweep", "failover watch"]),
+        (status("COMPLETE"), []),
+        (status("COMPLETE", roles={}), ["failover group activate payments"]),
+        (status("DEFINED", traversal=None, roles={}, goal=None), ["failover group activate"]),
+    ],
+)
+def test_each_state_has_the_commands_that_lead_on(
+    answer: dict[str, Any], commands: list[str]
+) -> None:
+    helps = screen.helps(answer)
+
+    assert len(helps) == len(commands)
+    for line, command in zip(helps, commands, strict=True):
+        assert command in line
+
+
+def test_a_group_s_name_can_be_typed_whatever_is_in_it() -> None:
+    assert screen.helps(status("DEFINED", group="it's"))[0] == (
+        "failover group activate 'it'\"'\"'s'"
+    )
+
+
+def test_volumes_and_what_is_in_trouble_are_told() -> None:
+    volume = {"type": "volume_attachment", "member": "db_a", "attributes": {"device": "/dev/vdb"}}
+    rows = [
+        {**volume, "name": "data", "status": "CREATE_COMPLETE", "reason": ""},
+        {**volume, "name": "logs", "status": "DELETE_FAILED", "reason": "it is stuck"},
+    ]
+
+    facts = screen.facts(status("FAILED", resources=rows))
+
+    assert facts["volumes"].splitlines() == [
+        "data on db_a as /dev/vdb (there)",
+        "logs on db_a as /dev/vdb (delete failed)",
+    ]
+    assert facts["in trouble"] == "logs: it is stuck"
+
+
+def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:
+    deferred = [{"node": f"update:{n}", "deferred_to": "x"} for n in range(14)]
+
+    lines = screen.facts(status(deferred=deferred))["waits for a lock"].splitlines()
+
+    assert (len(lines), lines[-1]) == (11, "... and 4 more")
+
+
+def test_lines_stand_beside_their_question() -> None:
+    assert screen.text({"a": "one\ntwo", "long": "three"}) == (
+        "a     one\n      two\nlong  three\n"
+    )
+    assert screen.text({}) == ""
+
+
+def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
+    stream = io.StringIO()
+    step = {"id": 1, "at": NOW, "sentence": "the goal is reached"}
+    looks = [
+        Watched(status("IN_PROGRESS"), [step]),
+        Watched(None, away="no answer from there"),
+    ]
+
+    seen = [look.word for look in live(iter(looks), stream)]
+
+    assert seen == ["IN_PROGRESS", ""]
+    told = stream.getvalue()
+    assert "the goal is reached" in told
+    assert "no answer from there: it is asked again" in told
+    assert "active on db_a (server s-a)" in told

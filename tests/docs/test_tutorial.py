@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/tutorial.md: its commands, as they stand there, do what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+_START = re.compile(r"^failover (server .*)$", re.M)
+_MARK = "-- next block --"
+
+pytestmark = pytest.mark.drills
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which the page's server runs; the ports are whichever are free."""
+    (command,) = _START.findall(PAGE)
+    server = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "mistral_failover.cli.main", *command.split()),
+            *("--listen", "127.0.0.1:0", "--webhook-listen", "127.0.0.1:0"),
+        ],
+        cwd=tmp_path,
+        stdout=(tmp_path / "out").open("w"),
+        stderr=subprocess.STDOUT,
+    )
+    ready = tmp_path / "tutorial-state" / "server.json"
+    deadline = time.monotonic() + 90
+    while not ready.exists():
+        assert server.poll() is None, (tmp_path / "out").read_text()
+        assert time.monotonic() < deadline, (tmp_path / "out").read_text()
+        time.sleep(0.1)
+    yield tmp_path
+    server.send_signal(signal.SIGTERM)
+    server.wait(30)
+
+
+@pytest.mark.timeout(400)
+def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
+    told = played(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.S | re.M), folder)
+
+    looked, made, planned, happened, home, unproven, vouched, ended = told
+    assert re.search(r"15 findings: 0 errors, 1 warning", looked), looked
+    assert "active on db_a" in made
+    assert "status   COMPLETE" in made
+    assert "fence: fence:db_a" in planned
+    assert "failover start --plan" in planned
+    assert "active   active on db_b" in happened
+    assert "lost     db_a" in happened
+    assert "attach volume: data on db_b: done" in happened
+    assert "active: db_a" in home
+    assert "exit code 3" in unproven
+    assert "status   BLOCKED" in unproven
+    assert "failover confirm-fenced payments db_a --because" in unproven
+    assert "active   active on db_b" in vouched
+    assert "COMPLETE" in ended
+
+
+def played(blocks: list[str], folder: Path) -> list[str]:
+    """What each block told; they share one shell."""
+    script = f"\necho '{_MARK}'\n".join(blocks)
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", script],
+        cwd=folder,
+        env=os.environ | {"PATH": programs, "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=380,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout.split(_MARK)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program ``failover``, run within this process: a new one takes a second to load."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import subprocess
+from typing import Any
+
+from mistral_failover.cli.main import main
+
+
+class _Terminal(io.StringIO):
+    """What is typed by somebody at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def failover(*words: str, typed: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``failover ...``. ``typed``: somebody sits at a terminal, and types this."""
+    out, err = io.StringIO(), io.StringIO()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(err))
+        stack.enter_context(_reading(_Terminal(typed) if typed is not None else io.StringIO()))
+        try:
+            code = main(list(words))
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)
+    return subprocess.CompletedProcess(["failover", *words], code, out.getvalue(), err.getvalue())
+
+
+class _reading(contextlib._RedirectStream[Any]):  # noqa: N801 - as its siblings are called
+    """Let sys.stdin be another one for a while."""
+
+    _stream = "stdin"
