@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +20,8 @@ from mistral_failover.cli import connection
 COMPLETE, FAILED, USAGE, BLOCKED, UNDER_WAY = 0, 1, 2, 3, 4
 """Exit codes: it did; it failed, and said why; the command line is wrong; it waits for a person; it
 was still under way when the command stopped waiting."""
+
+_WIDTH = 90  # characters of a line of text in a table
 
 
 class Asking:
@@ -75,9 +78,23 @@ def worded(facts: dict[str, Any]) -> dict[str, Any]:
             return ", ".join(f"{key}: {item}" for key, item in value.items()) or "-"
         if isinstance(value, list):
             return ", ".join(map(str, value)) or "-"
+        if isinstance(value, str):
+            return wrapped(value)
         return lasted(value) if name == "seconds" and value is not None else value
 
     return {name: word(name, value) for name, value in facts.items()}
+
+
+def wrapped(text: str) -> str:
+    """A text whose lines a table can hold on most terminals."""
+    return "\n".join(
+        "\n".join(
+            textwrap.wrap(line, _WIDTH, break_long_words=False, break_on_hyphens=False)
+            if len(line) > _WIDTH
+            else [line]
+        )
+        for line in text.split("\n")
+    )
 
 
 def when(seconds: float | None) -> str:

@@ -74,7 +74,7 @@ def _readable(plan: Mapping[str, Any]) -> dict[str, Any]:
     }
     if plan["changed"]:
         shown = {"no longer so": "\n".join(plan["changed"]), **shown}
-    return shown
+    return {name: text if name == "steps" else base.wrapped(text) for name, text in shown.items()}
 
 
 def _steps(steps: list[dict[str, Any]]) -> list[str]:
