@@ -16,7 +16,7 @@ drill: $(STAMP)
 	$(BIN)/failover drill
 
 test: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile
 
 # The contract of the cloud, and whole failovers, on real services: see docs/developing.md.
 test-cloud: $(STAMP)

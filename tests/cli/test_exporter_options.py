@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 import socket
+from typing import Any
 
 import pytest
 
-from mistral_failover.cli.exporter import address, seconds
+from mistral_failover.cli.connection import URL_VARIABLE
+from mistral_failover.cli.exporter import _Asking, address, seconds
 from mistral_failover.cli.main import main
 
 
@@ -53,3 +55,25 @@ def test_it_says_that_a_port_is_taken(capsys: pytest.CaptureFixture[str]) -> Non
         assert main(["exporter", "--listen", f"127.0.0.1:{port}"]) == 1
 
     assert f"Can not listen on 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_of_its_questions_no_record_stays_and_none_is_answered_by_the_engine(
+    deployment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, deployment.mistral.url)
+    client = deployment.mistral.client
+    asked: list[dict[str, Any]] = []
+    real = type(client).request
+
+    def request(self: Any, method: str, path: str, **more: Any) -> Any:
+        asked.append({"method": method, **more.get("json", {})})
+        return real(self, method, path, **more)
+
+    monkeypatch.setattr(type(client), "request", request)
+    answer = _Asking(None, 500)()
+
+    assert answer["families"]
+    assert asked[0]["params"] == '{"save_result": true, "run_sync": false}'
+    assert asked[-1]["method"] == "DELETE"
+    left = client.request("GET", "action_executions", params={"name": "failover.metrics"})
+    assert left["action_executions"] == []

@@ -195,3 +195,5 @@ def test_what_can_not_be_taken_out_of_service_is_not_forgotten(deployment: Any) 
 
     assert done.returncode == 3, done.stdout
     assert deployment.status("stuck")["status"] == "BLOCKED"
+    assert "stuck is still defined" in done.stdout
+    assert "failover group delete stuck" in done.stdout

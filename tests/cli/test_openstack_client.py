@@ -81,7 +81,7 @@ def test_what_a_workflow_launches_is_in_its_own_namespace(
     from openstack.config import OpenStackConfig
 
     file = deployment.folder / "clouds.yaml"
-    region = OpenStackConfig(config_files=[str(file)]).get_one(cloud="emulated")
+    region = OpenStackConfig(config_files=[str(file)], load_envvars=False).get_one(cloud="emulated")
     client = connection.in_the_cloud(region)
     own = Registry(client, "own")
     for name, text in registry.definitions([]).items():

@@ -3,7 +3,65 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
+
+import pytest
+
+from mistral_failover.cli import ordering
+from mistral_failover.cli.telling import Teller
+
+ENDED = {"id": "of a Mistral that was started anew", "state": "CANCELLED", "output": None}
+
+
+class Terminal(io.StringIO):
+    """A stream on which somebody reads along."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def followed(client: Any, journal: Any, group: str | None) -> dict[str, Any]:
+    """What is made of an execution that was ended from outside."""
+    with Teller(io.StringIO()) as tell:
+        following = ordering._Following(client, journal, tell, group, 60)
+        execution, facts = following.to_its_end("failover.switchover", dict(ENDED))
+    return {"state": execution["state"], **facts}
+
+
+def test_an_order_whose_execution_was_ended_is_followed_by_its_group(deployment: Any) -> None:
+    group, client = "cut-short", deployment.mistral.client
+    deployment.protect(group)
+
+    with Teller(io.StringIO()) as tell:
+        journal = ordering._Journal(client, group, tell)
+        never_begun = followed(client, journal, group)
+        deployment.run("switchover", group=group)
+        begun = followed(client, journal, group)
+
+    assert ordering.exit_code(never_begun) == 1
+    assert "before it had begun anything" in never_begun["reason"]
+    assert (ordering.exit_code(begun), begun["roles"]) == (0, {"active": "db_b"})
+    assert ordering.exit_code(followed(client, None, None)) == 1, "nobody can be asked"
+
+
+def test_a_sweep_that_was_ended_does_not_say_that_nothing_was_left(
+    deployment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordering, "execute", lambda *_, **__: dict(ENDED))
+
+    done = deployment.failover("sweep")
+
+    assert (done.returncode, "[CUT_SHORT]" in done.stderr) == (1, True)
+    assert "Nothing was left" not in done.stderr
+    assert "failover sweep" in done.stderr
+
+
+def test_a_sentence_with_brackets_is_told_on_a_terminal() -> None:
+    stream = Terminal()
+    with Teller(stream) as tell:
+        tell(1.0, "failed", "the answer was [/v2] and [bold]")
+    assert "[/v2] and [bold]" in stream.getvalue()
 
 
 def test_a_group_goes_back_to_the_goal_before_and_to_one_that_is_named(deployment: Any) -> None:

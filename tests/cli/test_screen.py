@@ -92,6 +92,7 @@ def test_volumes_and_what_is_in_trouble_are_told() -> None:
     rows = [
         {**volume, "name": "data", "status": "CREATE_COMPLETE", "reason": ""},
         {**volume, "name": "logs", "status": "DELETE_FAILED", "reason": "it is stuck"},
+        {**volume, "name": "new", "status": "INIT_COMPLETE", "attributes": {}, "reason": ""},
     ]
 
     facts = screen.facts(status("FAILED", resources=rows))
@@ -99,8 +100,14 @@ def test_volumes_and_what_is_in_trouble_are_told() -> None:
     assert facts["volumes"].splitlines() == [
         "data on db_a as /dev/vdb (there)",
         "logs on db_a as /dev/vdb (delete failed)",
+        "new on db_a (not there yet)",
     ]
     assert facts["in trouble"] == "logs: it is stuck"
+
+
+def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:
+    assert screen.facts(status())["active"] == "active on db_a (server s-a)"
+    assert screen.facts(status("BLOCKED"))["active"] == "active is to be on db_a (server s-a)"
 
 
 def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:
@@ -132,4 +139,4 @@ def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
     told = stream.getvalue()
     assert "the goal is reached" in told
     assert "no answer from there: it is asked again" in told
-    assert "active on db_a (server s-a)" in told
+    assert "active is to be on db_a (server s-a)" in told

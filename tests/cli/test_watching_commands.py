@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from support.commands import heeds_ctrl_c
 from support.doorway import Doorway
 
 
@@ -101,6 +102,7 @@ def test_a_watcher_sees_each_step_and_a_mistral_that_goes_away_for_a_while(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=heeds_ctrl_c,
         )
         told: list[str] = []
         reading = threading.Thread(target=lambda: told.extend(process.stdout or ()))
@@ -176,6 +178,7 @@ def test_a_history_that_is_followed_goes_on_an_object_a_line(deployment: Any) ->
         env=os.environ | {"FAILOVER_MISTRAL_URL": deployment.mistral.url},
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=heeds_ctrl_c,
     )
     told: list[str] = []
     reading = threading.Thread(target=lambda: told.extend(process.stdout or ()))

@@ -5,12 +5,14 @@ its own."""
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mistral_failover import workflows
+from mistral_failover.cli import registry
 from mistral_failover.embedded.client import MistralClient
 
 OWN = """\
@@ -151,6 +153,43 @@ def test_what_an_administrator_made_public_is_used_or_kept_and_never_doubled(
     assert after["failover.resume"] == "same (private)"
 
 
+def test_an_administrators_other_projects_are_let_alone(deployment: Any, tmp_path: Path) -> None:
+    name = "sixth"
+    client = MistralClient(deployment.mistral.url, headers={"X-Roles": "admin"})
+    text = OWN.replace("hello", "theirs")
+    for scope, workflow in (("private", "house.greet"), ("public", "house.wave")):
+        client.create_workflows(text.replace("house.greet", workflow), namespace=name, scope=scope)
+    with sqlite3.connect(deployment.folder / "mistral" / "mistral.sqlite") as database:
+        command = "UPDATE workflow_definitions_v2 SET project_id = 'other' WHERE namespace = ?"
+        database.execute(command, [name])
+    mine = {
+        each: registry.Text("a file", OWN.replace("house.greet", each), True)
+        for each in ("house.greet", "house.wave")
+    }
+
+    def known() -> registry.Registry:
+        return registry.Registry(client, name)
+
+    removed = [known().remove(each) for each in mine if known().mine(each)]
+    before = {each.name: each.state for each in known().compare(mine)}
+    done = [known().install(each, file, None) for each, file in mine.items()]
+    changed = registry.Text("a file", OWN.replace("hello", "hello again"), True)
+    updated = known().install("house.greet", changed, None)
+    theirs = [row for row in client.workflows(namespace=name) if row["project_id"] == "other"]
+    own = [known().remove(each) for each in mine if known().mine(each)]
+
+    assert removed == []
+    assert before == {"house.greet": "missing", "house.wave": "changed"}
+    assert done[0] == "created (private)"
+    assert done[1].startswith("kept (public")
+    assert updated == "updated (private)"
+    assert {row["name"]: "theirs" in row["definition"] for row in theirs} == dict.fromkeys(
+        mine, True
+    )
+    assert own == ["removed"]
+    assert len(client.workflows(namespace=name)) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -165,7 +204,7 @@ def test_a_file_that_is_none_is_refused_before_anything_is_uploaded(
     file = tmp_path / "file.yaml"
     file.write_text(text)
 
-    done = deployment.failover("workflows", "install", "--namespace", "sixth", str(file))
+    done = deployment.failover("workflows", "install", "--namespace", "seventh", str(file))
 
     assert (done.returncode, code in done.stderr) == (1, True), done.stderr
-    assert set(states(deployment, "sixth").values()) == {"missing"}
+    assert set(states(deployment, "seventh").values()) == {"missing"}

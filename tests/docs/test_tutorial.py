@@ -49,20 +49,20 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
     told = played(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.S | re.M), folder)
 
-    looked, made, planned, happened, home, unproven, vouched, ended = told
+    looked, made, planned, happened, home, unproven, proven, ended = told
     assert re.search(r"15 findings: 0 errors, 1 warning", looked), looked
     assert "active on db_a" in made
-    assert "status   COMPLETE" in made
+    assert re.search(r"status +COMPLETE", made), made
     assert "fence: fence:db_a" in planned
     assert "failover start --plan" in planned
-    assert "active   active on db_b" in happened
-    assert "lost     db_a" in happened
+    assert re.search(r"active +active on db_b", happened), happened
+    assert re.search(r"lost +db_a", happened), happened
     assert "attach volume: data on db_b: done" in happened
     assert "active: db_a" in home
     assert "exit code 3" in unproven
-    assert "status   BLOCKED" in unproven
+    assert re.search(r"status +BLOCKED", unproven), unproven
     assert "failover confirm-fenced payments db_a --because" in unproven
-    assert "active   active on db_b" in vouched
+    assert re.search(r"active +active on db_b", proven), proven
     assert "COMPLETE" in ended
 
 

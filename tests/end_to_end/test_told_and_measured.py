@@ -142,7 +142,8 @@ def test_a_webhook_is_told_of_the_events_that_were_asked_for(
         "at": row["at"],
     }
     assert event["incident"]
-    execution = mistral.client.execution(event_id(identity(mistral, "told"), row["id"]))
+    told = event_id(identity(mistral, "told"), row["id"], row["at"])
+    execution = mistral.client.execution(told)
     assert execution["workflow_name"] == "house.tell_webhook"
 
 
@@ -165,7 +166,8 @@ def test_what_could_not_be_told_is_told_by_a_sweep_once_the_workflow_is_there(
     events = [*history(mistral, "late", "traversal"), *history(mistral, "late", "complete")]
     assert len(events) == 2
     for row in events:
-        execution = mistral.client.wait(event_id(identity(mistral, "late"), row["id"]))
+        told = event_id(identity(mistral, "late"), row["id"], row["at"])
+        execution = mistral.client.wait(told)
         assert execution["state"] == "SUCCESS", execution
     again = mistral.client.run("failover.sweep", {"group": "late"})["output"]["swept"]
     assert again["told"] == []

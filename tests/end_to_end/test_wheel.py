@@ -63,7 +63,13 @@ print(json.dumps({
     )
     found = json.loads(done.stdout)
     assert found["mistral"] is False
-    assert found["types"] == ["activation", "fence", "stack_parameters", "volume_attachment"]
+    assert found["types"] == [
+        "activation",
+        "fence",
+        "group_member",
+        "stack_parameters",
+        "volume_attachment",
+    ]
     assert found["workflows"] == sorted(path.name for path in (ROOT / "workflows").glob("*.yaml"))
     on_the_node = {"failover-agent.service", "failover-agent.yaml", "postgresql.sh", "volume.py"}
     assert on_the_node <= set(found["examples"])

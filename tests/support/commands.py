@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import signal
 import subprocess
 from typing import Any
 
@@ -42,3 +43,9 @@ class _reading(contextlib._RedirectStream[Any]):  # noqa: N801 - as its siblings
     """Let sys.stdin be another one for a while."""
 
     _stream = "stdin"
+
+
+def heeds_ctrl_c() -> None:
+    """For Popen's ``preexec_fn``: what a shell starts in the background ignores SIGINT, and so does
+    all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

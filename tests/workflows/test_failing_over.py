@@ -144,13 +144,13 @@ def test_a_body_that_is_no_alarm_is_refused_and_says_what_is_wrong(group: Any) -
 
 def test_starting_a_failover_again_for_the_same_incident_starts_nothing_new(group: Any) -> None:
     group.activate()
-    group.fails("app")
-    first = group.run("failover", group=group.name).assert_succeeded()
-    incident = first.output["begun"]["incident"]
+    alarmed = group.run("on_alarm", **group.fails("app")).assert_succeeded()
+    admission = alarmed.output["admission"]
+    incident = admission["incident"]
 
     again = group.run("failover", group=group.name, incident=incident).assert_succeeded()
 
-    assert again.output["begun"]["traversal"] == first.output["begun"]["traversal"]
+    assert again.output["begun"]["traversal"] == admission["traversal"]
     assert len(group.traversals()) == 2
     assert group.status()["roles"] == {"active": "db_b"}
 

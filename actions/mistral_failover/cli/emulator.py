@@ -110,7 +110,9 @@ def _start(clouds_file: Path, server: str) -> None:
 
     from mistral_failover.server.emulated import CLOUD
 
-    region = config.OpenStackConfig(config_files=[str(clouds_file)]).get_one(CLOUD)
+    # Not what the environment says of another cloud.
+    clouds = config.OpenStackConfig(config_files=[str(clouds_file)], load_envvars=False)
+    region = clouds.get_one(CLOUD)
     try:
         compute = openstack.connection.Connection(config=region).compute
         found = compute.get_server(server)

@@ -109,9 +109,11 @@ def _progress(nodes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _holders(status: Mapping[str, Any]) -> str:
+    """Until the goal is reached it says where a role shall be, not where it is."""
     servers = {member["name"]: member["server"] for member in status["members"]}
+    stands = "on" if status["status"] == "COMPLETE" else "is to be on"
     return "\n".join(
-        f"{role} on {member} (server {servers.get(member) or 'not known'})"
+        f"{role} {stands} {member} (server {servers.get(member) or 'not known'})"
         for role, member in status["roles"].items()
     )
 
@@ -127,6 +129,8 @@ def _volumes(status: Mapping[str, Any]) -> Iterable[str]:
 def _word(state: str) -> str:
     """CREATE_COMPLETE and the like in words."""
     action, _, how = state.partition("_")
+    if action == "INIT":
+        return "not there yet"
     if how == "COMPLETE":
         return "gone" if action == "DELETE" else "there"
     return f"{action.lower()} {how.lower().replace('_', ' ')}"
