@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import new_servers, starting
@@ -75,22 +76,20 @@ def test_one_that_somebody_else_replaced_meanwhile_is_only_noted(
     assert group.epochs()[1] == 2
 
 
+def _no_room(*given: Any, **more: Any) -> Any:
+    raise CloudError("STACK_FAILED", "no room")
+
+
 def test_a_replacement_that_failed_is_taken_up_by_the_next_goal_or_dropped_by_a_person_s_word(
     of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = of(2)
-    first, standby = group.members
+    standby = group.members[1]
     former = group.servers()[standby]
     with monkeypatch.context() as patch:
-
-        def fail(*given: Any, **more: Any) -> Any:
-            raise CloudError("STACK_FAILED", "no room")
-
-        patch.setattr(new_servers, "replace_by_heat", fail)
+        patch.setattr(new_servers, "replace_by_heat", _no_room)
         group.replace(standby)
         assert group.status()["status"] == "FAILED"
-        refused = group.run(Begin(group.name, lost=[first]))
-        assert "its server is to be replaced" in str(refused.error["reasons"])
         group.done(Begin(group.name, lost=[], recovered=[standby]))
         assert group.status()["status"] == "COMPLETE"
         group.replace(standby)
@@ -99,6 +98,147 @@ def test_a_replacement_that_failed_is_taken_up_by_the_next_goal_or_dropped_by_a_
 
     assert group.status()["status"] == "COMPLETE"
     assert group.servers()[standby] != former
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_standby_whose_replacement_failed_takes_over_all_the_same_and_keeps_its_server(
+    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    group = of(3 if named else 2)
+    first, standby = group.members[:2]
+    former = group.servers()[standby]
+    with monkeypatch.context() as patch:
+        patch.setattr(new_servers, "replace_by_heat", _no_room)
+        group.replace(standby)
+    group.breaks(first)
+
+    group.done(Begin(group.name, lost=[first], to=standby if named else None))
+
+    assert (group.status()["status"], group.active()) == ("COMPLETE", standby)
+    assert group.servers()[standby] == former
+
+
+def test_another_standby_takes_over_before_the_one_whose_replacement_failed(
+    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = of(3)
+    first, *standbys = group.members
+    with monkeypatch.context() as patch:
+        patch.setattr(new_servers, "replace_by_heat", _no_room)
+        group.replace(standbys[0])
+    group.breaks(first)
+
+    group.done(Begin(group.name, lost=[first]))
+
+    assert group.active() == standbys[1]
+    assert group.epochs()[1] == 2, "it was replaced in the same traversal"
+
+
+def test_no_role_comes_to_a_member_while_heat_is_at_work_on_its_replacement(
+    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = of(2)
+    first, standby = group.members
+    answers = []
+
+    def fail_over(*given: Any, **more: Any) -> Any:
+        answers.append(group.run(Begin(group.name, lost=[first])))
+        raise CloudError("STACK_FAILED", "no room")
+
+    monkeypatch.setattr(new_servers, "replace_by_heat", fail_over)
+    group.replace(standby)
+
+    assert answers[0].error["code"] == "NO_ELIGIBLE_MEMBER"
+    assert f"Heat is replacing {standby}" in answers[0].error["remedy"]
+    assert f"--recovered {standby}" in answers[0].error["remedy"]
+
+
+def test_whoever_has_no_server_for_a_moment_stays_lost_and_is_replaced(
+    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = of(3)
+    first = group.members[0]
+    group.breaks(first)
+    with monkeypatch.context() as patch:
+        patch.setattr(new_servers, "replace_by_heat", _no_room)
+        group.replace(first)
+        look = starting.members_now
+        patch.setattr(
+            starting, "members_now", lambda *given: [m for m in look(*given) if m.name != first]
+        )
+        derived = group.run(Begin(group.name, lost=[]))
+    assert derived["lost"] == [first]
+
+    group.carry(derived)
+
+    assert (group.status()["status"], group.status()["lost"]) == ("COMPLETE", [])
+    assert group.epochs()[0] == 3, "fenced, then replaced"
+
+
+def test_a_member_that_left_for_good_is_let_go_by_a_person_s_word(
+    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = of(3)
+    standby = group.members[1]
+
+    def gone(*given: Any, **more: Any) -> Any:
+        raise CloudError("NOT_FOUND", "it is not there")
+
+    monkeypatch.setattr(new_servers, "replace_by_heat", gone)
+    group.replace(standby)
+    assert f"--recovered {standby}" in str(group.status())
+    look = starting.members_now
+    monkeypatch.setattr(
+        starting, "members_now", lambda *given: [m for m in look(*given) if m.name != standby]
+    )
+
+    group.done(Begin(group.name, lost=[], recovered=[standby]))
+
+    assert group.status()["status"] == "COMPLETE"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_execution_whose_process_died_before_the_link_goes_on_with_the_member_it_chose(
+    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    group = of(3)
+    before = group.servers()
+    broken = group.members[2]
+    group.breaks(broken)
+    wish = ReplaceMember(group.name, broken if named else None)
+
+    def die(point: str) -> None:
+        if point == "link.before":
+            raise Injected("nobody links the traversal to its order")
+
+    arm(die)
+    try:
+        assert isinstance(group.run(wish, f"died-{named}"), Result)
+    finally:
+        disarm()
+
+    again = group.done(wish, f"died-{named}")
+    assert (again["member"], again["server"]) == (broken, before[broken])
+    assert group.status()["status"] == "COMPLETE"
+    assert group.done(wish, f"died-{named}")["traversal"] == again["traversal"]
+
+    after = group.servers()
+    assert [name for name in before if after[name] != before[name]] == [broken]
+
+
+def test_an_order_that_was_refused_may_be_given_again_by_its_execution(
+    of: Callable[..., Shop],
+) -> None:
+    group = of(3)
+    standby = group.members[1]
+    group.run(Begin(group.name, lost=[]))  # it is not at rest
+    wish = ReplaceMember(group.name, standby)
+
+    assert group.run(wish, "refused-once").error["code"] == "NOT_COMPLETE"
+    group.done(Begin(group.name, lost=[]))
+
+    assert group.done(wish, "refused-once")["member"] == standby
+    assert group.status()["status"] == "COMPLETE"
 
 
 def test_a_group_that_is_not_at_rest_replaces_nobody_who_is_well(

@@ -4,21 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace as replaced
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mistral_failover.cloud import marks as marks_module
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.group_sizes import size_after
 from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.marks import Keep
 from mistral_failover.cloud.patches import SENDS, patch_parameters
 from mistral_failover.cloud.replacements import Replacement, replace_member
 from mistral_failover.cloud.stacks import Member, members, stack_map
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.fault_points import arm, disarm
 from support.agents import until
+from support.operators import Operator
 
 
 def patches(emulator: EmulatorClient) -> list[dict[str, Any]]:
@@ -39,7 +43,7 @@ def old(cloud: Cloud, group: str) -> Member:
 def replace(cloud: Cloud, group: str, old: Member) -> Callable[..., Replacement]:
     """`replace_member` of that member."""
 
-    def call(with_: Cloud = cloud, limit: float = 10) -> Replacement:
+    def call(with_: Cloud = cloud, limit: float = 10, **more: Any) -> Replacement:
         return replace_member(
             with_,
             group,
@@ -49,6 +53,7 @@ def replace(cloud: Cloud, group: str, old: Member) -> Callable[..., Replacement]
             server_id=old.server_id,
             reason="a test",
             limit=limit,
+            **more,
         )
 
     return call
@@ -270,6 +275,67 @@ def test_an_end_of_time_tells_what_was_seen(emulator, old, replace):
     assert raised.value.code == "TIMEOUT"
     assert f"member {old.name} of stack shop" in raised.value.message
     assert "UPDATE_IN_PROGRESS" in raised.value.message
+
+
+def test_nothing_is_marked_or_sent_while_that_would_take_a_server_that_must_stay(
+    cloud, emulator, group, old, replace
+):
+    (other,) = [m for m in members(cloud, group, autoscaling_group="db_servers") if m != old]
+    keep = Keep("shop", {other.server_id: other.name})
+    wrong = {"db_servers": group, other.name: nested(cloud, group)}
+    for name, owner in wrong.items():
+        cloud.heat.resources.mark_unhealthy(owner, name, True, "somebody's check")
+
+    for name, owner in wrong.items():
+        with pytest.raises(CloudError) as raised:
+            replace(keep=lambda: keep)
+        assert raised.value.code == "MEMBER_MARKED"
+        assert f"Heat has {name} of stack" in raised.value.message
+        assert f"{name}. Then start it again" in raised.value.remedy
+        cloud.heat.resources.mark_unhealthy(owner, name, False, "it is well")
+
+    assert patches(emulator) == []
+    assert len(marks(emulator)) == 4, "those of this test"
+    assert replace(keep=lambda: keep).server != old.server_id
+    assert in_group(cloud, group)[other.name] == other.server_id
+
+
+def test_parameters_are_not_sent_while_that_would_take_a_server_that_must_stay(
+    cloud, emulator, pair
+):
+    keep = Keep("payments", {pair.a: "db_a"})
+    cloud.heat.resources.mark_unhealthy(pair.name, "db_a", True, "somebody's check")
+
+    with pytest.raises(CloudError) as raised:
+        patch_parameters(cloud, pair.name, {"active": "db_b"}, 10, lambda: keep)
+
+    assert (raised.value.code, patches(emulator)) == ("MEMBER_MARKED", [])
+    patch_parameters(cloud, pair.name, {"active": "db_a"}, 10, lambda: keep)
+    assert patches(emulator) == [], "what it carries already needs no update"
+
+
+def test_who_carries_something_again_is_not_even_marked(cloud, emulator, group, old, replace):
+    with pytest.raises(CloudError) as raised:
+        replace(keep=lambda: Keep("shop", {old.server_id: old.name}))
+    assert raised.value.code == "CONFLICT"
+    assert (marks(emulator), patches(emulator)) == ([], [])
+
+
+def test_a_server_in_error_that_heat_failed_to_update_must_stay_as_well(
+    cloud, emulator, pair, monkeypatch
+):
+    keep = Keep("payments", {pair.a: "db_a"})
+    found = marks_module.lineage(cloud, pair.name, [pair.a])
+    (link,) = found[pair.a]
+    broken = replaced(link, resource=replaced(link.resource, status="UPDATE_FAILED"))
+    monkeypatch.setattr(marks_module, "lineage", lambda *_: {pair.a: [broken]})
+
+    marks_module.refuse_marked(cloud, pair.name, keep)  # Nova has it well, so Heat leaves it alone
+    Operator(emulator).reset_server(pair.a, "error")
+    with pytest.raises(CloudError) as raised:
+        marks_module.refuse_marked(cloud, pair.name, keep)
+    assert raised.value.code == "MEMBER_MARKED"
+    assert "--reset" not in raised.value.remedy, "that ends a mark alone"
 
 
 BETWEEN = {"min_size": 1, "max_size": 4}

@@ -106,6 +106,17 @@ def test_in_turn_whoever_holds_a_role_comes_last(
     assert (choice and choice.member) == expected
 
 
+def test_in_turn_whoever_failed_in_a_role_comes_before_those_without_one() -> None:
+    marked = [replace(ALL[0], healthy=False, why_not="it is marked"), *ALL[1:]]
+    holder = marked[0].name
+
+    choice = next_in_turn(
+        group(), marked, NOBODY, {"active": holder}, {fact.name for fact in marked}
+    )
+
+    assert choice == Choice(holder, "it is marked")
+
+
 def test_by_an_alarm_nobody_is_replaced_unless_the_file_says_so() -> None:
     assert group().members.replace == "never"
     assert group(replace="lost").members.replace == "lost"

@@ -9,10 +9,13 @@ declared lost is so no more: that, and its fence, were about the former server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from mistral_failover.actions.noticing import notice
 from mistral_failover.actions.operations import Document, Tools
 from mistral_failover.actions.runtime import Request
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.replacements import Replacement
 from mistral_failover.cloud.replacements import replace_member as replace_by_heat
 from mistral_failover.convergence.records import Record
@@ -47,17 +50,26 @@ def healed(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
     )
 
 
+def striking(records: Iterable[Record], now: float) -> frozenset[str]:
+    """The members whose replacement somebody is carrying out at ``now``, by the database's clock:
+    Heat may take their servers at any moment."""
+    return frozenset(
+        str(record.properties["member"])
+        for record in records
+        if record.type == REPLACE_TYPE and record.properties and record.held_at(now)
+    )
+
+
 def to_replace(
     stands: Standing, facts: Facts, members: Iterable[MemberFact], lost: Set[str]
 ) -> Wishes:
-    """Who gets another server in the next goal: whoever was about to, unless somebody vouches for
-    the present one; by an alarm who is lost now, if the group wants that; and whom ``facts`` say.
+    """Who gets another server in the next goal: whoever was about to, also while Heat has no server
+    for it, unless somebody vouches for the present one; by an alarm who is lost now, if the group
+    wants that; and whom ``facts`` say.
     """
     servers = {fact.name: fact.server_id for fact in members if fact.server_id}
     wishes = {
-        member: wish
-        for member, wish in stands.replacing.items()
-        if member in servers and member not in facts.recovered
+        member: wish for member, wish in stands.replacing.items() if member not in facts.recovered
     }
     if facts.heal and stands.group.members.replace == "lost":
         newly = (lost - stands.lost) & servers.keys() - wishes.keys()
@@ -89,23 +101,32 @@ def replace_server(request: Request, tools: Tools, operation: Document) -> dict[
 
     Safe to repeat at any point: the server that is to go is named. Raises CloudError, LeaseLost.
     """
-    from mistral_failover.actions import starting
+    from mistral_failover.actions import keeping, starting
 
     began = elapsed()
     stands = starting.standing(request, operation["group"])
     wish = operation["properties"]
     member, old = str(wish["member"]), str(wish["server_id"])
-    found: Replacement = replace_by_heat(
-        tools.cloud,
-        operation["stack"],
-        member,
-        autoscaling_group=stands.group.members.autoscaling_group,
-        resource=wish.get("resource"),
-        server_id=old,
-        # Heat shows it, and by it a repeat knows its own mark.
-        reason=f"replaced by mistral-failover, operation {operation['key']}",
-        limit=float(operation["timeout"]),
-    )
+    try:
+        found: Replacement = replace_by_heat(
+            tools.cloud,
+            operation["stack"],
+            member,
+            autoscaling_group=stands.group.members.autoscaling_group,
+            resource=wish.get("resource"),
+            server_id=old,
+            # Heat shows it, and by it a repeat knows its own mark.
+            reason=f"replaced by mistral-failover, operation {operation['key']}",
+            limit=float(operation["timeout"]),
+            keep=keeping.carried(request, operation["group_id"], operation["group"]),
+        )
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            error.remedy += (
+                " If the member has left the stack for good: failover start "
+                f"{quote(operation['group'])} --lost '' --recovered {quote(member)}"
+            )
+        raise
     reach("replaced.before")
     _see(request, tools, stands, member, old)
     return {
@@ -123,18 +144,11 @@ def _see(request: Request, tools: Tools, stands: Standing, member: str, old: str
     died in between had raised the epoch, and nobody would know any more that it was to be told."""
     from mistral_failover.actions import starting
 
-    seen = [
-        (each.name, each.server_id, each.created_at)
-        for each in starting.members_now(tools.cloud, stands.group)
-    ]
-
-    def write(tx: Any) -> list[groups.Replaced]:
-        others = [
-            one for one in groups.see_members(tx, stands.state.id, seen) if one.name != member
-        ]
-        now = groups.members_of(tx, stands.state.id).get(member)
-        if now is None or now.server_id == old:
-            return others
-        return [groups.Replaced(member, old, now.epoch), *others]
-
-    starting.depose(request, tools.cloud, stands, request.runtime.database.atomically(write))
+    _, others = notice(
+        request, stands.state.id, lambda: starting.members_now(tools.cloud, stands.group)
+    )
+    rows = request.runtime.database.reading(lambda tx: groups.members_of(tx, stands.state.id))
+    told = [one for one in others if one.name != member]
+    if (now := rows.get(member)) is not None and now.server_id != old:
+        told.insert(0, groups.Replaced(member, old, now.epoch))
+    starting.depose(request, tools.cloud, stands, told)

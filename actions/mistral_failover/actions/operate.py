@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from mistral_failover.actions import fencing, new_servers, operations, ownership
+from mistral_failover.actions import fencing, keeping, new_servers, operations, ownership
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.actions.operations import Document, Tools
 from mistral_failover.actions.runtime import LeaseGuard, Request
@@ -83,7 +83,9 @@ class Quiesce(OperationAction):
 class PatchStack(OperationAction):
     """PATCH the stack's parameters."""
 
-    perform = operations.patch_stack
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        keep = keeping.carried(request, operation["group_id"], operation["group"])
+        return operations.patch_stack(tools, operation, keep)
 
 
 class ReplaceServer(OperationAction):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mistral_failover.actions import admitting, starting, switching
+from mistral_failover.actions import admitting, keeping, starting, switching
 from mistral_failover.actions.admitting import NothingToDo
 from mistral_failover.actions.base import FailoverAction, names, optional_text, text, whole
 from mistral_failover.actions.errors import ActionError
@@ -152,6 +152,7 @@ def choose(request: Request, stands: Standing, members: Sequence[MemberFact], wi
         others = [_going(each) if each.name == name else each for each in members]
         staying = {role: holder for role, holder in stands.roles.items() if role not in moves}
         assign_roles(stands.group, others, staying, stands.lost)
+    keeping.refuse_marked(request, stands, {name} | stands.lost)
     return Chosen(choice, fact, moves, failed)
 
 
@@ -160,14 +161,24 @@ def _going(fact: MemberFact) -> MemberFact:
 
 
 def _ordered_before(request: Request, stands: Standing) -> Mapping[str, Any] | None:
-    """What this execution has ordered already: a repeat must not choose anew."""
+    """What this execution has ordered already: a repeat must not choose anew.
+
+    It is written down before anything is started, so it holds whether or not the start was linked
+    to it; but for an order that was refused and began nothing.
+    """
     if request.execution is None:
         return None
     identity = admitting.order_id(request.project_id, stands.state.id, request.execution)
-    found = request.runtime.database.reading(
-        lambda tx: incidents.get(tx, request.project_id, identity)
-    )
-    return found.fact if found is not None and found.traversal_id is not None else None
+    traversal = starting.traversal_of(stands.state.id, identity)
+
+    def read(tx: Any) -> Mapping[str, Any] | None:
+        found = incidents.get(tx, request.project_id, identity)
+        if found is None or "replace" not in found.fact:
+            return None
+        begun = found.traversal_id is not None or tx.traversal(traversal) is not None
+        return found.fact if begun or found.decision == "ADMITTED" else None
+
+    return request.runtime.database.reading(read)
 
 
 def _idle(

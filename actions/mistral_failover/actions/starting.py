@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from shlex import quote
 from typing import Any
 
 from mistral_failover.actions import candidates, new_servers
@@ -14,6 +15,7 @@ from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.forgetting import forget
+from mistral_failover.actions.noticing import notice
 from mistral_failover.actions.runtime import Request
 from mistral_failover.agent.channel import ChannelError
 from mistral_failover.agent.wire import Address
@@ -26,6 +28,7 @@ from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import GroupState, Ready
 from mistral_failover.fault_points import reach
 from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.model.group import Group
 from mistral_failover.model.ids import derived_id
@@ -54,7 +57,8 @@ class Standing:
     """Where a group stands. ``lost``: who was declared lost, and is no other server by now.
     ``reached``: the current goal was. ``occupied``: the members on which anything of the group is
     left. ``hanging``: (name, volume) of the volumes that it has moved. ``replacing``: by member,
-    the replacements that have not come to their end (``new_servers``)."""
+    the replacements that have not come to their end (``new_servers``); ``striking``: those of them
+    that somebody is carrying out."""
 
     state: GroupState
     group: Group
@@ -64,6 +68,7 @@ class Standing:
     occupied: frozenset[str]
     hanging: frozenset[tuple[str, str]] = frozenset()
     replacing: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    striking: frozenset[str] = frozenset()
 
 
 def standing(request: Request, name: str) -> Standing:
@@ -101,6 +106,7 @@ def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
         frozenset(occupied),
         frozenset(hanging),
         new_servers.unfinished(goal, records) if goal else {},
+        new_servers.striking(records, tx.now()),
     )
 
 
@@ -109,19 +115,58 @@ def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal
 
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER.
     """
-    # A member that left the stack stays lost until nothing of the group is left on it.
-    names = {member.name for member in members} | stands.occupied
+    # A member that left the stack stays lost until nothing of the group is left on it; one that is
+    # being replaced has left it for a moment only.
+    names = {member.name for member in members} | stands.occupied | stands.replacing.keys()
     require_members(stands, names, "lost", facts.lost or ())
     require_members(stands, names, "recovered", facts.recovered)
     newly = _holder(stands) if facts.lost is None else set(facts.lost)
     lost = ((stands.lost | newly) - set(facts.recovered)) & names
     replaced = new_servers.to_replace(stands, facts, members, lost)
-    able = [_going(fact) if fact.name in replaced else fact for fact in members]
-    roles = assign_roles(stands.group, able, stands.roles, lost, facts.to)
-    return render_goal(stands.group, roles, lost, replaced=replaced)
+    roles = _assigned(stands, facts, members, lost, replaced)
+    going = {
+        name: wish
+        for name, wish in replaced.items()
+        if name in facts.replaced or name not in roles.values()
+    }
+    return render_goal(stands.group, roles, lost, replaced=going)
+
+
+def _assigned(
+    stands: Standing,
+    facts: Facts,
+    members: list[MemberFact],
+    lost: Collection[str],
+    replaced: Collection[str],
+) -> dict[str, str]:
+    """Who holds which role, while these are to be ``replaced``.
+
+    Service comes before a replacement of former days that nobody is at work on: where somebody
+    names such a member, or no other can take a role, it takes it, and keeps its server. Raises as
+    :func:`next_goal`.
+    """
+    named = {facts.to} if isinstance(facts.to, str) else set((facts.to or {}).values())
+    left = set(replaced) & stands.replacing.keys() - facts.replaced.keys() - stands.striking
+    for spared in (left & named, left):
+        going = set(replaced) - spared
+        able = [_going(fact) if fact.name in going else fact for fact in members]
+        try:
+            return assign_roles(stands.group, able, stands.roles, set(lost), facts.to)
+        except NoEligibleMember as error:
+            refused = error
+    if under_way := sorted(going & stands.striking - set(lost)):
+        refused.remedy += (
+            f" Heat is replacing {' and '.join(under_way)}: wait for its end, or, where the "
+            "present server is sound and stays, name the member under recovered "
+            f"(failover start {quote(stands.group.name)} --recovered {quote(under_way[0])})."
+        )
+    raise refused
 
 
 def _going(fact: MemberFact) -> MemberFact:
+    """A member that is to be replaced; what is wrong with it otherwise says more."""
+    if not fact.healthy:
+        return fact
     return replace(fact, healthy=False, why_not="its server is to be replaced")
 
 
@@ -183,19 +228,16 @@ def look_at_members(
 ) -> list[MemberFact]:
     """Ask Heat who the members are, and how those are that may take a role (``candidates``).
 
-    To ``remember`` them is to notice that one was replaced, which raises its epoch. Raises
-    CloudError.
+    To ``remember`` them is to notice that one was replaced, which raises its epoch (``noticing``).
+    Raises CloudError, ActionError CONTENDED.
     """
     cloud = request.cloud(Unguarded())
-    seen = members_now(cloud, stands.group)
     if remember:
-        replaced = request.runtime.database.atomically(
-            lambda tx: groups.see_members(
-                tx, stands.state.id, [(m.name, m.server_id, m.created_at) for m in seen]
-            )
-        )
+        seen, replaced = notice(request, stands.state.id, lambda: members_now(cloud, stands.group))
         reach("members.after")
         depose(request, cloud, stands, replaced)
+    else:
+        seen = members_now(cloud, stands.group)
     lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
     return candidates.look(request, cloud, stands.group, stands.state.id, seen, lost)
 
@@ -256,7 +298,7 @@ def begin(
     "sentence"}``. Raises UnknownGroup, ActionError CONTENDED, and what ``derive`` raises.
     """
     stands = standing(request, name)
-    traversal_id = derived_id(stands.state.id, "incident", incident_id)
+    traversal_id = traversal_of(stands.state.id, incident_id)
     known, given = request.runtime.database.reading(
         lambda tx: _begun(tx, request.project_id, stands.state.id, incident_id, traversal_id)
     )
@@ -289,6 +331,11 @@ def begin(
         f"{name} was given new goals {_ATTEMPTS} times while this one was being started",
         "Start it again.",
     )
+
+
+def traversal_of(group_id: str, incident_id: str) -> str:
+    """The id of the traversal that an incident causes, whether it was begun or not."""
+    return derived_id(group_id, "incident", incident_id)
 
 
 def _answer(

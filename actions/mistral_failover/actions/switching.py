@@ -13,21 +13,22 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mistral_failover.actions import admitting, hearing, rights, starting
+from mistral_failover.actions import admitting, hearing, keeping, rights, starting
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Derive, Facts, Standing
 from mistral_failover.convergence.sentences import where
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
-from mistral_failover.model.goal import Goal, render_goal
-from mistral_failover.store import views
+from mistral_failover.model.goal import Goal, goal_resources, render_goal
+from mistral_failover.store import incidents, views
 
 _REMEDIES = {
     "IN_PROGRESS": "Wait for its end (failover.status); if nothing moves, run failover.sweep.",
     "BLOCKED": "Mend what it waits for first; failover.status says what.",
     "FAILED": "Mend that, then start failover.failover with lost: [], or failover.rollback.",
 }
+STACK_PARAMETERS = "stack_parameters"
 ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 """How a planned move ends that did not arrive: codes of the execution's error."""
 
@@ -118,6 +119,7 @@ def planned_goal(
     Raises NoEligibleMember, CloudError, ActionError CANNOT_QUIESCE.
     """
     moved = [role for role in roles if roles[role] != stands.roles.get(role)]
+    _refuse_said_lost(request, stands, {roles[role] for role in moved})
     holders = sorted({stands.roles[role] for role in moved if role in stands.roles})
     servers = {fact.name: fact.server_id for fact in members}
     for holder in holders:
@@ -128,6 +130,8 @@ def planned_goal(
     for target in sorted({roles[role] for role in moved} - set(holders)):
         _refuse_unheard(request, stands, target, servers.get(target))
     goal = render_goal(stands.group, roles, lost, returns=True)
+    if any(resource.type == STACK_PARAMETERS for resource in goal_resources(goal)):
+        keeping.refuse_marked(request, stands, stands.lost)
     starting.look_at_new_volumes(request, stands, goal)
     return goal
 
@@ -176,6 +180,27 @@ def refuse_unwell(members: list[MemberFact], holder: str) -> None:
         return
     why = "it is no member of the stack any more" if found is None else found.why_not
     raise _cannot_quiesce(holder, why or "Nova does not say that it is well")
+
+
+def _refuse_said_lost(request: Request, stands: Standing, targets: Collection[str]) -> None:
+    """An alarm was believed, and whoever was to act on it has not, or died: a member that is lost
+    in no goal yet is no target all the same."""
+    waiting = request.runtime.database.reading(
+        lambda tx: incidents.yet_to_begin(tx, stands.state.id)
+    )
+    said = {
+        member: f"incident {incident.id} says that it is lost, and its failover has not begun"
+        for incident in waiting
+        for member in incidents.said_lost(incident)
+        if member in targets
+    }
+    if said:
+        raise NoEligibleMember(
+            f"{' and '.join(sorted(said))} may be lost",
+            "Wait for that failover (if nothing moves, run failover.sweep), or name another "
+            "member.",
+            said,
+        )
 
 
 def _refuse_unheard(request: Request, stands: Standing, target: str, server: str | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.marks import Keep, refuse_marked
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
 
@@ -45,19 +46,25 @@ class Patched:
     adopted: bool
 
 
-def patch_parameters(cloud: Cloud, stack: str, parameters: dict[str, Any], limit: float) -> Patched:
+def patch_parameters(
+    cloud: Cloud,
+    stack: str,
+    parameters: dict[str, Any],
+    limit: float,
+    keep: Callable[[], Keep] = Keep,
+) -> Patched:
     """Make the stack carry these parameter values; other parameters stay as they are.
 
     A stack that carries them and whose last action is COMPLETE is left alone. An update to just
     these values that is under way, such as an earlier attempt's, is waited for; any other update
     is superseded (an engine that does not allow that answers 409: it is waited for). ``limit``:
-    seconds over all.
+    seconds over all. ``keep``: asked right before an update is sent, which servers it may not take.
 
     Raises `CloudError` UNKNOWN_PARAMETER for a name that the template lacks, STACK_FAILED with
     Heat's reason when the update fails, CONFLICT when the stack is being deleted or when somebody
-    else's update to other values won, TIMEOUT, NOT_FOUND.
+    else's update to other values won, MEMBER_MARKED as `refuse_marked`, TIMEOUT, NOT_FOUND.
     """
-    patch = _Patch(cloud, stack, parameters)
+    patch = _Patch(cloud, stack, parameters, keep)
     what = f"stack {stack} to carry its new parameters"
     patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
     return patched
@@ -71,11 +78,13 @@ class _Patch:
         cloud: Cloud,
         stack: str,
         parameters: dict[str, Any],
+        keep: Callable[[], Keep],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cloud = cloud
         self._stack = stack
         self._wanted = parameters
+        self._keep = keep
         self._clock = clock
         self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
         self._sent_at = 0.0
@@ -124,6 +133,7 @@ class _Patch:
         return Look(state, done=True, result=self._result(stack, adopted=False))
 
     def _send(self, stack: Any) -> Look:
+        refuse_marked(self._cloud, self._stack, self._keep())
         # Remember first: should the answer get lost, the update may be under way all the same.
         before = (stack.stack_status, stack.updated_time)
         try:

@@ -17,12 +17,12 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.group_sizes import refuse_to_shrink
+from mistral_failover.cloud.marks import MARKED, Keep, refuse_marked
 from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import SERVER, Place, place_of
 from mistral_failover.cloud.waits import Look
 
-MARKED = "CHECK_FAILED"
 UNPLUGGED = "Failed to detach interface"  # of heat.common.exception.InterfaceDetachFailed
 
 
@@ -51,6 +51,7 @@ def replace_member(
     server_id: str,
     reason: str,
     limit: float,
+    keep: Callable[[], Keep] = Keep,
 ) -> Replacement:
     """Make Heat replace a member, whose server is ``server_id``, and follow it to the end.
 
@@ -58,18 +59,19 @@ def replace_member(
     itself. ``resource``: only this resource of the member's own stack, and what Heat replaces with
     it; None: the whole member. ``reason``: what Heat shows of the mark; it should differ from one
     replacement to the next, since only by it a repeat knows that a ``resource`` other than the
-    server was replaced already. ``limit``: seconds over all.
+    server was replaced already. ``limit``: seconds over all. ``keep``: asked right before the mark
+    and before the update, which servers these may not take.
 
     Safe to repeat. An update that is under way is waited for; what takes longer than half of the
     limit is superseded, because Heat leaves a stack IN_PROGRESS for ever when its engine dies.
 
     Raises `CloudError` STACK_FAILED with Heat's reason when the update fails, or when Heat keeps
     the member as it is or drops it; GROUP_WOULD_SHRINK when the update would make the group
-    smaller; CONFLICT when the stack is being deleted; NOT_FOUND, BAD_REQUEST as `place_of`;
-    TIMEOUT.
+    smaller; MEMBER_MARKED as `refuse_marked`; CONFLICT when the stack is being deleted, or the
+    member is one to ``keep``; NOT_FOUND, BAD_REQUEST as `place_of`; TIMEOUT.
     """
     replacing = _Replacing(
-        cloud, stack, member, autoscaling_group, resource, server_id, reason, limit
+        cloud, stack, member, autoscaling_group, resource, server_id, reason, limit, keep
     )
     what = f"{f'{resource} of ' if resource else ''}member {member} of stack {stack} to be replaced"
     replaced: Replacement = cloud.wait(replacing.step, what=what, limit=limit)
@@ -89,6 +91,7 @@ class _Replacing:
         server_id: str,
         reason: str,
         limit: float,
+        keep: Callable[[], Keep],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cloud = cloud
@@ -98,6 +101,7 @@ class _Replacing:
         self._part = resource
         self._server = server_id
         self._reason = reason
+        self._keep = keep
         self._clock = clock
         self._patient_until = clock() + limit / 2
         self._marked: bool | None = None  # by this replacement; None: nobody has asked yet
@@ -186,6 +190,16 @@ class _Replacing:
 
     def _mark(self, stack: Any, place: Place, state: str) -> Look:
         self._keep_size(stack, place, place.name if self._part is None else None)
+        keep = self._keep()
+        if self._server in keep.members:
+            raise CloudError(
+                "CONFLICT",
+                f"Server {self._server} of member {self._member} carries something of the group "
+                "again, so it is not replaced.",
+                remedy="Start it again, which takes that from it first.",
+                retryable=False,
+            )
+        refuse_marked(self._cloud, self._stack, keep)
         try:
             with translated(f"mark {place.name} of stack {place.stack} unhealthy"):
                 # By its id, where it can stand in a URL: another one by now is not struck.
@@ -210,6 +224,7 @@ class _Replacing:
 
     def _send(self, stack: Any, place: Place, state: str) -> Look:
         self._keep_size(stack, place, None)
+        refuse_marked(self._cloud, self._stack, self._keep())
         before = (stack.stack_status, stack.updated_time)
         self._asked = True
         try:

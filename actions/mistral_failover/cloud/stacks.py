@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,18 @@ class Place:
     resource: StackResource
     server_id: str
     beside: dict[str, StackResource]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One of the resources that a server is behind, or the server itself.
+
+    ``stack``: the id of the stack that has it under this ``name``.
+    """
+
+    stack: str
+    name: str
+    resource: StackResource
 
 
 def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
@@ -171,6 +183,28 @@ def place_of(
         return Place(owner, member, one, server_id, inside)
     part = find(parts, f"of member {member} of {stack}", resource)
     return Place(one.physical_id, resource, part, server_id, inside)
+
+
+def lineage(cloud: Cloud, stack: str, servers: Collection[str]) -> dict[str, list[Link]]:
+    """Find, for each of these servers that the stack or a stack of its groups has, the resources
+    that it is behind, the outermost first and the server itself last.
+
+    Raises `CloudError` NOT_FOUND for an unknown stack.
+    """
+    listed = _list(cloud, stack, depth=2)
+    nests = {item["physical_resource_id"]: item for item in listed if item["physical_resource_id"]}
+    found: dict[str, list[Link]] = {}
+    for item in listed:
+        if item["resource_type"] == SERVER and item["physical_resource_id"] in servers:
+            links = [_link(item)]
+            while (parent := nests.get(links[0].stack)) is not None:
+                links.insert(0, _link(parent))
+            found[item["physical_resource_id"]] = links
+    return found
+
+
+def _link(item: dict[str, Any]) -> Link:
+    return Link(_owner(item), item["resource_name"], _resource(item))
 
 
 def _in_group(

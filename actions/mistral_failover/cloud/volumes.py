@@ -10,7 +10,7 @@ helps; no volume is ever taken from a guest that may be writing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from mistral_failover.cloud import volume_trouble
 from mistral_failover.cloud.attaching import Attach
@@ -30,6 +30,20 @@ def resolve_volume(cloud: Cloud, stack: str, name: str) -> str:
     Raises `CloudError` NOT_FOUND, or BAD_REQUEST when the stack's resource is no volume.
     """
     return _resolved(cloud, stack, stack_map(cloud, stack), name)
+
+
+def resolve_volumes(cloud: Cloud, stack: str, names: Iterable[str]) -> dict[str, str | None]:
+    """As :func:`resolve_volume` for several; None where there is no such volume."""
+    resources = stack_map(cloud, stack)
+    found: dict[str, str | None] = {}
+    for name in names:
+        try:
+            found[name] = _resolved(cloud, stack, resources, name)
+        except CloudError as error:
+            if error.code not in ("NOT_FOUND", "BAD_REQUEST"):
+                raise
+            found[name] = None
+    return found
 
 
 def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[str]]) -> None:

@@ -70,12 +70,19 @@ def next_in_turn(
 ) -> Choice | None:
     """Choose who is next when all of ``waiting`` are replaced one by one, None when nobody is left.
 
-    Those without a role come first, so that a role that has to move comes to a new server.
+    Those that failed and hold a role come first: an update of the stack that is about another one
+    might take their servers away. Then those without a role, so that a role that has to move comes
+    to a new server.
     """
     there = [fact for fact in members if fact.name in waiting]
     holders = set(roles.values())
     free = [fact for fact in there if fact.name not in holders]
+    failed = [fact for fact in there if fact.name in holders and failure(fact, lost)]
     if not there:
         return None
-    choice = choose_member(group, free or there, lost, None)
-    return choice if free else Choice(choice.member, f"{choice.why}, and the others were before it")
+    choice = choose_member(group, failed or free or there, lost, None)
+    return (
+        choice
+        if failed or free
+        else Choice(choice.member, f"{choice.why}, and the others were before it")
+    )

@@ -138,13 +138,25 @@ class Replaced:
     epoch: int
 
 
+class SeenTooLate(Exception):  # noqa: N818 - no error: it is looked at again
+    """A member was noticed to be another server after the look began that shall be remembered."""
+
+
 def see_members(
-    tx: Session, identity: str, seen: Iterable[tuple[str, str, float | None]]
+    tx: Session,
+    identity: str,
+    seen: Iterable[tuple[str, str, float | None]],
+    before: Mapping[str, MemberRow] | None = None,
 ) -> list[Replaced]:
     """Record members as (name, server id, creation time). Another server behind a known name is a
     replacement: the member's epoch is raised, and what was begun on the former one stays known to
-    be there, also where nobody heard how that ended. Returns those that this raised."""
+    be there, also where nobody heard how that ended. Returns those that this raised.
+
+    ``before``: :func:`members_of` from before anybody looked, None where that was just now. Raises
+    SeenTooLate where a member is neither whom it was then nor who was seen: the look may be older.
+    """
     known = members_of(tx, identity)
+    before = known if before is None else before
     replaced: dict[str, str | None] = {}
     for name, server_id, created_at in seen:
         if name not in known:
@@ -158,6 +170,8 @@ def see_members(
             )
         elif known[name].server_id != server_id:
             former = known[name].server_id
+            if name not in before or before[name].server_id != former:
+                raise SeenTooLate(f"{name} was replaced while the members were being looked at")
             if tx.changed(
                 members.update()
                 .where(

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members that carry something of a group: no update of its stack may take their servers away.
+
+Heat replaces at any update, whatever that is about, whoever is marked as unhealthy: without asking
+the application to stop, and without a fence (``cloud.marks``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.starting import Standing
+from mistral_failover.cloud import marks
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.marks import Keep
+from mistral_failover.convergence.records import Record
+from mistral_failover.model.goal import fence_name
+from mistral_failover.store import groups
+from mistral_failover.store.groups import MemberRow
+
+
+def carried(request: Request, group_id: str, group: str) -> Callable[[], Keep]:
+    """Ask the store, at each call anew, which servers carry something of a group."""
+
+    def read(tx: Any) -> Keep:
+        return Keep(group, servers_of(tx.records(group_id), groups.members_of(tx, group_id)))
+
+    return lambda: request.runtime.database.reading(read)
+
+
+def servers_of(records: Iterable[Record], members: Mapping[str, MemberRow]) -> dict[str, str]:
+    """By server id, the members on which something of the group is, or may be, and that are not
+    proven fenced.
+
+    A fence speaks for what was begun before it: it raised the member's epoch.
+    """
+    records = list(records)
+    standing: dict[str, list[bool]] = {}
+    for record in records:
+        done = (record.action, record.status) == ("CREATE", "COMPLETE")
+        standing.setdefault(record.name, []).append(done)
+    found = {}
+    for record in records:
+        row = members.get(record.member or "")
+        if row is None or record.action == "INIT":
+            continue
+        fences = standing.get(fence_name(row.name), [])
+        if fences and all(fences) and record.epoch < row.epoch:
+            continue
+        server_id = record.attributes.get("server_id") or row.server_id
+        if server_id:
+            found[str(server_id)] = row.name
+    return found
+
+
+def refuse_marked(request: Request, stands: Standing, but: Collection[str] = ()) -> None:
+    """Refuse what will update the stack while a member is marked that carries something of the
+    group and keeps it; ``but`` those who give it up before. Raises CloudError MEMBER_MARKED."""
+    keep = carried(request, stands.state.id, stands.group.name)()
+    staying = {server: name for server, name in keep.members.items() if name not in but}
+    marks.refuse_marked(request.cloud(Unguarded()), stands.group.stack, Keep(keep.group, staying))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that looked at the members, froze, and wakes up in another world deposes nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import starting
+from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.runtime import Request, Runtime
+from mistral_failover.actions.starting import Facts
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.store import groups
+from support.shops import Shop, emulated, of, shared, state
+
+__all__ = ["emulated", "of", "shared", "state"]
+
+
+@pytest.fixture
+def request_(state: Runtime) -> Request:
+    return Request(state, ActionContext(SecurityContext(), ExecutionContext()))
+
+
+@pytest.fixture
+def deposed(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The servers whose agents were told that they are deposed."""
+    told: list[str | None] = []
+    monkeypatch.setattr(
+        starting, "depose", lambda *given: told.extend(one.server_id for one in given[-1])
+    )
+    return told
+
+
+def test_who_wakes_up_behind_a_replacement_looks_again(
+    of: Callable[..., Shop],
+    request_: Request,
+    deposed: list[str | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = of(2)
+    standby = group.members[1]
+    former = group.servers()[standby]
+    look, frozen = starting.members_now, []
+
+    def freeze(*given: Any) -> Any:
+        seen = look(*given)
+        if not frozen:
+            frozen.append(seen)
+            group.replace(standby)  # by somebody else, and with all that belongs to it
+        return seen
+
+    stands = starting.standing(request_, group.name)
+    monkeypatch.setattr(starting, "members_now", freeze)
+    facts = starting.look_at_members(request_, stands, Facts(lost=()), remember=True)
+
+    now = group.servers()[standby]
+    assert now != former
+    assert {fact.name: fact.server_id for fact in facts}[standby] == now
+    assert group.epochs() == [1, 2]
+    assert set(deposed) == {former}
+
+
+def test_who_sees_nothing_but_the_past_gives_up(
+    of: Callable[..., Shop],
+    request_: Request,
+    deposed: list[str | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = of(2)
+    standby = group.members[1]
+    stands = starting.standing(request_, group.name)
+    stale = starting.members_now(request_.cloud(Unguarded()), stands.group)
+    servers = iter(f"server-{number}" for number in range(100))
+
+    def busy(*_: Any) -> Any:
+        """Others notice a new server, each time that somebody looks."""
+        seen = [(standby, next(servers), 1.0)]
+        request_.runtime.database.atomically(
+            lambda tx: groups.see_members(tx, stands.state.id, seen)
+        )
+        return stale
+
+    monkeypatch.setattr(starting, "members_now", busy)
+    with pytest.raises(ActionError) as raised:
+        starting.look_at_members(request_, stands, Facts(lost=()), remember=True)
+
+    assert raised.value.code == "CONTENDED"
+    assert deposed == []
