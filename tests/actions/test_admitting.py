@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,21 @@ def hear(state: Runtime, begun: Ready, context: ActionContext) -> Callable[..., 
 def kept(context: ActionContext) -> Callable[[], list[dict[str, Any]]]:
     """The incidents of ``payments``, newest first."""
     return lambda: people.Status("payments").run(context)["incidents"]
+
+
+def test_an_alarm_with_half_a_character_in_it_is_not_lost(
+    hear: Callable[..., Any], kept: Callable[[], Any], context: ActionContext
+) -> None:
+    half = json.loads(r'{"reason": "bad \ud800", "odd \udfff": ["\ud83d\ude00 \ud83d"]}')
+
+    first = hear(alarm("m1", previous="alarm", current="ok", **half))
+    event = gate.AdmitEvent(alarm("m2", "s-b", **half)).run(context)
+    signal = {"id": "w-1 \ud800", "group": "payments", "member": "db_b", "reason": "\udfff"}
+    signalled = gate.AdmitEvent(signal).run(context)
+
+    admitted = [first, *event["admissions"], *signalled["admissions"]]
+    assert {each["incident"] for each in admitted} == {each["id"] for each in kept()}
+    assert len(admitted) == 3
 
 
 def test_what_asks_for_nothing_is_recorded_with_its_sentence(

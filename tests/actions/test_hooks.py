@@ -5,6 +5,7 @@ again, and never at the cost of a failover."""
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,14 +17,15 @@ from mistral_lib.actions.context import ActionContext
 
 from cloud.conftest import Request as Asked
 from cloud.conftest import ScriptedServer, server
-from mistral_failover.actions import converge, hooks
+from mistral_failover.actions import converge, hooks, people
 from mistral_failover.actions.hooks import STALE, event_id
 from mistral_failover.actions.runtime import Request, Runtime
-from mistral_failover.convergence.records import Outcome
+from mistral_failover.cloud.mistral_api import Mistral
+from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.group import parse_group
 from mistral_failover.model.schemas import EVENTS
-from mistral_failover.store import groups
+from mistral_failover.store import groups, undefining
 from mistral_failover.store import hooks as store
 from mistral_failover.store.tables import groups as group_table
 from mistral_failover.store.tables import journal
@@ -101,7 +103,7 @@ def test_each_event_starts_the_workflow_once_with_what_happened(
     rows_of = sa.select(journal).where(journal.c.group_id == identity)
     written = state.database.reading(lambda tx: tx.connection.execute(rows_of).all())
     (complete,) = [row for row in written if row.kind == "complete"]
-    body = told.started[event_id(identity, complete.id)]
+    body = told.started[event_id(identity, complete.id, complete.at)]
     assert body["workflow_name"] == "house.tell"
     assert json.loads(json.dumps(body["input"]))["event"] == {
         "id": complete.id,
@@ -191,14 +193,84 @@ def test_a_sweep_tells_what_was_left_untold_and_only_in_its_project(
     started: Callable[..., Any],
     project: str,
 ) -> None:
-    started(on_event=HOOK)
+    reach_the_goal(state, started(on_event=HOOK))
 
     elsewhere = converge.Sweep().run(context_of("another", authenticated=False))
     assert (elsewhere["told"], told.events) == ([], [])
     swept = converge.Sweep().run(context_of(project, authenticated=False))
 
-    assert [row["event"] for row in swept["told"]] == ["started"]
-    assert told.events == ["started"]
+    assert [row["event"] for row in swept["told"]] == ["started", "complete"]
+    assert told.events == ["started", "complete"]
+
+
+def test_a_sweep_that_finds_work_hands_it_out_before_anybody_is_told(
+    told: Told,
+    context_of: Callable[..., ActionContext],
+    state: Runtime,
+    started: Callable[..., Any],
+    project: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Mistral answers nothing until the sweep is over."""
+    over = threading.Event()
+    start = Mistral.start
+
+    def waits(*arguments: Any) -> None:
+        assert over.wait(60)
+        start(*arguments)
+
+    monkeypatch.setattr(Mistral, "start", waits)
+    ready = started(on_event=HOOK)
+
+    swept = converge.Sweep().run(context_of(project, authenticated=False))
+
+    assert [row["node"] for row in swept["ready"]] == [ready.node.key]
+    assert (swept["told"], told.events) == ([], [])
+    over.set()
+    deadline = time.monotonic() + 60
+    while told.events != ["started"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_group_s_workflow_is_told_of_everything_before_the_group_is_forgotten(
+    told: Told,
+    context_of: Callable[..., ActionContext],
+    define: Callable[..., str],
+    state: Runtime,
+    project: str,
+) -> None:
+    define(on_event=HOOK)
+    identity = groups.group_id(project, "payments")
+    state.database.atomically(lambda tx: tx.journal(identity, "a word", kind="held"))
+
+    answer = people.Undefine("payments").run(context_of(project, authenticated=False))
+
+    assert answer["sentence"] == "payments is forgotten"
+    assert told.events == ["held"]
+
+
+def test_a_workflow_that_can_not_be_told_keeps_no_group_from_being_forgotten(
+    told: Told,
+    context_of: Callable[..., ActionContext],
+    define: Callable[..., str],
+    state: Runtime,
+    project: str,
+) -> None:
+    told.refuses = True
+    define(on_event=HOOK)
+    identity = groups.group_id(project, "payments")
+    state.database.atomically(lambda tx: tx.journal(identity, "a word", kind="held"))
+
+    answer = people.Undefine("payments").run(context_of(project, authenticated=False))
+
+    assert answer["sentence"] == "payments is forgotten"
+
+
+def reach_the_goal(state: Runtime, ready: Ready) -> None:
+    operation = state.engine.check(ready, "o").operation
+    assert operation is not None
+    state.engine.conclude(operation.ticket, Outcome(physical_id="p"))
 
 
 def test_nobody_tells_the_workflow_of_another_project(
@@ -321,3 +393,25 @@ def test_a_group_file_may_name_no_workflow_of_the_engine() -> None:
         parse_group({**document, "on_event": {"workflow": "failover._work"}})
     with pytest.raises(InvalidDocument):
         parse_group({**document, "on_event": {**HOOK, "events": ["never"]}})
+
+
+def test_a_group_that_is_deleted_and_defined_again_is_told_of_everything_again(
+    told: Told,
+    request_of: Callable[..., Request],
+    state: Runtime,
+    started: Callable[..., Any],
+    project: str,
+) -> None:
+    """It has the id that it had; the numbers of its sentences must not come once more."""
+    identity = groups.group_id(project, "payments")
+    for _ in range(2):
+        started(on_event=HOOK)
+        tell(request_of(), project)
+        state.database.atomically(lambda tx: undefining.forget(tx, identity))
+
+    assert told.events == ["started", "started"]
+
+
+def test_the_same_number_of_a_later_time_is_another_event() -> None:
+    assert event_id("g", 1, 1000.0) == event_id("g", 1, 1000.0)
+    assert event_id("g", 1, 1000.0) != event_id("g", 1, 1000.5)

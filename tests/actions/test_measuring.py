@@ -16,7 +16,7 @@ from mistral_failover.actions.runtime import Runtime
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.metrics.exposition import Latest
 from mistral_failover.metrics.families import FAMILIES
-from mistral_failover.store.counting import BUCKETS, Count
+from mistral_failover.store.counting import BUCKETS, STARTED, Count
 from mistral_failover.store.tables import groups as group_table
 
 Families = dict[str, list[dict[str, Any]]]
@@ -131,12 +131,37 @@ def test_beyond_the_limit_the_types_that_were_used_later_are_one(
         ("operations", f"{kind}|create|done"): Count(1.0, at)
         for kind, at in [("c", 1.0), ("a", 3.0), ("b", 2.0), ("d", 4.0), ("fence", 9.0)]
     }
+    counters |= {
+        (STARTED, kind): Count(1.0, at)
+        for kind, at in [("c", 1.0), ("a", 3.0), ("b", 2.0), ("d", 4.0), ("fence", 9.0)]
+    }
     table = measuring._Table()
 
     measuring._count(table, counters)
 
     rows = {row["labels"]["type"]: row["value"] for row in table.families["operations"]}
     assert rows == {"b": 1, "c": 1, "fence": 1, "other": 2}
+
+
+def test_what_was_begun_first_takes_no_label_from_another_one_when_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had its label all the time, or the counts of the other one would fall."""
+    monkeypatch.setattr(measuring, "TYPES", 1)
+    counters = {
+        ("operations", "quick|create|done"): Count(1.0, 2.0),
+        (STARTED, "slow"): Count(1.0, 1.0),
+        (STARTED, "quick"): Count(1.0, 2.0),
+    }
+
+    def values() -> dict[str, float]:
+        table = measuring._Table()
+        measuring._count(table, counters)
+        return {row["labels"]["type"]: row["value"] for row in table.families["operations"]}
+
+    assert values() == {"other": 1}
+    counters["operations", "slow|create|done"] = Count(1.0, 1.0)
+    assert values() == {"other": 1, "slow": 1}
 
 
 def test_sweeps_are_counted_and_the_last_one_is_remembered(

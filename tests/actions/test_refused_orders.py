@@ -14,6 +14,7 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import render_goal
+from mistral_failover.store import incidents as store
 
 
 def incidents(context: ActionContext) -> list[dict[str, Any]]:
@@ -87,6 +88,28 @@ def test_the_same_execution_may_give_a_refused_order_again(
 
     (order,) = incidents(context)
     assert (order["id"], order["decision"]) == (begun_now["incident"], "ADMITTED")
+
+
+def test_an_order_that_another_delivery_has_begun_is_not_refused(
+    begun: Ready, state: Runtime, context: ActionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the start of its traversal and the note of that in the incident."""
+    request = Request(state, context)
+
+    def able(stands: Any) -> Any:
+        return render_goal(stands.group, {"active": "db_b"}, [])
+
+    def too_late(stands: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "link", lambda *_: None)
+            admitting.ordered(request, "payments", able, {}, "a move")
+        raise ActionError("UNREACHABLE", "the cloud is away", "Wait.")
+
+    with pytest.raises(ActionError):
+        admitting.ordered(request, "payments", too_late, {}, "a move")
+
+    (order,) = incidents(context)
+    assert (order["decision"], order["sentence"]) == ("ADMITTED", "a move")
 
 
 def test_an_order_of_what_is_so_already_asked_for_nothing(

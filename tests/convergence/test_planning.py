@@ -112,6 +112,26 @@ def test_what_no_goal_wants_goes_before_anything_new_sits_on_a_member() -> None:
     assert edges(target, [made("old", "held", member="a")]) == {"cleanup:old0 > update:new1"}
 
 
+def test_who_comes_to_a_member_waits_for_what_of_its_type_goes_from_there() -> None:
+    """They may share a volume: what the one would find there is what the other takes away."""
+    records = [made("x", "held", member="a"), made("y", "held", member="b")]
+    target = goal({"x": want("held", member="b"), "y": want("held", member="a")})
+
+    assert edges(target, records) == {
+        "cleanup:x0 > update:x1",
+        "cleanup:y0 > update:y1",
+        "cleanup:x0 > update:y1",
+        "cleanup:y0 > update:x1",
+    }
+
+
+def test_what_is_kept_on_a_member_waits_for_nothing_that_goes_from_there() -> None:
+    records = [made("x", "held", member="a"), made("y", "held", member="a")]
+    target = goal({"x": want("held", member="b"), "y": want("held", member="a")})
+
+    assert edges(target, records) == {"cleanup:x0 > update:x1"}
+
+
 def test_a_fence_that_stood_is_proven_anew_for_what_is_still_on_its_member() -> None:
     fence = replace(made("fence:a", "fence", ladder=[]), properties={"member": "a", "ladder": []})
     target = goal({"x": want("held", member="b")}, "a")

@@ -162,13 +162,13 @@ def was_told_of_everything(drill: Drill) -> None:
     drill.slot.survivor.client.run("failover.sweep", {"group": drill.group})
     drill.until(lambda: not untold(drill), "told of everything")
     identity = group_id(DEFAULT_PROJECT, drill.group)
-    events = sa.select(journal.c.id).where(
+    events = sa.select(journal.c.id, journal.c.at).where(
         journal.c.group_id == identity, journal.c.kind.in_(hooks.EVENTS)
     )
     expected = {
-        event_id(identity, number)
-        for number in drill.slot.database.reading(
-            lambda tx: tx.connection.execute(events).scalars().all()
+        event_id(identity, number, at)
+        for number, at in drill.slot.database.reading(
+            lambda tx: tx.connection.execute(events).all()
         )
     }
     for child in (drill.slot.victim, drill.slot.survivor):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.actions import converge, gate, plan_steps
-from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.runtime import DEFAULT_PROJECT, Request
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volumes import attach
 from mistral_failover.store import groups, incidents, views
@@ -120,6 +120,7 @@ def test_what_holds_alarms_back_is_told_and_holds_no_plan_back(group: Any) -> No
             ),
         )
     )
+    group.state.database.atomically(lambda tx: incidents.link(tx, alarm["id"], "an earlier one"))
 
     plan = group.plan(verb="switchover")
 
@@ -163,3 +164,18 @@ def test_a_fence_that_stands_and_one_that_is_lifted_are_told(group: Any) -> None
     assert [(f["member"], f["state"]) for f in stays["fences"]] == [("db_a", "stands")]
     assert [(f["member"], f["state"]) for f in lifted["fences"]] == [("db_a", "lifted")]
     assert stays["steps"] == lifted["steps"] == []
+
+
+def test_an_alarm_that_nobody_acted_on_is_told(group: Any) -> None:
+    identity = groups.group_id(DEFAULT_PROJECT, group.name)
+    for number, decision in enumerate(("ADMITTED", "HELD")):
+        fact = {"group": group.name, "lost": "db_b"}
+        alarm = incidents.Incident(
+            f"{group.name}-{number}", DEFAULT_PROJECT, identity, "aodh", fact, {}, decision, "fire"
+        )
+        group.state.database.atomically(lambda tx, a=alarm: incidents.add(tx, a))
+
+    plan = group.plan(lost=["db_a"], to="db_b")
+
+    assert {"ALARM_NOT_BEGUN", "ALARM_HELD"} <= codes(plan)
+    assert all("db_b is lost" in r["sentence"] for r in plan["risks"] if "ALARM" in r["code"])

@@ -10,9 +10,10 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import converge, people, planning, plans
+from mistral_failover.actions import converge, people, plan_world, planning, plans
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
-from mistral_failover.store import groups
+from mistral_failover.model.ids import derived_id
+from mistral_failover.store import groups, incidents
 from mistral_failover.store import plans as kept_plans
 from support.together import together
 
@@ -92,11 +93,38 @@ def begin_something_else(group: Any) -> None:
     group.done(converge.Begin(group.name, lost=["db_b"]))
 
 
+def say(group: Any, decision: str, lost: str | None = "db_b") -> str:
+    """Write an alarm of the group down, which nobody has begun."""
+    identity = groups.group_id(DEFAULT_PROJECT, group.name)
+    alarm = incidents.Incident(
+        derived_id(group.name, decision, str(lost)),
+        DEFAULT_PROJECT,
+        identity,
+        "aodh",
+        {"group": group.name, "lost": lost},
+        {},
+        decision,
+        f"{lost} burns",
+    )
+    group.state.database.atomically(lambda tx: incidents.add(tx, alarm))
+    return alarm.id
+
+
+def admit_an_alarm(group: Any) -> None:
+    say(group, "ADMITTED")
+
+
+def hold_an_alarm(group: Any) -> None:
+    say(group, "HELD", None)
+
+
 CHANGES: list[tuple[Callable[[Any], None], str]] = [
     (define_anew, "the group was defined anew"),
     (begin_something_else, "the group was given another goal"),
     (lambda group: group.replace("db_b"), "db_b was replaced: another server has its name"),
     (raise_an_epoch, "db_b was fenced or replaced since"),
+    (admit_an_alarm, "an alarm is ADMITTED that says that db_b is lost"),
+    (hold_an_alarm, "an alarm is HELD that says that somebody is lost"),
     (stop_the_standby, "db_b can not take a role any more: its server is SHUTOFF"),
 ]
 
@@ -117,6 +145,46 @@ def test_a_plan_of_another_world_is_refused_with_what_changed(
     assert words in answer.error["message"]
     assert group.started(last) == []
     assert group.changes(seen) == []
+
+
+def test_an_alarm_that_was_dismissed_since_is_told(group: Any) -> None:
+    alarm = say(group, "HELD")
+    plan = group.plan(lost=["db_a"])
+    group.state.database.atomically(lambda tx: incidents.dismiss(tx, alarm, "noise"))
+
+    answer = group.ask(plans.StartPlan(plan["plan"]))
+
+    assert refused(answer) == "PLAN_STALE"
+    assert f"alarm {alarm} waits no more" in answer.error["message"]
+
+
+def test_a_volume_that_is_another_one_by_now_is_told(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is the same, so the goal is: Heat made the volume anew."""
+    volume = group.cloud.resources(group.name)["volume_0"]["physical_resource_id"]
+    plan = group.plan(lost=["db_a"])
+    monkeypatch.setattr(plan_world, "resolve_volumes", lambda *_: {"volume_0": "another"})
+
+    answer = group.ask(plans.StartPlan(plan["plan"]))
+
+    assert refused(answer) == "PLAN_STALE"
+    assert f"volume_0 was volume {volume}, and is another" in answer.error["message"]
+
+
+@pytest.mark.parametrize("verb", ["switchover", "failback"])
+def test_nothing_is_moved_to_a_member_that_an_alarm_says_is_lost(group: Any, verb: str) -> None:
+    """It was admitted and whoever was to begin its failover died: no goal knows of it yet."""
+    target = "db_b"
+    if verb == "failback":
+        group.order(converge.Begin(group.name, to="db_b", lost=[]))
+        target = "db_a"
+    say(group, "ADMITTED", target)
+
+    answer = group.ask(plans.Plan(group.name, verb=verb, to=target))
+
+    assert refused(answer) == "NO_ELIGIBLE_MEMBER"
+    assert f"{target} may be lost" in str(answer.error)
 
 
 def test_a_member_more_that_can_take_a_role_is_told(protect: Callable[..., Any]) -> None:

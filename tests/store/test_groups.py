@@ -158,6 +158,29 @@ def test_a_replacement_that_many_see_at_once_raises_the_epoch_once(
     assert see(database, group) == {"a": ("new", 2), "b": ("s2", 1)}
 
 
+def test_a_look_that_is_older_than_what_is_known_changes_nothing(
+    database: Database, group: str
+) -> None:
+    def late(server: str, before: dict[str, groups.MemberRow]) -> list[groups.Replaced]:
+        seen = [("a", server, 1.5), ("new", "s9", 1.5)]
+        return database.atomically(lambda tx: groups.see_members(tx, group, seen, before))
+
+    nobody = database.reading(lambda tx: groups.members_of(tx, group))
+    see(database, group, ("a", "s1"))
+    first = database.reading(lambda tx: groups.members_of(tx, group))
+    see(database, group, ("a", "s2"))
+
+    for before in (nobody, first):
+        with pytest.raises(groups.SeenTooLate, match="a was replaced"):
+            late("s1", before)
+    assert see(database, group) == {"a": ("s2", 2)}
+
+    assert late("s2", first) == [], "what is known by now may be seen by anybody"
+    assert late("s3", database.reading(lambda tx: groups.members_of(tx, group))) == [
+        groups.Replaced("a", "s2", 3)
+    ]
+
+
 def test_members_whose_names_differ_in_case_alone_are_different(
     database: Database, group: str
 ) -> None:

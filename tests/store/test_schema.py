@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 import alembic.autogenerate
 import alembic.migration
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
-from mistral_failover.store.tables import metadata
+from mistral_failover.store.tables import journal, metadata
 from support.databases import fresh_url
 from support.together import together
 
@@ -104,3 +105,19 @@ def test_every_table_keeps_names_apart_that_differ_in_case_alone(kind: str) -> N
         )
         collations = dict(row._tuple() for row in rows)
     assert collations == dict.fromkeys(metadata.tables, "utf8mb4_bin")
+
+
+def test_the_numbers_of_the_journal_s_sentences_are_never_given_twice(blank: Database) -> None:
+    schema.upgrade(blank)
+
+    def write(tx: Any) -> None:
+        tx.journal("g", "it happened", kind="traversal")
+
+    numbers = []
+    for _ in range(2):
+        blank.atomically(write)
+        query = sa.select(journal.c.id)
+        numbers.append(blank.reading(lambda tx, q=query: tx.connection.execute(q).scalar_one()))
+        blank.atomically(lambda tx: tx.execute(journal.delete()))
+
+    assert numbers[0] < numbers[1]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mistral_failover.convergence.records import Operation, Outcome
@@ -76,6 +76,20 @@ def test_walks_and_operations_are_counted_with_how_long_they_took(simulation: Si
         ("operation_seconds", "shared|create|3"): 1,
         ("operation_seconds_sum", "shared|create"): 7,
     }
+
+
+def test_a_type_is_known_from_its_first_operation_on_however_long_that_takes(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"web": thing(value=1)})
+    begun_at = simulation.clock.seconds
+    simulation.operation(simulation.start(simulation.goal()).ready[0])
+    simulation.clock.seconds += 60
+
+    assert values(simulation, "operations_started", "operations") == {
+        ("operations_started", "shared"): 1
+    }
+    assert counters(simulation)["operations_started", "shared"].first_at == begun_at
 
 
 def test_what_takes_longer_than_the_highest_bound_is_in_a_bucket_of_its_own(
@@ -235,9 +249,14 @@ STEPS = st.lists(
 )
 
 
+# Nothing is shrunk: to make a failure smaller took minutes, and the timeout came before the answer.
+# The steps are short enough to be read as they are.
 @settings(
     max_examples=12,
     deadline=None,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS, pruned=st.sets(st.integers(0, 9)), seconds=st.integers(0, 700))

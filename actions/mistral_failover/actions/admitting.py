@@ -195,14 +195,15 @@ def ordered(
     """
     occasion = occasion or _occasion(request)
 
+    fact = {"group": group, **asked_for}
+
     def record(tx: Any) -> str:
         state = locked(request, tx, group)
         identity = order_id(request.project_id, state.id, occasion)
         known = incidents.get(tx, request.project_id, identity)
         if known is not None and known.decision in ("REFUSED", "IGNORED"):
-            incidents.decide(tx, identity, "ADMITTED", cause)  # it is tried again
+            incidents.decide(tx, identity, "ADMITTED", cause, fact)  # it is tried again
         if known is None:
-            fact = {"group": group, **asked_for}
             order = Incident(
                 identity, request.project_id, state.id, OPERATOR, fact, {}, "ADMITTED", cause
             )
@@ -233,6 +234,10 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
     def refuse(tx: Any) -> None:
         known = incidents.get(tx, request.project_id, incident_id)
         if known is None or known.decision != "ADMITTED" or known.traversal_id is not None:
+            return
+        # Another delivery of it may have begun it, and not have written that down yet.
+        state = tx.lock_group(known.group_id, shared=False)
+        if state is None or tx.traversal(starting.traversal_of(state.id, incident_id)) is not None:
             return
         sentence = f"{cause}; {why}"
         incidents.decide(tx, incident_id, decision, sentence)

@@ -13,7 +13,7 @@ from mistral_failover.actions.bounds import Until
 from mistral_failover.actions.errors import describe
 from mistral_failover.actions.runtime import Request
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.mistral_api import Execution, Mistral
+from mistral_failover.cloud.mistral_api import Execution, Mistral, Task
 
 LIMIT = 10.0
 """Seconds that Mistral is asked for; what is not seen by then is left out, and said to be."""
@@ -36,6 +36,12 @@ class _Look:
     left: int = SHOWN
     seen: set[str] = field(default_factory=set)
     cut: bool = False
+    failed: str = ""
+
+    def fail(self, error: CloudError) -> None:
+        """Look no further, for Mistral does not answer; what was seen stays."""
+        self.failed = f"Mistral could not be asked: {describe(error)['message']}"
+        self.cut = True
 
     @property
     def over(self) -> bool:
@@ -64,24 +70,29 @@ def trees(
     wanted = list(dict.fromkeys(filter(None, asked)))
     try:
         mistral = request.mistral(Until(time.monotonic() + LIMIT, CALL))
-        if mistral is None:
-            return _answer([], "Mistral can not be asked: [failover] mistral_url is not set")
-        look = _Look(mistral, work, time.monotonic() + LIMIT)
-        found, unknown = [], 0
-        for identity in wanted[:ASKED_FOR]:
-            if identity in look.seen or look.over:
-                continue
+    except CloudError as error:
+        return _answer([], f"Mistral could not be asked: {describe(error)['message']}")
+    if mistral is None:
+        return _answer([], "Mistral can not be asked: [failover] mistral_url is not set")
+    look = _Look(mistral, work, time.monotonic() + LIMIT)
+    found, unknown = [], 0
+    for identity in wanted[:ASKED_FOR]:
+        if identity in look.seen or look.over:
+            continue
+        try:
             execution = mistral.find(identity)
             if execution is None:
                 unknown += 1
             elif execution.root not in look.seen:
                 found.append(_tree(look, execution.root))
-    except CloudError as error:
-        return _answer([], f"Mistral could not be asked: {describe(error)['message']}")
+        except CloudError as error:
+            look.fail(error)
     said = []
     if unknown:
         said.append(f"{unknown} executions are not known to this Mistral any more")
-    if look.cut or len(wanted) > ASKED_FOR:
+    if look.failed:
+        said.append(f"{look.failed}; the rest was left out")
+    elif look.cut or len(wanted) > ASKED_FOR:
         said.append("the rest was left out for its size, or for want of time")
     return _answer([tree for tree in found if tree], "; ".join(said))
 
@@ -99,13 +110,24 @@ def _tree(look: _Look, root: str) -> dict[str, Any] | None:
     return _shown(look, executions[0], below) if executions else None
 
 
+def _tasks(look: _Look, execution: str) -> list[Task]:
+    """The tasks of an execution; none where it is too late to ask, or Mistral does not answer."""
+    if look.over:
+        return []
+    try:
+        return look.mistral.tasks(execution)
+    except CloudError as error:
+        look.fail(error)
+        return []
+
+
 def _shown(
     look: _Look, execution: Execution, below: Mapping[str | None, list[Execution]]
 ) -> dict[str, Any]:
     look.seen.add(execution.id)
     look.left -= 1
     tasks = []
-    for task in [] if look.over else look.mistral.tasks(execution.id):
+    for task in _tasks(look, execution.id):
         under = []
         for each in below.get(task.id, ()):
             if look.over:

@@ -100,6 +100,24 @@ def tell_all(request: Request, group_id: str | None) -> list[Row]:
     return rows
 
 
+def tell_soon(request: Request, group_id: str | None) -> None:
+    """As :func:`tell_all`, by the thread: for whoever has found something more urgent to do."""
+    found = request.runtime.database.reading(
+        lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0)
+    )
+    if found := [each for each in found if group_id in (None, each)]:
+        _teller.soon(request, found)
+
+
+def tell_last(request: Request, group_id: str) -> None:
+    """Tell what a group's workflow was not told yet, since the group is about to be forgotten;
+    never raises."""
+    try:
+        tell(request, group_id, time.monotonic() + _LIMIT)
+    except Exception:  # noqa: BLE001 - a workflow of the user's keeps nobody from forgetting
+        LOG.warning("The workflow of %s could not be told.", group_id, exc_info=True)
+
+
 def tell(request: Request, group_id: str, deadline: float) -> list[Row]:
     """Tell a group's workflow what it was not told yet, until ``deadline`` (of the monotonic
     clock); returns as :func:`tell_all`. That telling fails is logged, and written down once."""
@@ -125,9 +143,13 @@ def tell(request: Request, group_id: str, deadline: float) -> list[Row]:
             database.atomically(partial(_move_on, group_id, event.id))
 
 
-def event_id(group_id: str, sentence_id: int) -> str:
-    """The id of the execution that is told of a sentence of the journal."""
-    return derived_id(group_id, "event", str(sentence_id))
+def event_id(group_id: str, sentence_id: int, at: float) -> str:
+    """The id of the execution that is told of a sentence of the journal.
+
+    ``at``: when it was written, in seconds. A group that is defined again has the id that it had,
+    and in another database its sentences may have the numbers of those that were told.
+    """
+    return derived_id(group_id, "event", str(sentence_id), f"{at:.6f}")
 
 
 def _move_on(group_id: str, event_id: int, tx: Any) -> bool:
@@ -152,7 +174,8 @@ def _told(request: Request, mistral: Mistral, group_id: str, found: Pending, eve
     why = f"{found.name}: {what}"
     said = {"event": _document(request, group_id, found, event)}
     reach("event.before")
-    mistral.start(event_id(group_id, event.id), found.definition["workflow"], said, why)
+    identity = event_id(group_id, event.id, event.at)
+    mistral.start(identity, found.definition["workflow"], said, why)
     reach("event.after")
     return {"group": found.name, "event": what, "sentence": f"{why}: {event.sentence}"}
 

@@ -25,7 +25,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.model.types import shipped_types
 from mistral_failover.store import gauges, groups, lying, totals
-from mistral_failover.store.counting import BUCKETS, SEPARATOR, Count, Counts
+from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
 from mistral_failover.store.gauges import Standing
 
 GROUPS = 500
@@ -122,6 +122,7 @@ class _Table:
     """Samples by family and labels; those of the same labels become one."""
 
     families: dict[str, list[Sample]] = field(default_factory=dict)
+    _known: dict[tuple[str, frozenset[tuple[str, str]]], Sample] = field(default_factory=dict)
 
     def add(self, family: str, labels: dict[str, str], value: float | None) -> None:
         """Add a value up; None: there is none."""
@@ -146,18 +147,19 @@ class _Table:
         return self._row(family, labels, {"buckets": [0] * (len(BUCKETS) + 1), "sum": 0.0})
 
     def _row(self, family: str, labels: dict[str, str], fresh: Sample) -> Sample:
-        rows = self.families.setdefault(family, [])
-        for row in reversed(rows):
-            if row["labels"] == labels:
-                return row
-        rows.append({"labels": labels, **fresh})
-        return rows[-1]
+        key = family, frozenset(labels.items())
+        if key not in self._known:
+            self._known[key] = {"labels": labels, **fresh}
+            self.families.setdefault(family, []).append(self._known[key])
+        return self._known[key]
 
 
 def _count(table: _Table, counters: Counts) -> None:
     known = _types(counters)
     for (name, joined), count in sorted(counters.items()):
         said = joined.split(SEPARATOR) if joined else []
+        if name == STARTED:
+            continue
         if name == "journal":
             family, labels = _SENTENCES[joined]
             table.add(family, labels, count.value)
@@ -180,14 +182,13 @@ def _labels(names: Iterable[str], said: list[str], known: set[str]) -> dict[str,
 
 def _types(counters: Counts) -> set[str]:
     """The types that have labels of their own. Once a type has one it keeps it, so that no sum
-    falls: what was used first comes first, and totals know that for ever."""
-    first: dict[str, Count] = {}
-    for (name, joined), count in counters.items():
-        if name in ("operations", "unknowns"):
-            kind = joined.partition(SEPARATOR)[0]
-            first[kind] = first[kind] + count if kind in first else count
+    falls: what was begun first comes first, whenever it ends, and totals know that for ever."""
     shipped = set(shipped_types())
-    users = sorted((count.first_at, kind) for kind, count in first.items() if kind not in shipped)
+    users = sorted(
+        (count.first_at, kind)
+        for (name, kind), count in counters.items()
+        if name == STARTED and kind not in shipped
+    )
     return shipped | {kind for _, kind in users[:TYPES]}
 
 

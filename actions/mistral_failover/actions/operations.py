@@ -20,6 +20,7 @@ from mistral_failover.cloud import patches, servers, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.marks import Keep
 from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import fence_name
@@ -120,13 +121,15 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
     return {}
 
 
-def patch_stack(tools: Tools, operation: Document) -> dict[str, Any]:
-    """PATCH the stack's parameters and follow the update to its end."""
+def patch_stack(tools: Tools, operation: Document, keep: Callable[[], Keep]) -> dict[str, Any]:
+    """PATCH the stack's parameters and follow the update to its end; refused while it would take
+    one of the servers to ``keep``."""
     patched = patches.patch_parameters(
         tools.cloud,
         operation["stack"],
         operation["properties"]["parameters"],
         operation["timeout"],
+        keep,
     )
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
 

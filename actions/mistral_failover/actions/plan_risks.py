@@ -50,7 +50,7 @@ def risks(case: Case) -> list[Risk]:
     """Everything that speaks against a plan now. What can not be looked at is a risk itself."""
     cloud = case.request.cloud(Unguarded())
     found = [*_traversal(case), *_locks(case), *_rights(case), *_members(case), *_fences(case)]
-    found += [*_holds(case), *_limits(case)]
+    found += [*_alarms(case), *_holds(case), *_limits(case)]
     found += _looked("the agents", lambda: _agents(case))
     found += _looked("the stack", lambda: _stack(case, cloud))
     found += _looked("the volumes", lambda: _volumes(case, cloud))
@@ -159,6 +159,26 @@ def _fences(case: Case) -> Iterator[Risk]:
                 f"the host of {member} is down: nothing that Nova says proves that it no longer "
                 "writes, so a person will be asked",
                 f"Make sure that it is off, then {confirm_command(case.name, member)}.",
+            )
+
+
+def _alarms(case: Case) -> Iterator[Risk]:
+    """What was said and not acted on: the goal knows nothing of it."""
+    for alarm in case.found.alarms:
+        who = " and ".join(incidents.said_lost(alarm)) or "a member"
+        if alarm.decision == "ADMITTED":
+            yield risk(
+                "ALARM_NOT_BEGUN",
+                f"an alarm was admitted that says that {who} is lost, and its failover has not "
+                f"begun: {alarm.sentence}",
+                "Wait for it; if nothing moves, run failover.sweep, and plan again.",
+            )
+        else:
+            yield risk(
+                "ALARM_HELD",
+                f"an alarm is held that says that {who} is lost: {alarm.sentence}",
+                f"failover admit {alarm.id} starts its failover, failover dismiss {alarm.id} "
+                "takes it off the list.",
             )
 
 

@@ -3,23 +3,28 @@
 
 ``{"definition": version, "traversal": id or null, "status": of the traversal, "goal": version,
 "lost": [member, ...], "members": {name: {"server", "epoch", "fit"}}, "records": {id: {"what",
-"state", "condemned"}}}``
+"state", "condemned"}}, "alarms": {id: {"decision", "lost": [member, ...]}} of those that wait,
+"volumes": {as the group file names it: id or null}}``
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.actions import candidates
 from mistral_failover.actions.candidates import Seen
+from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Standing, members_now
 from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.volumes import resolve_volumes
 from mistral_failover.convergence.records import Record, Traversal
 from mistral_failover.model.assignment import MemberFact, reasons
-from mistral_failover.store import groups
+from mistral_failover.model.goal import Goal
+from mistral_failover.store import groups, incidents
+from mistral_failover.store.incidents import Incident
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,9 @@ class Found:
 
     ``epochs`` are those that the members will have once they are noticed: one whose server was
     replaced is in a new one. ``seen``: the members by Heat's word; ``servers``: those of all that
-    are known, by name. ``now`` is the database's time in seconds.
+    are known, by name. ``alarms``: those that are held, or admitted and not begun; ``volumes``: the
+    ids behind names, None where there is no volume. ``now`` is the database's time in seconds;
+    ``noticed`` the members as they were remembered before anybody looked.
     """
 
     records: Sequence[Record]
@@ -37,15 +44,22 @@ class Found:
     servers: Mapping[str, str | None]
     facts: Sequence[MemberFact]
     traversal: Traversal | None
+    alarms: Sequence[Incident]
+    volumes: Mapping[str, str | None]
     now: float
+    noticed: Mapping[str, groups.MemberRow]
 
 
-def look(request: Request, stands: Standing, lost: frozenset[str]) -> Found:
-    """Look at a group and its members, without remembering anything. ``lost``: who is lost once the
-    goal is reached. Raises CloudError."""
+def look(
+    request: Request, stands: Standing, lost: frozenset[str], volumes: Collection[str]
+) -> Found:
+    """Look at a group, its members and these volumes, without remembering anything. ``lost``: who
+    is lost once the goal is reached. Raises CloudError."""
     cloud = request.cloud(Unguarded())
-    seen = members_now(cloud, stands.group)
+    ids = resolve_volumes(cloud, stands.group.stack, volumes) if volumes else {}
     group, identity = stands.group, stands.state.id
+    noticed = request.runtime.database.reading(lambda tx: groups.members_of(tx, identity))
+    seen = members_now(cloud, group)
     facts = candidates.look(request, cloud, group, identity, seen, lost, thorough=True)
 
     def read(tx: Any) -> Found:
@@ -59,7 +73,10 @@ def look(request: Request, stands: Standing, lost: frozenset[str]) -> Found:
             | {member.name: member.server_id for member in seen},
             facts=tuple(facts),
             traversal=tx.traversal(current) if current else None,
+            alarms=tuple(incidents.waiting(tx, identity)),
+            volumes=ids,
             now=tx.now(),
+            noticed=noticed,
         )
 
     return request.runtime.database.reading(read)
@@ -106,7 +123,22 @@ def described(stands: Standing, found: Found, goal: str, lost: Iterable[str]) ->
             }
             for record in found.records
         },
+        "alarms": {
+            alarm.id: {"decision": alarm.decision, "lost": sorted(incidents.said_lost(alarm))}
+            for alarm in found.alarms
+        },
+        "volumes": dict(found.volumes),
     }
+
+
+def volumes_of(goal: Goal) -> list[str]:
+    """The volumes that a goal attaches, as the group file names them."""
+    named = {
+        str(entry["properties"]["volume"])
+        for entry in goal.document["resources"].values()
+        if entry["type"] == ATTACHMENT
+    }
+    return sorted(named)
 
 
 def differences(
@@ -117,6 +149,8 @@ def differences(
         *_of_the_group(before, after),
         *_of_members(before["members"], after["members"], refused),
         *_of_records(before["records"], after["records"]),
+        *_of_alarms(before["alarms"], after["alarms"]),
+        *_of_volumes(before["volumes"], after["volumes"]),
         *_of_the_goal(before, after),
     ]
 
@@ -160,6 +194,22 @@ def _of_records(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
             yield f"{was['what']} was {was['state']}, and is {is_now['state']}"
         elif was["condemned"] != is_now["condemned"]:
             yield f"{was['what']} is to be replaced"
+
+
+def _of_alarms(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(before.keys() | after.keys()):
+        was, is_now = before.get(key), after.get(key)
+        if is_now is None:
+            yield f"alarm {key} waits no more"
+        elif was != is_now:
+            who = " and ".join(is_now["lost"]) or "somebody"
+            yield f"an alarm is {is_now['decision']} that says that {who} is lost: {key}"
+
+
+def _of_volumes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
+            yield f"{name} was volume {before[name]}, and is {after[name]}"
 
 
 def _of_the_goal(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

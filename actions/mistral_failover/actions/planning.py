@@ -125,19 +125,24 @@ def _started(
         return drawn.goal
 
     if drawn is not None:
-        _remember(request, drawn)
+        _remember(request, kept, drawn)
     name = drawn.stands.group.name if drawn is not None else str(group)
     cause = because or f"{kept.verb} as planned"
     asked_for = {"plan": kept.id, "verb": kept.verb, **kept.inputs}
     return admitting.ordered(request, name, planned, asked_for, cause, _occasion(kept))
 
 
-def _remember(request: Request, drawn: _Drawn) -> None:
-    """Notice the members as the plan has them, which raises the epoch of one that was replaced."""
-    stands, seen = drawn.stands, [(m.name, m.server_id, m.created_at) for m in drawn.found.seen]
-    replaced = request.runtime.database.atomically(
-        lambda tx: groups.see_members(tx, stands.state.id, seen)
-    )
+def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
+    """Notice the members as the plan has them, which raises the epoch of one that was replaced.
+    Raises ActionError PLAN_STALE where somebody noticed another one meanwhile."""
+    stands, found = drawn.stands, drawn.found
+    seen = [(m.name, m.server_id, m.created_at) for m in found.seen]
+    try:
+        replaced = request.runtime.database.atomically(
+            lambda tx: groups.see_members(tx, stands.state.id, seen, found.noticed)
+        )
+    except groups.SeenTooLate as late:
+        raise _stale(kept, [str(late)]) from None
     if replaced:
         starting.depose(request, request.cloud(Unguarded()), stands, replaced)
 
@@ -155,7 +160,7 @@ def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
             raise
         why = str(error) if isinstance(error, admitting.NothingToDo) else facts["message"]
         lost = kept.world["lost"]
-        found = plan_world.look(request, stands, frozenset(lost))
+        found = plan_world.look(request, stands, frozenset(lost), kept.world["volumes"])
         world = plan_world.described(stands, found, kept.goal_version, lost)
         changed = _changed(kept, stands, found, world)
         raise _stale(kept, [*changed, f"it can not be planned any more: {why}"]) from None
@@ -209,7 +214,7 @@ def _find(request: Request, plan_id: str) -> tuple[KeptPlan, GroupState]:
 def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
     """Whether a plan was started before."""
     order = admitting.order_id(kept.project_id, kept.group_id, _occasion(kept))
-    traversal = derived_id(state.id, "incident", order)
+    traversal = starting.traversal_of(state.id, order)
 
     def read(tx: Any) -> bool:
         known = incidents.get(tx, kept.project_id, order)
@@ -246,7 +251,7 @@ def _kept(request: Request, drawn: _Drawn, asked: Asked) -> KeptPlan:
 def _draw(request: Request, stands: Standing, asked: Asked) -> _Drawn:
     goal = derive(request, asked)(stands)
     lost = goal.document["lost"]
-    found = plan_world.look(request, stands, frozenset(lost))
+    found = plan_world.look(request, stands, frozenset(lost), plan_world.volumes_of(goal))
     return _Drawn(stands, goal, found, plan_world.described(stands, found, goal.version, lost))
 
 

@@ -219,8 +219,7 @@ def _under_way(tx: Any, state: GroupState) -> dict[str, str]:
     incident."""
     found: dict[str, str] = {}
     for incident in incidents.yet_to_begin(tx, state.id):
-        said = incident.fact.get("asked_for")
-        for member in said["lost"] if said else [incident.fact["lost"]]:
+        for member in incidents.said_lost(incident):
             found.setdefault(member, incident.id)
     return found
 

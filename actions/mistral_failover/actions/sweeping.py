@@ -43,7 +43,8 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     - ``shortened``: locks of operations whose execution has ended, ``resource``, ``group``;
     - ``ended``: executions of the project that hung in Mistral, ``execution``, ``workflow``; not
       looked for when ``group`` is given;
-    - ``told``: events that workflows of groups were told now, ``group``, ``event``;
+    - ``told``: events that workflows of groups were told now, ``group``, ``event``; where there is
+      something to work on that comes first, and they are told behind the sweep's back;
     - ``unable``: sentences about what could not be looked at, or told.
     """
     group_id = starting.standing(request, group).state.id if group else None
@@ -66,15 +67,20 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
         swept["ready"] += loosened(request, group_id)
     except CloudError as error:
         swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
-    swept["told"] = _told(request, group_id, swept["unable"])
+    urgent = bool(swept["ready"] or swept["started"])
+    swept["told"] = _told(request, group_id, swept["unable"], urgent=urgent)
     _count(request, swept)
     reach("sweep.after")
     return swept
 
 
-def _told(request: Request, group_id: str | None, unable: list[str]) -> list[Row]:
-    """Tell what dead processes left untold."""
+def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: bool) -> list[Row]:
+    """Tell what dead processes left untold. ``urgent``: nodes wait to be worked on, and no failover
+    waits for a workflow of the user's."""
     try:
+        if urgent:
+            hooks.tell_soon(request, group_id)
+            return []
         rows = hooks.tell_all(request, group_id)
     except Exception as error:  # noqa: BLE001 - a workflow of the user's must not stop a sweep
         unable.append(f"events: {describe(error)['message']}")

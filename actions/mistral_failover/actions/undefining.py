@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from mistral_failover.actions import hooks
 from mistral_failover.actions.admitting import locked
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.who import person
 from mistral_failover.model.group import INTERNAL_TYPES
-from mistral_failover.store import undefining
+from mistral_failover.store import groups, incidents, undefining
 
 _SHOWN = 5
 
@@ -18,6 +19,7 @@ _SHOWN = 5
 def undefine(request: Request, group: str) -> dict[str, Any]:
     """Forget a group of which nothing is left anywhere: its definition, goals and history.
 
+    Its workflow is told first what it was not told yet; what it can not be told then it never is.
     Alarms of it that wait for a person are not lost: they are held from then on as alarms of a
     group that nobody knows. Its members' epochs are kept, for a group that is defined again under
     this name. Returns ``group``, ``sentence``, and ``held``: of each such alarm ``incident``,
@@ -28,7 +30,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
         state = locked(request, tx, group)
         _refuse_in_service(tx, state, group)
         told = []
-        for alarm in undefining.waiting(tx, state.id):
+        for alarm in incidents.waiting(tx, state.id):
             sentence = f"{alarm.sentence}; its group {group} was deleted by {person(request)}"
             undefining.orphan(tx, alarm.id, sentence)
             told.append(
@@ -37,6 +39,9 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
         undefining.forget(tx, state.id)
         return told
 
+    found = request.runtime.database.reading(lambda tx: groups.find(tx, request.project_id, group))
+    if found is not None:
+        hooks.tell_last(request, found.id)
     held = request.runtime.database.atomically(forget)
     sentence = f"{group} is forgotten"
     if held:

@@ -15,6 +15,7 @@ update(new) -> cleanup(old)               create-first: nobody is left without o
 update(fence of m) -> cleanup(X)          X sits on the lost member m
 update(fence of m) -> update(new X)       X is to sit on a member, whichever: m is proven off first
 cleanup(X) -> update(new Y)               X is not wanted any more, Y is new; both sit on members
+cleanup(X on m) -> update(new Y on m)     X goes first, Y is of its type: they may share a thing
 cleanup(fence of m) -> update(X)          X is to sit on m, which comes back
 cleanup(X) -> update(replacement of m)    X sits on m: nothing is left on a server that is to go
 update(X) -> update(replacement)          service first: whatever X is, but a replacement
@@ -239,6 +240,18 @@ class _Draft:
                 graph.add_edge(cleanups[old.id], new)
             else:
                 graph.add_edge(new, cleanups[old.id])
+        # Two roles that change places may share a volume: what one takes away from a member is
+        # what the other one would find there. What goes first waits for no update but a fence's.
+        for made in self.chosen.values():
+            if made.member is None or not self._is_made(made):
+                continue
+            graph.add_edges_from(
+                (cleanups[old.id], updates[made.id])
+                for old in self.live
+                if old.id in cleanups
+                and old.id in self.going
+                and (old.type, old.member) == (made.type, made.member)
+            )
 
     def _order_fences(
         self, graph: nx.DiGraph[str], updates: Mapping[str, str], cleanups: Mapping[str, str]

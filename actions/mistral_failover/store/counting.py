@@ -29,6 +29,8 @@ KINDS = ("blocked", "ended", "shortened", "steal", "sweep")
 """The kinds of the journal's sentences that are counted."""
 SEPARATOR = "|"
 """Between labels; no name of a type, verb, decision or rule has it."""
+STARTED = "operations_started"
+"""Operations by type, whatever became of them: since when a type is used."""
 _PERSON = "operator"  # incidents.OPERATOR, which can not be imported here
 
 
@@ -90,7 +92,7 @@ def of_traversals(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
 def of_operations(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
     """``operations`` by type, verb and outcome, of those that have ended; of those that are done
     ``operation_seconds`` by type, verb and bucket, and ``operation_seconds_sum``; ``unknowns`` by
-    type and verb."""
+    type and verb; :data:`STARTED`."""
     join = resources.c.id == operations.c.resource_id
     labels = (resources.c.type, operations.c.verb)
     query = (
@@ -112,6 +114,15 @@ def of_operations(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
     )
     for kind, verb, total, first_at in tx.connection.execute(unknown):
         _add(found, "unknowns", (kind, verb), Count(float(total), first_at))
+    begun = (
+        sa.select(resources.c.type, sa.func.count(), sa.func.min(operations.c.started_at))
+        .select_from(operations)
+        .join(resources, join)
+        .where(where)
+        .group_by(resources.c.type)
+    )
+    for kind, number, first_at in tx.connection.execute(begun):
+        _add(found, STARTED, (kind,), Count(number, first_at))
     return found
 
 

@@ -47,7 +47,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Pending:
-    """What a group's workflow was not told yet, oldest first. ``goal``: by traversal, the version
+    """What a group's workflow was not told yet, oldest first. ``goals``: by traversal, the version
     of its goal; ``stuck``: the event at which it was written down that telling fails."""
 
     definition: Mapping[str, Any]

@@ -53,6 +53,14 @@ _DECIDED_FOR_GOOD = sa.or_(
     incidents.c.decision.in_(("IGNORED", "DISMISSED", "DUPLICATE")),
     sa.and_(incidents.c.decision == "ADMITTED", incidents.c.traversal_id.is_not(None)),
 )
+_WAITING = sa.or_(
+    incidents.c.decision == "HELD",
+    sa.and_(
+        incidents.c.decision == "ADMITTED",
+        incidents.c.traversal_id.is_(None),
+        incidents.c.source != OPERATOR,
+    ),
+)
 _NEWEST_FIRST = (incidents.c.last_at.desc(), incidents.c.first_at.desc())
 
 
@@ -188,6 +196,22 @@ def yet_to_begin(tx: Session, group_id: str) -> list[Incident]:
     )
     rows = tx.connection.execute(query.order_by(incidents.c.decided_at))
     return [Incident(**row._mapping) for row in rows]
+
+
+def waiting(tx: Session, group_id: str) -> list[Incident]:
+    """The alarms of a group that nobody has decided on: held, or admitted and not begun."""
+    query = sa.select(incidents).where(incidents.c.group_id == group_id, _WAITING)
+    rows = tx.connection.execute(query.order_by(incidents.c.first_at))
+    return [Incident(**row._mapping) for row in rows]
+
+
+def said_lost(incident: Incident) -> tuple[str, ...]:
+    """The members that an alarm says are lost, or who admitted it: they may know better."""
+    said = incident.fact.get("asked_for")
+    if said is not None:
+        return tuple(said["lost"])
+    lost = incident.fact.get("lost")
+    return (lost,) if lost else ()
 
 
 def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None:

@@ -51,7 +51,7 @@ def _id(name: str, **options: Any) -> sa.Column[str]:
     return sa.Column(name, sa.String(36), **options)
 
 
-def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
     """Of MySQL ask for any script, and for names that differ in case to differ; its defaults are
     the server's, and neither."""
     return sa.Table(
@@ -61,6 +61,7 @@ def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
         mysql_engine="InnoDB",
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
+        **options,
     )
 
 
@@ -259,6 +260,8 @@ journal = _table(
     sa.Column("sentence", _Reason, nullable=False),
     sa.Column("at", _Time, nullable=False),
     sa.Index("ix_failover_journal_group_id_kind_id", "group_id", "kind", "id"),
+    # Without this SQLite gives the ids of deleted rows once more, and they name what was told.
+    sqlite_autoincrement=True,
 )
 
 totals = _table(

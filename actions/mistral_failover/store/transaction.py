@@ -128,9 +128,9 @@ class SqlTransaction(Records, SyncPoints):
     def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
         ended: Any = None
         if status not in ("IN_PROGRESS", "BLOCKED"):
-            # Whatever fails beside it: it was over when it failed first.
-            failed = traversals.c.status == "FAILED"
-            ended = sa.case((failed, traversals.c.ended_at), else_=self.clock())
+            # Whatever fails beside it: it was over when it failed first. Without the status: MySQL
+            # evaluates assignments from left to right, so here the status is the new one.
+            ended = sa.func.coalesce(traversals.c.ended_at, self.clock())
         replaceable = traversals.c.status != "COMPLETE"
         if status == "SUPERSEDED":  # how it had ended is worth more than that another came
             replaceable = traversals.c.status.in_(("IN_PROGRESS", "BLOCKED"))

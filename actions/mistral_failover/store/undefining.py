@@ -6,30 +6,13 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from mistral_failover.store import totals
-from mistral_failover.store.incidents import OPERATOR, Incident, decide
+from mistral_failover.store.incidents import decide
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, incidents, members, metadata, traversals
-
-_WAITING = sa.or_(
-    incidents.c.decision == "HELD",
-    sa.and_(
-        incidents.c.decision == "ADMITTED",
-        incidents.c.traversal_id.is_(None),
-        incidents.c.source != OPERATOR,
-    ),
-)
-
-
-def waiting(tx: Session, group_id: str) -> list[Incident]:
-    """The alarms of a group that nobody has decided on: held, or admitted and not begun."""
-    query = sa.select(incidents).where(incidents.c.group_id == group_id, _WAITING)
-    rows = tx.connection.execute(query.order_by(incidents.c.first_at))
-    return [Incident(**row._mapping) for row in rows]
 
 
 def orphan(tx: Session, incident_id: str, sentence: str) -> None:
     """Let an alarm be held as one whose group nobody knows: it may be about a later one."""
-    totals.keep_decision(tx, incident_id, ("HELD", "unknown"))
     decide(tx, incident_id, "HELD", sentence, rule="unknown")
     tx.execute(incidents.update().where(incidents.c.id == incident_id).values(group_id=None))
 
@@ -41,7 +24,6 @@ def forget(tx: Session, group_id: str) -> None:
     Its members stay: agents remember the epoch that they were in, so a group that is defined again
     under this name goes on counting from there, and never sends a command of an epoch that was.
     """
-    totals.keep_group(tx, group_id)
     totals.keep_group(tx, group_id)
     walked = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
     for table in metadata.sorted_tables:

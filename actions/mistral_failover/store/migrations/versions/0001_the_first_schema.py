@@ -131,6 +131,7 @@ def upgrade() -> None:
         sa.Column("sentence", sa.Text(), nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_failover_journal")),
+        sqlite_autoincrement=True,
         **_MYSQL,
     )
     with op.batch_alter_table("failover_journal", schema=None) as batch_op:

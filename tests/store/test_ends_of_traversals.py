@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a traversal ended: once, on every database, whatever is reported of it afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.store.tables import traversals
+from support.databases import KINDS
+from support.samples import thing
+from support.simulation import Simulation
+
+
+@pytest.fixture(params=KINDS)
+def simulation(request: pytest.FixtureRequest) -> Simulation:
+    found = Simulation(request.param)
+    found.define({"web": thing()})
+    found.start(found.goal())
+    return found
+
+
+def marked(simulation: Simulation, status: TraversalStatus) -> tuple[str, float | None]:
+    """Mark the traversal a second later; its status afterwards, and when it ended."""
+    simulation.clock.seconds += 1
+    simulation.database.atomically(lambda tx: tx.mark_traversal("traversal-1", status, "it"))
+    query = sa.select(traversals.c.status, traversals.c.ended_at)
+    row = simulation.database.reading(lambda tx: tx.connection.execute(query).one())
+    return row.status, row.ended_at
+
+
+@pytest.mark.parametrize("status", ["FAILED", "COMPLETE", "SUPERSEDED"])
+def test_what_is_over_has_ended(simulation: Simulation, status: TraversalStatus) -> None:
+    assert marked(simulation, status) == (status, simulation.clock.seconds)
+
+
+def test_what_fails_again_ended_when_it_failed_first(simulation: Simulation) -> None:
+    failed = marked(simulation, "FAILED")
+
+    assert marked(simulation, "FAILED") == failed
+
+
+def test_what_is_complete_after_it_failed_ended_when_it_failed(simulation: Simulation) -> None:
+    _, ended = marked(simulation, "FAILED")
+
+    assert marked(simulation, "COMPLETE") == ("COMPLETE", ended)
+
+
+def test_what_waits_for_a_person_has_not_ended(simulation: Simulation) -> None:
+    assert marked(simulation, "BLOCKED") == ("BLOCKED", None)
+    assert marked(simulation, "IN_PROGRESS") == ("IN_PROGRESS", None)
+
+
+def test_what_fails_after_it_waited_for_a_person_ends_then(simulation: Simulation) -> None:
+    marked(simulation, "BLOCKED")
+
+    assert marked(simulation, "FAILED") == ("FAILED", simulation.clock.seconds)
