@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -367,3 +368,15 @@ def test_what_is_no_time_does_not_refuse_the_alarm(text: Any) -> None:
 def test_what_stands_in_a_sentence_is_one_line_of_bearable_length() -> None:
     assert plain("a\nb\x00c") == "a b c"
     assert len(plain("x" * 10_000)) < 300
+
+
+def test_of_a_body_only_halves_of_characters_are_replaced() -> None:
+    given = json.loads(
+        r'{"a": "x \ud800 y", "\udfff": [1.5, null, "\ud83d\ude00", {"b": "\\ud800"}]}'
+    )
+
+    assert adapters.writable(given) == {
+        "a": "x \N{REPLACEMENT CHARACTER} y",
+        "\N{REPLACEMENT CHARACTER}": [1.5, None, "\N{GRINNING FACE}", {"b": r"\ud800"}],
+    }
+    assert adapters.writable(untouched := {"a": "\N{GRINNING FACE}"}) is untouched

@@ -28,10 +28,20 @@ from mistral_failover.cli import connection
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.server import addresses, checks, credential, places, secret
+from mistral_failover.server import (
+    addresses,
+    checks,
+    credential,
+    intake,
+    interrupted,
+    places,
+    secret,
+    service,
+)
 from mistral_failover.server.addresses import Address
 from mistral_failover.server.options import Options, from_environment, read_settings, read_url
 from mistral_failover.store import schema
+from support.commands import failover
 
 Private = Callable[[str, str], Path]
 ANYWHERE = "0.0.0.0"  # noqa: S104 - it is what must be refused
@@ -341,6 +351,104 @@ def test_files_and_doors_are_looked_at(options: Options, private: Private, tmp_p
 def test_a_state_directory_in_use_is_found(options: Options) -> None:
     with places.claimed(options.state_dir):
         assert found(options) == {"STATE_DIR_IN_USE": True}
+
+
+def test_a_state_directory_that_is_none_is_found(options: Options, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(EmbeddedError) as refused:
+        places.check_free(file)
+    assert code(refused) == "STATE_DIR_UNUSABLE"
+
+
+def test_to_look_writes_nothing(options: Options) -> None:
+    options.state_dir.mkdir(mode=0o700, exist_ok=True)
+    before = sorted(options.state_dir.iterdir())
+    found(options)
+    assert sorted(options.state_dir.iterdir()) == before
+
+
+def test_a_port_for_metrics_that_is_none_or_taken_is_refused_before_anything_begins(
+    options: Options,
+) -> None:
+    options.state_dir.mkdir(mode=0o700, exist_ok=True)
+    with addresses.bound(Address("127.0.0.1", 0)) as listening:
+        for port, told in ((listening.getsockname()[1], "PORT_TAKEN"), (70000, "ADDRESS_UNUSABLE")):
+            worse = replace(
+                options,
+                listen=Address("127.0.0.1", 0),
+                webhook=Address("127.0.0.1", 0),
+                metrics_port=port,
+            )
+            assert found(worse) == found(options) | {told: True}
+            with pytest.raises(EmbeddedError) as refused, service.running(worse):
+                raise AssertionError("it runs")
+            assert code(refused) == told
+            assert not (options.state_dir / "mistral.sqlite").exists()
+
+
+def test_the_printed_address_is_that_of_the_server_that_runs(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with places.claimed(folder):
+        token = secret.read_or_make(folder / "known").token
+        facts = {
+            "webhook": f"https://{ANYWHERE}:4711{intake.PATH}",
+            "secret_file": str(folder / "known"),
+        }
+        with places.announced(folder, facts):
+            printed = failover("server", "--state-dir", str(folder), "--print-webhook")
+    assert (printed.returncode, printed.stdout) == (0, f"{facts['webhook']}/{token}\n")
+    assert f"in the place of {ANYWHERE}" in printed.stderr
+
+    secret.read_or_make(folder / "webhook-secret")
+    places.write_private(folder / places.SERVER_FILE, json.dumps(facts))  # of a killed one
+    alone = failover("server", "--state-dir", str(folder), "--print-webhook")
+    assert alone.stdout.startswith(f"http://127.0.0.1:8990{intake.PATH}/")
+    assert alone.stderr == ""
+
+
+# -- what a dead one has left
+
+
+class Left:
+    """A Mistral in which a dead process left alarms, of which it takes all but some again."""
+
+    def __init__(self, refuses: str, why: str) -> None:
+        self.refuses, self.why = refuses, why
+        self.taken: list[str] = []
+        self.ended = False
+        self.client = self
+
+    def stale_executions(self) -> list[dict[str, Any]]:
+        row = {"workflow_name": "failover.on_event", "root_execution_id": None}
+        return [row | {"id": each} for each in ("one", "two", "three")]
+
+    def execution(self, identity: str) -> dict[str, Any]:
+        return {"workflow_name": "failover.on_event", "input": {"of": identity}}
+
+    def start(self, _workflow: str, given: dict[str, Any], **_more: Any) -> dict[str, Any]:
+        if given["of"] == self.refuses:
+            raise EmbeddedError(self.why, "no", "none")
+        self.taken.append(given["of"])
+        return {"id": "again"}
+
+    def cancel_stale(self) -> list[str]:
+        self.ended = True
+        return []
+
+
+def test_an_alarm_that_is_refused_again_keeps_no_other_and_no_server_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    left = Left("one", "MISTRAL_REFUSED")
+    interrupted.take_up(left)  # type: ignore[arg-type]
+    assert (left.taken, left.ended) == (["two", "three"], True)
+    assert "execution one: send it again" in caplog.text
+
+    away = Left("two", "MISTRAL_UNREACHABLE")
+    with pytest.raises(EmbeddedError):
+        interrupted.take_up(away)  # type: ignore[arg-type]
+    assert not away.ended, "so none of them is lost"
 
 
 def test_a_certificate_that_is_over_is_found(options: Options, tmp_path: Path) -> None:

@@ -28,6 +28,23 @@ from support.alarm_bodies import WEBHOOK
 TOKEN = secret.Secret(KEY).token
 
 
+def head(*lines: str) -> bytes:
+    text = "\r\n".join([f"POST {intake.PATH} HTTP/1.1", "Host: here", *lines, "", ""])
+    return text.encode()
+
+
+def cut_off(wire: socket.socket) -> bool:
+    """Go on byte by byte, until the other side closes."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        try:
+            wire.sendall(b" ")
+        except OSError:
+            return True
+    return False
+
+
 def refusal(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
 
@@ -200,15 +217,7 @@ def test_a_sender_that_goes_on_byte_by_byte_is_cut_off(opened: Callable[..., Doo
     door = opened(slowest=0.5)
     with connected(door) as wire:
         wire.sendall(head("Content-Length: 1000000"))
-        deadline = time.monotonic() + 60
-        gone = False
-        while not gone:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-            try:
-                wire.sendall(b" ")
-            except OSError:
-                gone = True
+        assert cut_off(wire)
     assert door.signed().status_code == 202
 
 
@@ -225,6 +234,59 @@ def test_idle_connections_keep_nobody_out_for_long(opened: Callable[..., Door]) 
             time.sleep(0.05)
     for each in idle:
         each.close()
+
+
+def test_who_was_refused_and_goes_on_byte_by_byte_is_cut_off(
+    opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "DRAIN", 0.2)
+    with connected(opened()) as wire:
+        wire.sendall(head("Content-Length: 2") + b"{}")
+        assert b"401" in wire.recv(100)
+        assert cut_off(wire)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", head("Content-Length: 9"), head("Content-Length: 2") + b"{}"]
+)
+def test_places_that_are_all_held_by_who_shows_no_secret_keep_nobody_out(
+    opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(webhook, "DRAIN", 600.0)
+    door = opened(slowest=600.0)
+    held = [connected(door) for _ in range(webhook.CONNECTIONS)]
+    for each in held:
+        each.sendall(said)
+
+    assert door.signed().status_code == 202
+
+    for each in held:
+        each.close()
+
+
+def test_of_the_places_the_peer_that_holds_most_loses_its_first(
+    opened: Callable[..., Door],
+) -> None:
+    door = opened(slowest=600.0)
+    other = connected(door, source="127.0.0.2")
+    held = [connected(door) for _ in range(webhook.CONNECTIONS - 1)]
+
+    one_more = connected(door, source="127.0.0.3")
+
+    held[0].settimeout(60)
+    assert held[0].recv(1) == b"", "it is cut off"
+    body = b'{"server": "s-1"}'
+    for wire in (other, one_more):
+        wire.sendall(head(f"Content-Length: {len(body)}", f"Authorization: Bearer {TOKEN}") + body)
+        assert b"202" in wire.recv(100)
+    for each in (other, one_more, *held):
+        each.close()
+
+
+def test_an_address_that_is_none_is_refused_with_words(door: Door) -> None:
+    with connected(door) as wire:
+        wire.sendall(b"POST http://[ HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert b"400" in wire.recv(100)
 
 
 def test_a_flood_is_told_to_come_later(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,13 +366,8 @@ def delivery() -> intake.Delivery:
     return intake.Delivery(f"{intake.PATH}/{TOKEN}", "", {}, ALARM)
 
 
-def connected(door: Door) -> socket.socket:
+def connected(door: Door, source: str = "127.0.0.1") -> socket.socket:
     parts = urlsplit(door.url)
     assert parts.hostname
     assert parts.port
-    return socket.create_connection((parts.hostname, parts.port), 60)
-
-
-def head(*lines: str) -> bytes:
-    text = "\r\n".join([f"POST {intake.PATH} HTTP/1.1", "Host: here", *lines, "", ""])
-    return text.encode()
+    return socket.create_connection((parts.hostname, parts.port), 60, (source, 0))

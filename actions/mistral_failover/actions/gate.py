@@ -22,7 +22,7 @@ class Admit(FailoverAction):
         self.member = member
 
     def answer(self, request: Request) -> Any:
-        alarm = from_aodh(self.alarm)
+        alarm = from_aodh(adapters.writable(self.alarm))
         group = optional_text("group", self.group)
         member = optional_text("member", self.member)
         return admitting.on_alarm(request, alarm, group, member)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +23,7 @@ _ADAPTERS: Mapping[str, tuple[Looks, Read]] = {
     "aodh": (aodh.looks_like, lambda body: [aodh.from_aodh(body)]),
     "signal": (signal.looks_like, lambda body: [signal.from_signal(body)]),
 }
+_HALVES = re.compile("[\ud800-\udfff]")  # surrogates; of a pair JSON's parser has made one whole
 KINDS = tuple(_ADAPTERS)
 _SHAPES = (
     "Give kind, one of " + ", ".join(KINDS) + ", or a body by which it can be told: Alertmanager's "
@@ -33,13 +36,13 @@ def read(body: Any, kind: str | None = None) -> list[Alarm]:
     """The alarms in a body, at least one.
 
     A body in Heat's wrapping (``{"input": {...}, "params": {...}}``, the form in which a workflow
-    resource is signalled) is taken out of it.
+    resource is signalled) is taken out of it, and what no database holds is replaced.
 
     Raises InvalidDocument when it is of no kind that is known, or not what ``kind`` says.
     """
     if not isinstance(body, Mapping):
         raise InvalidDocument("body", "it is not a mapping", _SHAPES)
-    body = _unwrapped(body)
+    body = _unwrapped(writable(body))
     if kind is None:
         kind = next((name for name, (looks, _) in _ADAPTERS.items() if looks(body)), None)
         if kind is None:
@@ -47,6 +50,15 @@ def read(body: Any, kind: str | None = None) -> list[Alarm]:
     elif kind not in _ADAPTERS:
         raise InvalidDocument("kind", f"there is no {kind}", _SHAPES)
     return _ADAPTERS[kind][1](body)
+
+
+def writable(body: Any) -> Any:
+    """A body as a database can hold it: halves of characters, which JSON may have, are replaced. An
+    alarm is not lost for its looks."""
+    text = json.dumps(body, ensure_ascii=False, default=str)
+    if not _HALVES.search(text):
+        return body
+    return json.loads(_HALVES.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def _unwrapped(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -25,6 +25,8 @@ STATE_VARIABLE = "FAILOVER_STATE_DIR"
 NAMESPACE_VARIABLE = "FAILOVER_NAMESPACE"
 SERVER_FILE = "server.json"
 """In the state directory of a running ``failover server``: ``{"url", "pid"}``."""
+AWAY = frozenset({"MISTRAL_UNREACHABLE", "STILL_RUNNING"})
+"""The codes of a Mistral that does not answer now, and may do so later."""
 _WORKFLOW_SERVICE = "workflow"  # openstacksdk knows its aliases, workflowv2 among them
 _SLOW = 90.0  # seconds for one request; an action is run while its request waits
 
@@ -180,4 +182,4 @@ def in_the_cloud(region: Any) -> MistralClient:
     web = requests.Session()
     web.auth = authenticated
     web.verify, web.cert = region.get_requests_verify_args()
-    return MistralClient(str(url), session=web, timeout=_SLOW)
+    return MistralClient(str(url), session=web, project=session.get_project_id, timeout=_SLOW)

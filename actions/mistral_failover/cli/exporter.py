@@ -31,6 +31,10 @@ class Exporter(Command):
     whoever can reach it may know the names of your groups and members. Alert rules and a dashboard:
     examples/monitoring.
 
+    Each question is an action execution of Mistral's, and deleted once it is answered. Mistral lets
+    that happen only with allow_action_execution_deletion = true in its section [api]; without it
+    they stay there, a record each --interval.
+
     A 'failover server' needs no exporter: --metrics-port.
 
     Exit codes: 0 it was told to end, 1 it could not listen, and says why.
@@ -128,8 +132,8 @@ class _Asking:
             client, self._client = self._client, None
             if client is None:
                 client = stack.enter_context(connection.mistral(self._app))
-            # Mistral would keep a record of every question.
-            answer = client.run_action("failover.metrics", self._inputs, save_result=False)
+            # By an executor: without a record the engine would do it, and nothing else meanwhile.
+            answer = client.run_action("failover.metrics", self._inputs, forget=True)
             self._client = client
             return answer
 

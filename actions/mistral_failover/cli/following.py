@@ -35,7 +35,7 @@ class Journal:
             try:
                 rows: list[dict[str, Any]] = client.run_action("failover.history", asked)
             except EmbeddedError as error:
-                if error.code != "MISTRAL_UNREACHABLE":
+                if error.code not in connection.AWAY:
                     raise
                 return []
         self.after = max((row["id"] for row in rows), default=self.after)
@@ -77,7 +77,7 @@ def watched(
                 status = client.run_action("failover.status", {"group": group})
                 steps = client.run_action("failover.history", asked)
             except EmbeddedError as error:
-                if error.code != "MISTRAL_UNREACHABLE" or not seen:
+                if error.code not in connection.AWAY or not seen:
                     raise
                 if not away:
                     yield Watched(None, away=error.message)

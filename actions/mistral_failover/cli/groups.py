@@ -263,6 +263,10 @@ class Delete(Order):
             columns, values = super().take_action(parsed_args)
             facts |= dict(zip(columns, values, strict=True))
             if parsed_args.no_wait or self.exit_code != base.COMPLETE:
+                facts["deleted"] = (
+                    f"no: {group} is still defined. Once it is out of service (failover status "
+                    f"{group}), run: failover group delete {group}"
+                )
                 return list(facts), list(facts.values())
         answer = self.ask("failover.undefine", group=group)
         facts |= {"deleted": answer["sentence"], "held": answer["held"]}

@@ -21,6 +21,7 @@ from mistral_failover.cli.telling import Teller
 
 WAIT = 3600.0  # seconds that an order is followed unless told otherwise
 _FIRST, _GROWTH, _LONGEST = 0.1, 1.5, 1.0  # seconds between two looks
+_CUT_SHORT = frozenset({"ERROR", "CANCELLED"})
 _ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED", "PAUSED"})
 _CODES = {
     "COMPLETE": base.COMPLETE,
@@ -94,8 +95,9 @@ def follow(
 
     Returns execution, state (Mistral's), and what the execution said: of its ``outcome`` status,
     reason, roles, seconds; of its error code, message, remedy. A status of IN_PROGRESS is followed
-    on: then others carry the traversal. A Mistral that goes away is asked again until the time is
-    over. Raises CommandFailed.
+    on: then others carry the traversal; so they do when the execution was ended without a word, as
+    a Mistral that starts anew does with what the former one left. A Mistral that goes away is asked
+    again until the time is over. Raises CommandFailed.
     """
     execution, facts = _followed(app, workflow, inputs, group, wait)
     return {"execution": execution["id"], "state": execution["state"], **facts}
@@ -156,11 +158,14 @@ class _Following:
             self._told()
             execution = self._asked(lambda: self._client.execution(identity)) or execution
         facts = _said(execution)
-        asked = {"group": self._group}
+        cut_short = not facts and execution["state"] in _CUT_SHORT
+        if cut_short and self._journal:
+            why = f"its execution was ended ({execution['state']}), and what it began goes on"
+            facts = {"status": "IN_PROGRESS", "reason": why}
+            self._tell(None, "steal", why)
         while self._journal and facts.get("status") == "IN_PROGRESS" and self._pause():
             self._told()
-            if status := self._asked(lambda: self._client.run_action("failover.status", asked)):
-                facts |= {"status": status["status"], "reason": status["reason"]}
+            facts |= self._asked(lambda: self._stands(begun=not cut_short)) or {}
         self._told()
         if self._away and execution["state"] not in _ENDED:
             raise connection.CommandFailed(
@@ -168,6 +173,14 @@ class _Following:
                 f"{self._away}"
             )
         return execution, facts
+
+    def _stands(self, *, begun: bool) -> dict[str, Any]:
+        """How the group stands. ``begun``: it is known that the order has begun anything."""
+        status = self._client.run_action("failover.status", {"group": self._group})
+        if not begun and not (self._journal and self._journal.tells_of(status["traversal"])):
+            why = "its execution was ended before it had begun anything. Give the order again."
+            return {"status": "FAILED", "reason": why}
+        return {key: status[key] for key in ("status", "reason", "roles")}
 
     def _pause(self) -> bool:
         """Wait for a moment; False: the time is over."""
@@ -188,7 +201,7 @@ class _Following:
         try:
             answer = question()
         except EmbeddedError as error:
-            if error.code != "MISTRAL_UNREACHABLE":
+            if error.code not in connection.AWAY:
                 raise
             if not self._away:
                 self._tell(None, "steal", f"{error.message}: it goes on, and is asked again")
@@ -215,13 +228,22 @@ class _Journal:
         self._began: float | None = None
         self._after = 0
         # A group that is not there yet has no history; what is wrong with it the order will say.
-        self._after = max((row["id"] for row in self._new(limit=1)), default=0)
+        self._start = self._after = max((row["id"] for row in self._new(limit=1)), default=0)
 
     def tell_new(self) -> None:
         for row in self._new():
             self._began = self._began or row["at"]
             self._tell(row["at"] - self._began, row["kind"], row["sentence"])
             self._after = row["id"]
+
+    def tells_of(self, traversal: Mapping[str, Any] | None) -> bool:
+        """Whether anything of a traversal is newer than this object."""
+        if traversal is None:
+            return False
+        asked = {"group": self._group, "after": self._start, "limit": 1}
+        return bool(
+            self._client.run_action("failover.history", asked | {"traversal": traversal["id"]})
+        )
 
     def _new(self, limit: int = 1000) -> list[dict[str, Any]]:
         from mistral_failover.embedded.errors import EmbeddedError

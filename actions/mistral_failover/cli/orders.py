@@ -81,6 +81,12 @@ class Sweep(Asking, Lister):
             raise CommandFailed(f"{error['message']}. {error['remedy']} [{error['code']}]")
         if not parsed_args.no_wait:
             self.exit_code = ordering.exit_code(execution)
+        if self.exit_code == base.FAILED:
+            raise CommandFailed(
+                f"The sweep was ended ({execution['state']}) before it had told what it found. "
+                f"Run it again: failover sweep {parsed_args.group or ''}".rstrip()
+                + " [CUT_SHORT]"
+            )
         if self.exit_code == base.UNDER_WAY or parsed_args.no_wait:
             return columns, [["under way", parsed_args.group, f"execution {execution['id']}"]]
         swept = output.get("swept") or {}

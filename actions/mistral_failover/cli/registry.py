@@ -21,7 +21,7 @@ from mistral_failover.cli.connection import CommandFailed
 SAME, MISSING, CHANGED, FOREIGN = "same", "missing", "changed", "foreign"
 REMOVED, KEPT = "removed", "kept"
 PREFIX = "failover."
-_FIELDS = "name,namespace,scope,definition"
+_FIELDS = "id,project_id,name,namespace,scope,definition"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ def _read(path: Path) -> dict[str, Text]:
 
 
 class Registry:
-    """The workflows of one namespace, as the caller sees them. Methods raise EmbeddedError."""
+    """The workflows of one namespace: those of the caller's project, and what others made public.
+    An administrator is shown everybody's; those count for nothing here. Methods raise
+    EmbeddedError."""
 
     def __init__(self, client: Any, namespace: str) -> None:
         self._client = client
@@ -105,7 +107,9 @@ class Registry:
             self._remember(row)
 
     def _remember(self, row: dict[str, Any]) -> None:
-        if (row.get("namespace") or "") == self._namespace:
+        if (row.get("namespace") or "") != self._namespace:
+            return
+        if self._client.owns(row) or row["scope"] == "public":
             self._known.setdefault(row["name"], []).append(row)
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
@@ -114,7 +118,10 @@ class Registry:
             for row in self._client.workflows(name=name, fields=_FIELDS):
                 self._remember(row)
         rows = self._known.get(name, [])
-        return sorted(rows, key=lambda row: str(row["scope"]) == "public")
+        return sorted(rows, key=lambda row: not self._client.owns(row))
+
+    def _own(self, name: str) -> dict[str, Any] | None:
+        return next(filter(self._client.owns, self._rows(name)), None)
 
     def compare(self, definitions: Mapping[str, Text]) -> list[Standing]:
         """How each stands, then what is called as the pack's are and is none of them."""
@@ -140,30 +147,39 @@ class Registry:
         fit = [row for row in rows if text.is_in(row["definition"])]
         if fit and scope in (None, fit[0]["scope"]):
             return f"{SAME} ({fit[0]['scope']})"
-        if not rows:
+        # A copy of one's own beside a public one: Mistral would take either of them.
+        kept = f"{KEPT} (public, with another text; install into a --namespace of your own)"
+        own = self._own(name)
+        if own is None and rows and scope != "private":
+            return kept
+        if own is None:
             to = scope or "private"
             self._client.create_workflows(text.text, namespace=self._namespace, scope=to)
             return f"created ({to})"
-        to = scope or str(rows[0]["scope"])
+        to = scope or str(own["scope"])
         try:
-            self._client.update_workflows(text.text, namespace=self._namespace, scope=to)
+            self._client.update_workflows(
+                text.text, id=own["id"], namespace=self._namespace, scope=to
+            )
         except EmbeddedError as error:
             if scope is None and to == "public" and error.code in ("MISTRAL_REFUSED", "NOT_FOUND"):
-                # A copy of one's own beside it: Mistral would take either of them.
-                return f"{KEPT} (public, with another text; install into a --namespace of your own)"
+                return kept
             raise
         return f"updated ({to})"
 
     def mine(self, name: str) -> bool:
-        """Whether there is one of this name."""
-        return bool(self._rows(name))
+        """Whether the caller's project has one of this name."""
+        return self._own(name) is not None
 
     def remove(self, name: str) -> str:
-        """Remove it: :data:`REMOVED`, or why not."""
+        """Remove the caller's own: :data:`REMOVED`, or why not."""
         from mistral_failover.embedded.errors import EmbeddedError
 
+        own = self._own(name)
+        if own is None:
+            return REMOVED
         try:
-            self._client.delete_workflow(name, namespace=self._namespace)
+            self._client.delete_workflow(own["id"], namespace=self._namespace)
         except EmbeddedError as error:
             if error.code == "NOT_FOUND":  # somebody else did it meanwhile
                 return REMOVED

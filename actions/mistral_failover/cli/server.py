@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import logging
 import os
 import shlex
@@ -12,6 +13,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cliff.lister import Lister
 
@@ -154,12 +156,20 @@ class Server(Lister):
         return ["kind", "code", "message", "remedy"], rows
 
     def _print_webhook(self, options: Any) -> int:
-        from mistral_failover.server import intake, secret
+        """Of the server that runs with this state, else of one with these options."""
+        from mistral_failover.server import intake, places, secret
 
-        known = secret.read(options.secret)
+        facts = places.running(options.state_dir)
+        file = Path(facts.get("secret_file") or options.secret)
         scheme = "http" if options.tls is None else "https"
-        address = f"{scheme}://{options.webhook}{intake.PATH}/{known.token}"
-        self.app.stdout.write(f"{address}\n")
+        address = facts.get("webhook") or f"{scheme}://{options.webhook}{intake.PATH}"
+        self.app.stdout.write(f"{address}/{secret.read(file).token}\n")
+        host = urlsplit(address).hostname or ""
+        if ipaddress.ip_address(host).is_unspecified:
+            self.app.stderr.write(
+                f"It listens on every address of this machine: put the one that the senders reach "
+                f"in the place of {host}.\n"
+            )
         return 0
 
 
@@ -185,8 +195,7 @@ def _options(given: argparse.Namespace, program: Any) -> Any:
     folder = given.state_dir or getattr(program, "server_state", None) or connection.state_dir()
     return options.Options(
         state_dir=folder.absolute(),
-        cloud=getattr(program, "os_cloud", None)
-        or ("envvars" if "OS_AUTH_URL" in os.environ else None),
+        cloud=cloud,
         listen=listen,
         webhook=webhook,
         secret_file=given.webhook_secret_file,

@@ -8,6 +8,7 @@ from typing import Self, TextIO
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 _STYLES = {
     "fault": "bold red",
@@ -44,4 +45,4 @@ class Teller:
         when = " " * 9 if seconds is None else f"{seconds:7.2f} s"
         self._console.print(f"{when}  {sentence}", style=_STYLES.get(kind), markup=False)
         if self._status is not None:
-            self._status.update(sentence)
+            self._status.update(Text(sentence))

@@ -4,17 +4,29 @@
 Values that the API carries as JSON text (``input``, ``output``, ``params``) are parsed here.
 """
 
+import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import requests
+from keystoneauth1 import exceptions as keystone
 
 from mistral_failover.embedded.errors import EmbeddedError
 
+UNAUTHENTICATED = "<default-project>"
+"""The project of everything in a Mistral without authentication."""
 FINAL = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
+_AWAY = frozenset({502, 503, 504})  # what a proxy says of a Mistral that is away
+_UNANSWERED = (
+    requests.RequestException,
+    # Of Keystone, which is asked for a new token now and then.
+    keystone.ConnectionError,
+    keystone.DiscoveryFailure,
+    keystone.HttpServerError,
+)
 _JSON_TEXT = ("input", "output", "params", "result", "published", "runtime_context")
 
 
@@ -26,6 +38,7 @@ class MistralClient:
         actions find in ``context.security``.
     :param session: carries the requests, where they need more than headers: authentication,
         certificates. By default one that knows no proxy.
+    :param project: tells, where requests are authenticated, whose they are.
     :param timeout: seconds for one request. Starting a workflow answers when it has begun; an
         action run synchronously, when it is done.
     """
@@ -36,27 +49,35 @@ class MistralClient:
         *,
         headers: Mapping[str, str] | None = None,
         session: requests.Session | None = None,
+        project: Callable[[], str | None] = lambda: None,
         timeout: float = 60,
     ) -> None:
         self.url = url.rstrip("/")
         self._timeout = timeout
+        self._project = project
         self._session = session or requests.Session()
         self._session.headers.update(headers or {})
         if session is None:
             # A proxy of the environment has no business between two ends of one host.
             self._session.trust_env = False
 
+    def owns(self, row: Mapping[str, Any]) -> bool:
+        """Whether something that Mistral lists, with its ``project_id``, is of the caller's own
+        project: administrators are shown everybody's."""
+        return row["project_id"] in (UNAUTHENTICATED, self._project())
+
     def request(self, method: str, path: str, **kwargs: Any) -> Any:
         """One request; returns the parsed body, or None for an empty one.
 
-        :raises EmbeddedError: ``MISTRAL_UNREACHABLE``, ``NOT_FOUND`` (404), ``MISTRAL_REFUSED``
+        :raises EmbeddedError: ``MISTRAL_UNREACHABLE`` (no answer, from Keystone neither, or a 502,
+            503 or 504: nobody knows whether it was done), ``NOT_FOUND`` (404), ``MISTRAL_REFUSED``
             (other errors, with Mistral's reason).
         """
         try:
             answer = self._session.request(
                 method, f"{self.url}/{path}", timeout=self._timeout, **kwargs
             )
-        except requests.RequestException as e:
+        except _UNANSWERED as e:
             raise EmbeddedError(
                 "MISTRAL_UNREACHABLE",
                 f"no answer from {self.url}: {type(e).__name__}",
@@ -77,18 +98,36 @@ class MistralClient:
         """Register the workflows of a text, none of which may be there."""
         self._send_workflows("POST", text, namespace, scope)
 
-    def update_workflows(self, text: str, *, namespace: str = "", scope: str = "private") -> None:
-        """Replace workflows, which must be there; ``scope`` becomes theirs."""
-        self._send_workflows("PUT", text, namespace, scope)
+    def update_workflows(
+        self,
+        text: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        namespace: str = "",
+        scope: str = "private",
+    ) -> None:
+        """Replace workflows, which must be there; ``scope`` becomes theirs.
+
+        :param id: of the only one in the text. Of names an administrator's request takes the first
+            that there is, whoever's it is.
+        """
+        self._send_workflows("PUT", text, namespace, scope, id)
 
     def delete_workflow(self, id: str, *, namespace: str = "") -> None:  # noqa: A002
         """Delete a workflow, by its id or its name."""
         self.request("DELETE", f"workflows/{_q(id)}", params={"namespace": namespace})
 
-    def _send_workflows(self, method: str, text: str, namespace: str, scope: str) -> None:
+    def _send_workflows(
+        self,
+        method: str,
+        text: str,
+        namespace: str,
+        scope: str,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
         self.request(
             method,
-            "workflows",
+            f"workflows/{_q(id)}" if id else "workflows",
             data=text.encode("utf-8"),
             headers={"Content-Type": "text/plain"},
             params={"namespace": namespace, "scope": scope},
@@ -211,6 +250,7 @@ class MistralClient:
         *,
         save_result: bool = True,
         run_sync: bool | None = None,
+        forget: bool = False,
     ) -> Any:
         """Run one action and wait for it; returns its result.
 
@@ -219,8 +259,10 @@ class MistralClient:
         :param run_sync: the engine itself waits for it, within a transaction under a lock of its
             process, and does nothing else meanwhile. By default only without a record; else the
             engine goes on, and is asked for the result until it is there.
+        :param forget: delete the record once it is read, where this Mistral lets one: by default
+            it does not (``[api] allow_action_execution_deletion``).
         :raises EmbeddedError: with the action's own code, message and remedy where it has them,
-            else ``ACTION_FAILED``.
+            else ``ACTION_FAILED``; ``STILL_RUNNING`` when the time is over.
         """
         run_sync = not save_result if run_sync is None else run_sync
         body = {
@@ -230,7 +272,9 @@ class MistralClient:
         }
         answer = _parsed(self.request("POST", "action_executions", json=body))
         if answer["state"] == "RUNNING":
-            answer = self._wait_action(answer["id"])
+            answer = self._wait_action(answer["id"], name)
+        if forget and answer.get("id"):
+            self._forget_action(answer["id"])
         result = (answer.get("output") or {}).get("result")
         if answer["state"] != "SUCCESS":
             raise _failure(name, result)
@@ -241,12 +285,22 @@ class MistralClient:
         body = {"state": state, "output": json.dumps(output)}
         self.request("PUT", f"action_executions/{_q(id)}", json=body)
 
-    def _wait_action(self, id: str) -> dict[str, Any]:  # noqa: A002
+    def _forget_action(self, id: str) -> None:  # noqa: A002
+        with contextlib.suppress(EmbeddedError):
+            self.request("DELETE", f"action_executions/{_q(id)}")
+
+    def _wait_action(self, id: str, name: str = "the action") -> dict[str, Any]:  # noqa: A002
         end, pause = time.monotonic() + self._timeout, 0.01
         while True:
             answer = _parsed(self.request("GET", f"action_executions/{_q(id)}"))
-            if answer["state"] in FINAL or time.monotonic() > end:
+            if answer["state"] in FINAL:
                 return answer
+            if time.monotonic() > end:
+                raise EmbeddedError(
+                    "STILL_RUNNING",
+                    f"{name} is {answer['state']} after {self._timeout:g} s, as {id}",
+                    "is an executor running? Look at Mistral's executors and what they log",
+                )
             time.sleep(pause)
             pause = min(pause * 1.2, 0.25)
 
@@ -274,6 +328,12 @@ def _failure(action: str, error: Any) -> EmbeddedError:
 
 
 def _refusal(answer: requests.Response) -> EmbeddedError:
+    if answer.status_code in _AWAY:
+        return EmbeddedError(
+            "MISTRAL_UNREACHABLE",
+            f"no answer from Mistral: ({answer.status_code}) {answer.reason}",
+            "check that Mistral is running there",
+        )
     try:
         reason = str(answer.json().get("faultstring") or answer.text)
     except ValueError:

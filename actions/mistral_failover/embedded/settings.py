@@ -19,6 +19,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         # Calls between engine and API take milliseconds; a minute means that something is stuck.
         "rpc_response_timeout": 60,
     },
+    # What only reads, as an exporter does again and again, need not leave its records behind.
+    "api": {"allow_action_execution_deletion": True},
     # With "local" the engine runs with-items one after the other.
     "executor": {"type": "remote"},
     "notifier": {"type": "local"},
@@ -93,7 +95,7 @@ def build(
     result: Settings = {g: {k: _text(v) for k, v in o.items()} for g, o in DEFAULTS.items()}
     result["DEFAULT"]["executor_thread_pool_size"] = str(threads)
     result["database"] = {"connection": database}
-    result["api"] = {"host": check_loopback(host), "port": str(port)}
+    result["api"] |= {"host": check_loopback(host), "port": str(port)}
     result["oslo_policy"] = {"policy_file": str(state_dir / "policy.yaml")}
     if auth_url:
         result["keystone_authtoken"] = {"www_authenticate_uri": auth_url}

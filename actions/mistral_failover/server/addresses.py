@@ -88,6 +88,11 @@ def bound(address: Address) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address.host, address.port))
         listening.listen(64)
+    except OverflowError:
+        listening.close()
+        raise EmbeddedError(
+            "ADDRESS_UNUSABLE", f"{address.port} is no port", "Choose one from 1024 to 65535."
+        ) from None
     except OSError as error:
         listening.close()
         raise _unusable(address, error) from None

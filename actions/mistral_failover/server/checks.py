@@ -69,15 +69,15 @@ def _place(options: Options) -> Iterator[Finding]:
                 "Name another one with --state-dir.",
             )
         return
-    with places.claimed(folder):
-        mode = folder.stat().st_mode
-        if mode & stat.S_IRWXO:
-            yield Finding(
-                False,
-                "STATE_DIR_OPEN",
-                f"others may enter {folder} (mode {stat.S_IMODE(mode):04o})",
-                f"chmod 700 {folder}",
-            )
+    places.check_free(folder)
+    mode = folder.stat().st_mode
+    if mode & stat.S_IRWXO:
+        yield Finding(
+            False,
+            "STATE_DIR_OPEN",
+            f"others may enter {folder} (mode {stat.S_IMODE(mode):04o})",
+            f"chmod 700 {folder}",
+        )
 
 
 def _doors(options: Options) -> Iterator[Finding]:

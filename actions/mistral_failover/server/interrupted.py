@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import logging
 
+from mistral_failover.embedded.client import MistralClient
+from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.model.ids import derived_id
 
@@ -17,18 +19,36 @@ def take_up(mistral: EmbeddedMistral) -> None:
     """Deliver again what alarms there are among the executions of a former process, and end those.
 
     In this order, and each under an id that follows from the former one, so that whoever dies
-    meanwhile loses none. The pack's workflows must be installed. Raises EmbeddedError.
+    meanwhile loses none. One that is refused is logged, and no other waits for it. The pack's
+    workflows must be installed. Raises EmbeddedError MISTRAL_UNREACHABLE.
     """
     for row in mistral.stale_executions():
         if row["workflow_name"] not in _ALARMS or row["root_execution_id"] is not None:
             continue
-        execution = mistral.client.execution(row["id"])
-        again = mistral.client.start(
-            execution["workflow_name"],
-            execution["input"],
-            id=derived_id("alarm again", row["id"]),
-            description=f"again, for the server that carried {row['id']} out has died",
-        )
-        LOG.info("An alarm of a server that died is taken again, as execution %s.", again["id"])
+        try:
+            again = _again(mistral.client, row["id"])
+        except EmbeddedError as error:
+            if error.code == "MISTRAL_UNREACHABLE":
+                raise
+            # The others are waiting, and so is everything that the server is for.
+            LOG.error(
+                "An alarm of a server that died is refused now: %s. What it said is the input of "
+                "execution %s: send it again.",
+                error,
+                row["id"],
+            )
+        else:
+            LOG.info("An alarm of a server that died is taken again, as execution %s.", again)
     if ended := mistral.cancel_stale():
         LOG.info("Ended %d executions of the server that was here before.", len(ended))
+
+
+def _again(client: MistralClient, identity: str) -> str:
+    execution = client.execution(identity)
+    started = client.start(
+        execution["workflow_name"],
+        execution["input"],
+        id=derived_id("alarm again", identity),
+        description=f"again, for the server that carried {identity} out has died",
+    )
+    return str(started["id"])

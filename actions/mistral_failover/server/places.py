@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 from mistral_failover.embedded.errors import EmbeddedError
 
+_LOCK = "server.lock"
 SERVER_FILE = "server.json"
 """``{"url", "pid", "webhook", "secret_file"}``, and ``metrics``, ``emulator`` and its
 ``clouds_file`` where there are any; there as long as the server is ready."""
@@ -27,23 +29,70 @@ def claimed(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # flock, not a pid file: the kernel releases it with a killed process.
-        lock = (folder / "server.lock").open("a")
+        lock = (folder / _LOCK).open("a")
     except OSError as error:
-        raise EmbeddedError(
-            "STATE_DIR_UNUSABLE",
-            f"the state directory {folder} can not be written: {error.strerror}",
-            "Name another one with --state-dir, or have this one belong to the server's user.",
-        ) from None
+        raise _unusable(folder, error.strerror) from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EmbeddedError(
-                "STATE_DIR_IN_USE",
-                f"another failover server runs on {folder}",
-                "Stop that one, or name another --state-dir.",
-            ) from None
+            raise _taken(folder) from None
         yield
+
+
+def check_free(folder: Path) -> None:
+    """Whether a server could have this state directory, which is there; nothing is written.
+
+    Raises EmbeddedError as :func:`claimed`.
+    """
+    try:
+        taken = _in_use(folder)
+    except OSError as error:
+        raise _unusable(folder, error.strerror) from None
+    if not os.access(folder, os.W_OK):
+        raise _unusable(folder, os.strerror(errno.EACCES))
+    if taken:
+        raise _taken(folder)
+
+
+def running(folder: Path) -> dict[str, Any]:
+    """What the server that runs with this state directory says of itself; empty: none does."""
+    try:
+        if _in_use(folder):
+            found: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text("utf-8"))
+            return found
+    except (OSError, ValueError):
+        pass  # it is about to start, or it is somebody else's
+    return {}
+
+
+def _in_use(folder: Path) -> bool:
+    try:
+        lock = (folder / _LOCK).open("rb")
+    except FileNotFoundError:
+        return False
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _unusable(folder: Path, why: str | None) -> EmbeddedError:
+    return EmbeddedError(
+        "STATE_DIR_UNUSABLE",
+        f"the state directory {folder} can not be written: {why}",
+        "Name another one with --state-dir, or have this one belong to the server's user.",
+    )
+
+
+def _taken(folder: Path) -> EmbeddedError:
+    return EmbeddedError(
+        "STATE_DIR_IN_USE",
+        f"another failover server runs on {folder}",
+        "Stop that one, or name another --state-dir.",
+    )
 
 
 @contextlib.contextmanager

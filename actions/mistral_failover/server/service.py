@@ -112,6 +112,8 @@ def running(options: Options) -> Iterator[Running]:
         certified = tls.context(*pair) if pair else None
         listening = stack.enter_context(addresses.bound(options.webhook))
         addresses.check_free(options.listen)
+        if options.metrics_port is not None:  # before anything has begun
+            addresses.check_free(addresses.Address("127.0.0.1", options.metrics_port))
         cloud = _emulated(stack, options) if options.emulated else None
         options = _with_emulated(options, cloud) if cloud else options
         mistral = stack.enter_context(_mistral(options))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from mistral_failover.server.intake import PATH, Delivery, Intake, Refused
 
@@ -28,8 +28,11 @@ LARGEST = 1024 * 1024
 """Bytes of a body at most."""
 SLOWEST = 10.0
 """Seconds that a whole request may take to arrive, with TLS' handshake."""
+DRAIN = 3.0
+"""Seconds that the rest of a refused request is read for, so that its sender reads the answer."""
 CONNECTIONS = 64
-"""How many may be open at once; further ones are closed."""
+"""How many may be open at once. A further one takes the place of one whose request has not arrived
+yet, the oldest of the peer that has most of those; where all have arrived, it is closed."""
 POLL = 0.2
 """Seconds between two looks for connections that take too long."""
 _RETRY = {429, 503}
@@ -86,9 +89,9 @@ class _Server(ThreadingHTTPServer):
         self.socket = listening
         self.intake, self.healthy, self.slowest = intake, healthy, slowest
         self._tls = tls
-        self._arriving: dict[socket.socket, float] = {}
+        self._open: dict[socket.socket, str] = {}  # and whose each is
+        self._arriving: dict[socket.socket, float] = {}  # and until when; some of the open ones
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(CONNECTIONS)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept; TLS is negotiated by the connection's own thread."""
@@ -102,16 +105,32 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Hand the connection to a thread, if there is a place for one more."""
-        if not self._places.acquire(blocking=False):
+        with self._lock:
+            full = len(self._open) >= CONNECTIONS
+            given_up = self._least_worth() if full else None
+            if given_up is not None:
+                self._arriving.pop(given_up)
+                self._open.pop(given_up)
+            if placed := not full or given_up is not None:
+                self._open[request] = client_address[0]
+                self._arriving[request] = time.monotonic() + self.slowest
+        if given_up is not None:
+            _cut_off(given_up)
+        if not placed:
             self.shutdown_request(request)
             return
-        with self._lock:
-            self._arriving[request] = time.monotonic() + self.slowest
         try:
             super().process_request(request, client_address)
         except BaseException:
             self._done(request)
             raise
+
+    def _least_worth(self) -> socket.socket | None:
+        """Whoever knows no secret can hold places only while a request arrives, and whoever holds
+        most of these loses the first: so one peer keeps no other out, nor many peers for longer
+        than a whole request takes."""
+        peers = [self._open[each] for each in self._arriving]
+        return max(self._arriving, key=lambda each: peers.count(self._open[each]), default=None)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer, in a thread."""
@@ -129,22 +148,35 @@ class _Server(ThreadingHTTPServer):
             for connection in late:
                 del self._arriving[connection]
         for connection in late:
-            with contextlib.suppress(OSError):
-                # Of the socket itself: TLS' own is in the hands of the other thread.
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+            _cut_off(connection)
 
     def arrived(self, request: Any) -> None:
-        """The request is whole; what follows takes the time that it takes."""
+        """The request is whole; what follows takes the time that it takes. Raises ConnectionError
+        for one that was cut off meanwhile: nobody would read its answer."""
         with self._lock:
-            self._arriving.pop(request, None)
+            if self._arriving.pop(request, None) is None:
+                raise ConnectionError("it was cut off")
+
+    def leaving(self, request: Any) -> None:
+        """The request is answered; what may still come of it has `DRAIN` seconds."""
+        with self._lock:
+            if request in self._open:
+                self._arriving[request] = time.monotonic() + DRAIN
 
     def _done(self, request: Any) -> None:
-        self.arrived(request)
-        self._places.release()
+        with self._lock:
+            self._arriving.pop(request, None)
+            self._open.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Whoever goes away, or speaks no TLS, is no error of ours."""
         LOG.debug("A connection broke off.", exc_info=True)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        # Of the socket itself: TLS' own is in the hands of the other thread.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -156,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """An alarm."""
         with self._answered():
-            parts = urlsplit(self.path)
+            parts = self._parts()
             if parts.path != PATH and not parts.path.startswith(f"{PATH}/"):
                 raise Refused(404, "NOT_FOUND", "there is nothing here", f"POST to {PATH}.")
             body = self._body()
@@ -175,6 +207,12 @@ class _Handler(BaseHTTPRequestHandler):
             healthy = self.server.healthy()
             status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
             self._say(status, {"takes_alarms": healthy})
+
+    def _parts(self) -> SplitResult:
+        try:
+            return urlsplit(self.path)
+        except ValueError:
+            raise Refused(400, "BAD_REQUEST", "the address is none", f"POST to {PATH}.") from None
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
@@ -208,8 +246,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._drain()
 
     def _drain(self) -> None:
-        """Read what was not read, up to a limit: a connection that is closed before takes the
-        answer with it."""
+        """Read what was not read, within limits of size and time: a connection that is closed
+        before takes the answer with it."""
+        self.server.leaving(self.connection)
         self.wfile.flush()
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.connection, socket.SHUT_WR)
