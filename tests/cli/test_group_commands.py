@@ -146,7 +146,7 @@ def test_the_list_has_a_row_for_each_group(deployment: Any, shop: str) -> None:
     assert rows[shop]["status"] == "COMPLETE"
     assert rows[shop]["roles"] == {"active": "db_a"}
     assert rows[deployment.group]["roles"] == {"active": "db_b"}
-    assert "active: db_a" in people
+    assert "active on db_a" in people
     assert people.count(f" {shop} ") == 1
 
 

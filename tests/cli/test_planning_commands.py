@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mistral_failover.cli import ordering
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.planning import facts_said
+from mistral_failover.cli.planning import Start, facts_said
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,63 @@ def test_a_fact_that_is_not_understood_is_refused_with_those_that_are(sentence: 
     assert "recovered" in str(caught.value)
 
 
+def started(monkeypatch: pytest.MonkeyPatch, status: str, *words: str) -> dict[str, Any]:
+    """The inputs that ``failover start payments ...`` orders, of a group that stands so."""
+    orders: list[dict[str, Any]] = []
+
+    def follow(_app: Any, _workflow: str, inputs: Any, **_: Any) -> dict[str, Any]:
+        orders.append(dict(inputs))
+        return {"status": "COMPLETE"}
+
+    monkeypatch.setattr(ordering, "follow", follow)
+    command = Start(SimpleNamespace(), None)
+    roles = {} if status == "REMOVED" else {"active": "db_a"}
+    answer = {
+        "status": "COMPLETE" if status == "REMOVED" else status,
+        "roles": {} if status == "DEFINED" else roles,
+        "traversal": None if status == "DEFINED" else {"id": "some"},
+    }
+    monkeypatch.setattr(command, "ask", lambda *_, **__: answer)
+    command.take_action(command.get_parser("failover start").parse_args(["payments", *words]))
+    return orders[0]
+
+
+@pytest.mark.parametrize("words", [(), ("--because", "it looks odd")])
+def test_who_says_nothing_of_a_group_that_is_well_is_refused(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(CommandFailed, match="BAD_INPUT") as caught:
+        started(monkeypatch, "COMPLETE", *words)
+
+    for way in ("--lost MEMBER", '--fact "MEMBER is down"', "failover switchover payments"):
+        assert way in str(caught.value)
+
+
+def test_a_group_that_was_taken_out_of_service_is_not_brought_up_by_who_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(CommandFailed, match="failover group activate payments"):
+        started(monkeypatch, "REMOVED")
+
+
+@pytest.mark.parametrize("status", ["FAILED", "BLOCKED", "IN_PROGRESS", "DEFINED"])
+def test_who_says_nothing_goes_on_to_the_goal_and_declares_nobody_lost(
+    monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    assert started(monkeypatch, status) == {"group": "payments", "lost": []}
+
+
+def test_what_is_said_is_ordered_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"lost": ["db_a"]}
+    for words in (("--lost", "db_a"), ("--fact", "db_a is down")):
+        assert started(monkeypatch, "COMPLETE", *words) == {"group": "payments", **said}
+    assert started(monkeypatch, "COMPLETE", "--recovered", "db_b") == {
+        "group": "payments",
+        "lost": [],
+        "recovered": ["db_b"],
+    }
+
+
 def test_a_plan_is_shown_to_people_and_to_machines_and_started_as_it_is(deployment: Any) -> None:
     group = "planned"
     deployment.protect(group)
@@ -83,8 +142,26 @@ def test_a_plan_is_shown_to_people_and_to_machines_and_started_as_it_is(deployme
 
     assert refused.returncode == 1
     assert "PLAN_STALE" in refused.stdout
+    assert f"failover plan {group} --verb remove" in " ".join(
+        refused.stdout.replace("|", " ").split()
+    )
     assert "the group was given another goal" in " ".join(refused.stdout.replace("|", " ").split())
     assert deployment.status(group)["roles"] == {"active": "db_b"}
+
+
+def test_a_start_that_says_nothing_fences_nobody_of_a_group_that_is_well(deployment: Any) -> None:
+    group = "all-well"
+    deployment.protect(group)
+
+    done = deployment.failover("start", group)
+
+    assert (done.returncode, "[BAD_INPUT]" in done.stderr) == (1, True)
+    assert deployment.status(group)["lost"] == []
+    assert deployment.status(group)["roles"] == {"active": "db_a"}
+    told = deployment.shown("plan", group)
+    assert "db_a is taken as lost, since nothing else was said" in told["sentence"]
+    unknown = deployment.failover("start", "all-wel")
+    assert 'Did you mean "all-well"?' in unknown.stderr
 
 
 def test_a_command_line_that_says_neither_or_both_is_refused(deployment: Any) -> None:

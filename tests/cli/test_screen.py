@@ -8,17 +8,25 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli import screen
+from mistral_failover.cli import groups, locks, ordering, screen, watching
 from mistral_failover.cli.following import Watched
 from mistral_failover.cli.live import live
 
 NOW = 1_800_000_000.0
 
 
+class App:
+    """What a command of cliff's knows of its application."""
+
+    def __init__(self) -> None:
+        self.stdout, self.stderr = io.StringIO(), io.StringIO()
+
+
 def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
     """The answer about a group that stands so."""
     under_way = word in ("IN_PROGRESS", "BLOCKED")
     traversal = {
+        "id": "7f0c-walk",
         "started_at": NOW - 90,
         "ended_at": None if under_way else NOW - 30,
         "cause": "by hand",
@@ -32,6 +40,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "roles": {"active": "db_a"},
         "lost": [],
         "goal": "0123456789abcdef",
+        "last_complete_goal": "fedcba9876543210",
         "traversal": traversal,
         "members": [{"name": "db_a", "server": "s-a", "epoch": 1}],
         "resources": [],
@@ -62,11 +71,31 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
 @pytest.mark.parametrize(
     ("answer", "commands"),
     [
-        (status("BLOCKED", remedies=[{"command": "failover confirm-fenced x y"}]), ["confirm"]),
+        (
+            status("BLOCKED", remedies=[{"member": "db_a", "command": "failover confirm-fenced"}]),
+            [
+                "if db_a is back: failover start payments --lost db_a   (tries the proof again)",
+                "failover confirm-fenced",
+            ],
+        ),
+        (
+            status("BLOCKED", roles={}, remedies=[{"member": "db_a", "command": "confirm"}]),
+            ["failover group delete payments --lost db_a", "confirm"],
+        ),
         (status("BLOCKED"), ["failover sweep payments"]),
-        (status("FAILED"), ["failover group activate payments", "failover rollback payments"]),
+        (status("FAILED"), ["failover start payments", "failover rollback payments"]),
+        (status("FAILED", lost=["db_a"]), ["mend that, then: failover start payments"]),
+        (status("FAILED", last_complete_goal=None), ["failover start payments"]),
+        (status("FAILED", roles={}), ["failover group delete payments", "group activate payments"]),
         (status("IN_PROGRESS", reason="rights ended"), ["failover sweep", "failover watch"]),
         (status("COMPLETE"), []),
+        (
+            status("COMPLETE", lost=["db_b"]),
+            [
+                "failover start payments --lost '' --recovered db_b   "
+                "(once db_b is well; then failover failback payments)"
+            ],
+        ),
         (status("COMPLETE", roles={}), ["failover group activate payments"]),
         (status("DEFINED", traversal=None, roles={}, goal=None), ["failover group activate"]),
     ],
@@ -108,6 +137,67 @@ def test_volumes_and_what_is_in_trouble_are_told() -> None:
 def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:
     assert screen.facts(status())["active"] == "active on db_a (server s-a)"
     assert screen.facts(status("BLOCKED"))["active"] == "active is to be on db_a (server s-a)"
+
+
+def test_watch_and_the_lists_say_no_sooner_who_holds_a_role() -> None:
+    failed = status("FAILED", reason="it broke")
+
+    lines = [watching._stands(each) for each in (status(), status("BLOCKED"), failed)]
+
+    assert lines[0] == "payments is COMPLETE; active on db_a"
+    assert lines[1].startswith("payments is BLOCKED; active is to be on db_a; ")
+    assert lines[2].startswith("payments is FAILED; active is to be on db_a; it broke; ")
+    row = {"name": "payments", "since": NOW, "held": 0}
+    assert "active is to be on db_a" in watching._row(status("BLOCKED") | row)
+    answer = {"overview": [status("IN_PROGRESS") | row, status() | row]}
+    _, listed = groups.overview(answer, people=True)
+    assert [cells[2] for cells in listed] == ["active is to be on db_a", "active on db_a"]
+
+
+def test_the_outcome_of_an_order_says_who_is_wanted_until_its_goal_is_reached() -> None:
+    roles = {"active": "db_b"}
+
+    assert ordering.worded({"status": "BLOCKED", "roles": roles}) == {
+        "status": "BLOCKED",
+        "wanted": "active: db_b",
+    }
+    for there in ("COMPLETE", "RETURNED"):
+        assert ordering.worded({"status": there, "roles": roles})["roles"] == "active: db_b"
+
+
+def test_the_current_traversal_is_named_to_be_shown() -> None:
+    assert screen.facts(status())["traversal"] == "7f0c-walk"
+    assert "traversal" not in screen.facts(status("DEFINED", traversal=None))
+
+
+def test_a_group_whose_creation_was_refused_is_said_to_be_there() -> None:
+    refused = groups._left("my shop", {"state": "ERROR", "code": "NO_ELIGIBLE_MEMBER"})
+
+    assert "failover group update FILE --name 'my shop'" in refused["defined"]
+    assert "failover group delete 'my shop'" in refused["defined"]
+    assert groups._left("shop", {"status": "FAILED", "code": "FAILED"}) == {}
+    assert groups._left("shop", {"status": "COMPLETE"}) == {}
+
+
+def test_no_lock_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = locks.List(App(), None)
+    monkeypatch.setattr(command, "ask", lambda *_, **__: [])
+
+    command.take_action(command.get_parser("failover locks").parse_args([]))
+
+    assert command.app.stderr.getvalue() == "No lock is held.\n"
+
+
+def test_a_sound_file_is_said_so_and_no_empty_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(groups.files, "problems", lambda *_: [])
+    command = groups.Validate(App(), None)
+
+    code = command.run(command.get_parser("failover group validate").parse_args(["group.yaml"]))
+
+    assert (code, command.app.stdout.getvalue()) == (0, "")
+    assert command.app.stderr.getvalue() == "group.yaml: no problem was found\n"
 
 
 def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.store.database import Database
-from mistral_failover.store.tables import journal, operations
+from mistral_failover.store.tables import groups, journal, operations
 
 DRILL = [sys.executable, "-m", "mistral_failover.cli.main", "drill"]
 
@@ -70,6 +71,7 @@ def test_a_failover_of_one_volume_stays_within_the_budget_of_mistral_tasks() -> 
     assert four["tasks"] <= budget + 3 * each_further_volume
 
 
+@pytest.mark.drills
 def test_two_active_members_the_survivor_takes_both_roles_and_a_failback_spreads_them() -> None:
     code, outcome, told = drill("--active-active", "--latency", "zero", "--volumes", "2")
     assert code == 0, (told, outcome)
@@ -111,6 +113,7 @@ def test_active_active_is_played_with_what_it_can_be_played_with(options: list[s
     assert "--active-active: give --fault crash, hang, app, and no --agents" in done.stderr
 
 
+@pytest.mark.drills
 def test_plain_lines_and_a_table_are_for_people() -> None:
     done = subprocess.run(
         [*DRILL, "--latency", "zero", "--fault", "app"], capture_output=True, text=True, timeout=110
@@ -149,6 +152,44 @@ def test_a_drill_killed_in_the_middle_is_finished_by_the_next_one_and_nothing_is
     assert outcome["status"] == "COMPLETE"
     assert outcome["violations"] == []
     assert every_operation_is_done(tmp_path / "failover.sqlite")
+
+
+@pytest.mark.drills
+@pytest.mark.parametrize("more", [[], ["--active-active"], ["--agents"]], ids=str)
+def test_a_drill_killed_while_it_sets_the_scene_is_finished_by_the_next_one(
+    more: list[str], tmp_path: Path
+) -> None:
+    options = ["--state-dir", str(tmp_path), "--volumes", "2", *more]
+    with killed_cloud_afterwards(tmp_path):
+        killed = subprocess.Popen(
+            [*DRILL, "--keep", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for_stack(tmp_path / "cloud" / "emulator.json")
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert defined_groups(tmp_path / "failover.sqlite") == []
+        code, outcome, told = drill("--keep", *options)
+    assert code == 0, (told, outcome)
+    assert outcome["status"] == "COMPLETE"
+    assert outcome["violations"] == []
+    assert every_operation_is_done(tmp_path / "failover.sqlite")
+
+
+def wait_for_stack(announced: Path, limit: float = 90) -> None:
+    """Wait until the cloud has the stack, finished or not."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        with suppress(OSError, ValueError, EmulatorError):  # no cloud yet, or no stack in it
+            if EmulatorClient(json.loads(announced.read_text())["url"]).resources("payments"):
+                return
+        time.sleep(0.1)
+    raise AssertionError("there never was a stack")
+
+
+def defined_groups(path: Path) -> list[str]:
+    database = Database(f"sqlite:///{path}")
+    query = sa.select(groups.c.name)
+    return list(database.reading(lambda tx: tx.connection.execute(query).scalars().all()))
 
 
 def wait_for_sentence(path: Path, sentence: str, limit: float = 90) -> None:

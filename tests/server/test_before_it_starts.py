@@ -85,8 +85,9 @@ def test_a_port_that_is_taken_is_named() -> None:
     with addresses.bound(Address("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(EmbeddedError) as refused:
-            addresses.check_free(Address("127.0.0.1", port))
+            addresses.check_free(Address("127.0.0.1", port), "--webhook-listen")
     assert code(refused) == "PORT_TAKEN"
+    assert "another port with --webhook-listen." in refused.value.remedy
     assert str(port) in refused.value.remedy
 
 

@@ -19,7 +19,7 @@ import requests
 
 from support.servers import ServerProcess
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.drills, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

@@ -265,7 +265,7 @@ def locked(request: Request, tx: Any, group: str) -> GroupState:
     found = groups.find(tx, request.project_id, group)
     state = tx.lock_group(found.id, shared=False) if found else None
     if state is None:
-        raise UnknownGroup(group)
+        raise UnknownGroup(group, groups.names(tx, request.project_id))
     return state
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from shlex import quote
 from typing import Any
 
 from mistral_failover.actions import candidates, starting, suspending
@@ -40,7 +41,8 @@ def goal(subject: Subject) -> Iterable[Finding]:
     if stands.lost:
         yield warn(
             f"declared lost, and not back yet: {', '.join(sorted(stands.lost))}",
-            f"Check or replace them, then: failover failback {name}",
+            f"Check or replace them, then: failover failback {quote(name)} "
+            + " ".join(f"--recovered {quote(member)}" for member in sorted(stands.lost)),
         )
     project = subject.look.request.project_id
     for lock in subject.look.reading(lambda tx: details.locks(tx, project, stands.state.id)):

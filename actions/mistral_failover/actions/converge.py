@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 from mistral_lib.actions import Result
@@ -195,7 +196,8 @@ class Report(FailoverAction):
         )
         reach("report.after")
         if found["status"] in ("FAILED", "BLOCKED"):
-            remedy = "See failover.history for each step; failover.status for where it stands."
+            group = quote(text("group", self.group))
+            remedy = f"What helps says: failover status {group}"
             error = {"code": found["status"], "remedy": remedy}
         elif found["status"] == "RETURNED":
             remedy = "Nothing is broken off. Mend what failed, then start the same move again."

@@ -66,9 +66,9 @@ def definition(request: Request, name: str) -> dict[str, Any]:
 
     def read(tx: Any) -> Any:
         identity = group_id(request.project_id, name)
-        return tx.definition(identity) if groups.get(tx, identity) else None
+        if groups.get(tx, identity) is None:
+            raise UnknownGroup(name, groups.names(tx, request.project_id))
+        return tx.definition(identity)
 
     found = request.runtime.database.reading(read)
-    if found is None:
-        raise UnknownGroup(name)
     return {"document": found["document"], "types": found["types"]}

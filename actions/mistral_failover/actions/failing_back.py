@@ -10,6 +10,7 @@ fails on the way takes all of them back to where they were, and who recovered st
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from mistral_failover.actions import starting, switching
@@ -111,6 +112,10 @@ def _nowhere_to_go(
     reasons = {member: why[member] for member in sorted(set(homes.values())) if member in why}
     remedy = "Put right what its home lacks, then start failover.failback again."
     if unwell := sorted(set(homes.values()) & lost):
-        remedy = f"See that {', '.join(unwell)} is sound, then name it under recovered."
+        named = " ".join(f"--recovered {quote(member)}" for member in unwell)
+        remedy = (
+            f"See that {', '.join(unwell)} is sound, then: "
+            f"failover failback {quote(stands.group.name)} {named}"
+        )
     where = ", ".join(f"{role} to {member}" for role, member in sorted(homes.items()))
     return NoEligibleMember(f"nothing can go home ({where})", remedy, reasons)

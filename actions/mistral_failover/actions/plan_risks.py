@@ -143,7 +143,7 @@ def _members(case: Case) -> Iterator[Risk]:
             "NO_STANDBY",
             f"afterwards nobody could take over from {' or '.join(sorted(set(holders.values())))}"
             + (f" ({why})" if why else ""),
-            "Repair or replace who is lost, and say so with recovered.",
+            "Repair or replace who is lost, and say so with --recovered MEMBER.",
         )
 
 

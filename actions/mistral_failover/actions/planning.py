@@ -15,6 +15,7 @@ from typing import Any
 from mistral_failover.actions import admitting, plan_steps, plan_world, starting
 from mistral_failover.actions.deriving import Asked, derive
 from mistral_failover.actions.errors import ActionError, describe
+from mistral_failover.actions.plan_commands import planned_by
 from mistral_failover.actions.plan_risks import Case, risks
 from mistral_failover.actions.plan_world import Found
 from mistral_failover.actions.runtime import Request
@@ -119,9 +120,9 @@ def _started(
     def planned(stands: Standing) -> Goal:
         current, then = stands.state, kept.world
         if drawn is None or current.current_traversal != then["traversal"]:
-            raise _stale(kept, ["the group was given another goal meanwhile"])
+            raise _stale(kept, current.name, ["the group was given another goal meanwhile"])
         if current.definition_version != then["definition"]:
-            raise _stale(kept, ["the group was defined anew meanwhile"])
+            raise _stale(kept, current.name, ["the group was defined anew meanwhile"])
         return drawn.goal
 
     if drawn is not None:
@@ -142,7 +143,7 @@ def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
             lambda tx: groups.see_members(tx, stands.state.id, seen, found.noticed)
         )
     except groups.SeenTooLate as late:
-        raise _stale(kept, [str(late)]) from None
+        raise _stale(kept, stands.group.name, [str(late)]) from None
     if replaced:
         starting.depose(request, request.cloud(Unguarded()), stands, replaced)
 
@@ -163,9 +164,11 @@ def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
         found = plan_world.look(request, stands, frozenset(lost), kept.world["volumes"])
         world = plan_world.described(stands, found, kept.goal_version, lost)
         changed = _changed(kept, stands, found, world)
-        raise _stale(kept, [*changed, f"it can not be planned any more: {why}"]) from None
+        raise _stale(
+            kept, state.name, [*changed, f"it can not be planned any more: {why}"]
+        ) from None
     if changed := _changed(kept, stands, drawn.found, drawn.world):
-        raise _stale(kept, changed)
+        raise _stale(kept, state.name, changed)
     return drawn
 
 
@@ -176,11 +179,11 @@ def _changed(kept: KeptPlan, stands: Standing, found: Found, world: Mapping[str,
     return plan_world.differences(kept.world, world, refused)
 
 
-def _stale(kept: KeptPlan, changed: list[str]) -> ActionError:
+def _stale(kept: KeptPlan, group: str, changed: list[str]) -> ActionError:
     return ActionError(
         "PLAN_STALE",
         f"the world is not the one of plan {kept.id} any more: {'; '.join(changed)}",
-        "Nothing was started. Plan again, and look at what would happen now.",
+        f"Nothing was started. See what would happen now: {planned_by(group, kept)}",
     )
 
 
@@ -190,7 +193,8 @@ def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None
         raise ActionError(
             "PLAN_EXPIRED",
             f"plan {kept.id} of {state.name} could be started until {late:.0f} s ago",
-            "Nothing was started. Plan again: where nothing changed it is the same plan.",
+            "Nothing was started. Plan again (where nothing changed it is the same plan): "
+            f"{planned_by(state.name, kept)}",
         )
 
 
@@ -206,7 +210,7 @@ def _find(request: Request, plan_id: str) -> tuple[KeptPlan, GroupState]:
         raise ActionError(
             "UNKNOWN_PLAN",
             f"there is no plan {plan_id} in this project, or it was forgotten",
-            "Plan again: failover.plan.",
+            "Plan again: failover plan GROUP.",
         )
     return found
 
@@ -297,8 +301,13 @@ def _sentence(stands: Standing, goal: Goal, asked: Asked) -> str:
     of = f"; {', '.join(lost)} lost" if lost else ""
     back = "; whatever fails on the way takes it back" if returns(goal) else ""
     held = [f"{role} on {member}" for role, member in sorted(stands.roles.items())]
-    now = " and ".join(held) or "nothing active"
-    return f"{asked.verb} of {stands.group.name}: {where(goal)}{of} (now {now}){back}"
+    now = "now " if stands.reached or not held else "on its way to "
+    now += " and ".join(held) or "nothing active"
+    unsaid = ""
+    if asked.verb == "failover" and asked.lost is None and stands.reached and held:
+        taken = " and ".join(sorted(set(stands.roles.values())))
+        unsaid = f"; {taken} is taken as lost, since nothing else was said"
+    return f"{asked.verb} of {stands.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
 
 
 def _nothing(stands: Standing, asked: Asked, sentence: str) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def standing(request: Request, name: str) -> Standing:
     def read(tx: Any) -> Standing:
         state = groups.find(tx, request.project_id, name)
         if state is None:
-            raise UnknownGroup(name)
+            raise UnknownGroup(name, groups.names(tx, request.project_id))
         return standing_of(request, tx, state)
 
     return request.runtime.database.reading(read)
@@ -157,8 +157,8 @@ def _assigned(
     if under_way := sorted(going & stands.striking - set(lost)):
         refused.remedy += (
             f" Heat is replacing {' and '.join(under_way)}: wait for its end, or, where the "
-            "present server is sound and stays, name the member under recovered "
-            f"(failover start {quote(stands.group.name)} --recovered {quote(under_way[0])})."
+            "present server is sound and stays, say so: "
+            f"failover start {quote(stands.group.name)} --recovered {quote(under_way[0])}"
         )
     raise refused
 

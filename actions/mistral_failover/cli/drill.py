@@ -179,9 +179,20 @@ def _state_dir(kept: Path, keep: bool) -> Iterator[Path]:
             yield Path(name)
         return
     if (kept / _DONE).exists():
-        shutil.rmtree(kept)  # that drill has ended: this is a new one
+        _clear(kept)  # that drill has ended: this is a new one
     kept.mkdir(parents=True, exist_ok=True)
     yield kept
+
+
+def _clear(kept: Path) -> None:
+    """Remove an ended drill's state; last the word that it has ended, so that a drill which is
+    killed over it leaves none that looks as if it could go on."""
+    for path in kept.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != _DONE:
+            path.unlink()
+    (kept / _DONE).unlink()
 
 
 def _count(text: str) -> int:

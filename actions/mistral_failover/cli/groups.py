@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import Any
 
 import yaml
@@ -14,7 +15,7 @@ from mistral_failover.cli import base, files, ordering
 from mistral_failover.cli.base import Asking, for_people, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.ordering import Order
-from mistral_failover.cli.screen import suspended
+from mistral_failover.cli.screen import suspended, where
 
 ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
 
@@ -86,8 +87,20 @@ class Create(_Defining):
         facts = {key: answer[key] for key in ("group", "id", "stack", "roles", "resources")}
         if not parsed_args.no_activate:
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
-        shown = base.worded(facts) if for_people(parsed_args) else facts
+            facts |= _left(given.name, facts)
+        shown = ordering.worded(facts) if for_people(parsed_args) else facts
         return list(shown), list(shown.values())
+
+
+def _left(name: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """What is there of a group that was not brought up, since that was refused."""
+    if "status" in facts or "code" not in facts:
+        return {}
+    group = shlex.quote(name)
+    return {
+        "defined": f"{name} is defined, and was given no goal. Change what is wrong and run: "
+        f"failover group update FILE --name {group}; or forget it: failover group delete {group}"
+    }
 
 
 class Update(_Defining):
@@ -124,7 +137,7 @@ class Update(_Defining):
             for line in answer["lines"]:
                 self.app.stderr.write(f"{line}\n")
             facts |= self.brought_up(parsed_args, given.name, "its definition was changed")
-        shown = base.worded(facts) if people else facts
+        shown = ordering.worded(facts) if people else facts
         return list(shown), list(shown.values())
 
 
@@ -147,6 +160,12 @@ class Validate(Lister):
             self.app.stderr.write(f"{parsed_args.file}: no problem was found\n")
         columns = ["file", "field", "problem", "remedy"]
         return columns, [[getattr(each, key) for key in columns] for each in self._found]
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """No empty line for people where there is no problem."""
+        if for_people(parsed_args) and not self._found:
+            return 0
+        return int(super().produce_output(parsed_args, column_names, data))
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """1 when there is a problem."""
@@ -184,7 +203,7 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
         [
             row["name"],
             row["status"],
-            ", ".join(f"{role}: {member}" for role, member in row["roles"].items()) or "-",
+            where(row) or "-",
             ", ".join(row["lost"]) or "-",
             when(row["since"]),
             "; ".join([f"{row['held']} held"] * bool(row["held"]) + suspended(row)) or "-",
@@ -213,7 +232,7 @@ class Show(Asking, ShowOne):
         types = found["definition"]["types"]
         document = found["definition"]["document"]
         if parsed_args.formatter in ("table", "value", "shell"):
-            facts["roles"] = ", ".join(f"{r}: {m}" for r, m in found["roles"].items()) or "-"
+            facts["roles"] = where(found) or "-"
             facts["lost"] = ", ".join(found["lost"]) or "-"
             facts["members"] = "\n".join(
                 f"{m['name']}: server {m['server'] or '-'}, epoch {m['epoch']}"

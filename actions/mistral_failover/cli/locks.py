@@ -47,6 +47,8 @@ class List(Asking, Lister):
         rows = self.ask("failover.locks", group=parsed_args.group)
         if not for_people(parsed_args):
             return list(_WHOLE), [[row[name] for name in _WHOLE] for row in rows]
+        if not rows:
+            self.app.stderr.write("No lock is held.\n")
         columns = ["group", "resource", "id", "alive", "why", "owner", "token"]
         return columns, [
             [

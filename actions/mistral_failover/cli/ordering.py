@@ -23,6 +23,7 @@ WAIT = 3600.0  # seconds that an order is followed unless told otherwise
 _FIRST, _GROWTH, _LONGEST = 0.1, 1.5, 1.0  # seconds between two looks
 _CUT_SHORT = frozenset({"ERROR", "CANCELLED"})
 _ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED", "PAUSED"})
+_WHERE_IT_SAYS = frozenset({"COMPLETE", "RETURNED"})
 _CODES = {
     "COMPLETE": base.COMPLETE,
     "BLOCKED": base.BLOCKED,
@@ -83,8 +84,17 @@ class Order(base.Asking, ShowOne):
         facts = follow(self.app, self.workflow, inputs, group=parsed_args.group, wait=wait)
         if not parsed_args.no_wait:
             self.exit_code = exit_code(facts)
-        shown = base.worded(facts) if base.for_people(parsed_args) else facts
+        shown = worded(facts) if base.for_people(parsed_args) else facts
         return list(shown), list(shown.values())
+
+
+def worded(facts: dict[str, Any]) -> dict[str, Any]:
+    """What :func:`follow` returned as people read it: who holds a role is told only of a goal that
+    is reached; before, who is ``wanted`` there."""
+    wanted = "status" in facts and facts["status"] not in _WHERE_IT_SAYS
+    return base.worded(
+        {"wanted" if wanted and name == "roles" else name: facts[name] for name in facts}
+    )
 
 
 def follow(

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -160,7 +161,9 @@ class Start(ordering.Order):
 
     With --plan nothing but the planned goal is started, and only while the world is as it was when
     it was planned (PLAN_STALE says what has changed). Without it the goal follows from what you
-    say: who is lost, who recovered, where to; by default whoever holds a role is lost.
+    say: who is lost, who recovered, where to; nobody is lost of whom you do not say so. With a
+    group alone it goes on to the goal that was not reached (FAILED, BLOCKED), and is refused where
+    one was.
 
     Ctrl-C stops following, not the failover.
     """
@@ -194,7 +197,28 @@ class Start(ordering.Order):
             parsed_args.group = self.ask("failover.plan", plan=parsed_args.plan)["group"]
         elif not parsed_args.group:
             raise connection.CommandFailed("Give a group, or --plan with a plan's id. [BAD_INPUT]")
+        else:
+            if not said:
+                self._goes_on(parsed_args.group)
+            if facts["lost"] is None:
+                parsed_args.lost = [""]  # nobody new, whatever the group has come to meanwhile
         return super().take_action(parsed_args)
+
+    def _goes_on(self, group: str) -> None:
+        """Check that there is a goal to go on to. Raises CommandFailed."""
+        status = self.ask("failover.status", group=group)
+        name = shlex.quote(group)
+        if status["traversal"] is not None and not status["roles"]:
+            raise connection.CommandFailed(
+                f"{group} is out of service, or on its way there. To bring it up: failover group "
+                f"activate {name}; to go on and forget it: failover group delete {name} [BAD_INPUT]"
+            )
+        if status["status"] == "COMPLETE":
+            raise connection.CommandFailed(
+                f"{group} has reached its goal, and nobody is taken for lost unless you say who. "
+                f"Say it with --lost MEMBER or --fact \"MEMBER is down\" (--lost '' for nobody). "
+                f"To move a role while everybody is well: failover switchover {name} [BAD_INPUT]"
+            )
 
 
 def add_facts(parser: argparse.ArgumentParser) -> None:
@@ -206,7 +230,8 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
         "--lost",
         metavar="MEMBER",
         action="append",
-        help="a member that is lost; may be repeated; '' for nobody (default: who holds a role)",
+        help="a member that is lost; may be repeated; '' for nobody (default: nobody; of a plan: "
+        "who holds a role)",
     )
     parser.add_argument(
         "--recovered",

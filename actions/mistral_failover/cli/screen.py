@@ -55,6 +55,7 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
             for row in held
         ),
         "goal": (status["goal"] or "")[:_SHOWN],
+        "traversal": str((status["traversal"] or {}).get("id", "")),
         "times": f"in UTC; now {when(status['now'])}",
     }
     return {name: text for name, text in found.items() if text}
@@ -76,19 +77,55 @@ def helps(status: Mapping[str, Any]) -> list[str]:
     group = shlex.quote(status["group"])
     match status["status"]:
         case "BLOCKED":
-            commands = [row["command"] for row in status.get("remedies", ())]
-            return commands or [f"mend what it waits for, then: failover sweep {group}"]
-        case "FAILED":
+            return _unblocking(status) or [f"mend what it waits for, then: failover sweep {group}"]
+        case "FAILED" if not status["roles"]:
             return [
-                f"mend that, then: failover group activate {group}",
-                f"or, to go back: failover rollback {group}",
+                f"mend that, then: failover group delete {group}",
+                f"or, to bring it up: failover group activate {group}",
+            ]
+        case "FAILED":
+            # Whether a goal of former days needs who is lost now, only the rollback finds out.
+            back = status["last_complete_goal"] and not status["lost"]
+            return [
+                f"mend that, then: failover start {group}",
+                *([f"or, to go back: failover rollback {group}"] if back else []),
             ]
         case "IN_PROGRESS":
             again = [f"failover sweep {group}"] if status["reason"] else []
             return [*again, f"failover watch {group}"]
         case "DEFINED":
             return [f"failover group activate {group}"]
-    return [] if status["roles"] else [f"failover group activate {group}"]
+    if not status["roles"]:
+        return [f"failover group activate {group}"]
+    return [
+        f"failover start {group} --lost '' --recovered {shlex.quote(member)}   "
+        f"(once {member} is well; then failover failback {group})"
+        for member in status["lost"]
+    ]
+
+
+def where(status: Mapping[str, Any]) -> str:
+    """Who holds which role; until the goal is reached who is to hold it, not who does."""
+    stands = _on(status)
+    return ", ".join(f"{role} {stands} {member}" for role, member in status["roles"].items())
+
+
+def _unblocking(status: Mapping[str, Any]) -> list[str]:
+    """What a person can do about fences that prove nothing: first what needs nobody's word."""
+    rows = status.get("remedies", ())
+    if not rows:
+        return []
+    group = shlex.quote(status["group"])
+    members = sorted({row["member"] for row in rows})
+    verb = "start" if status["roles"] else "group delete"
+    lost = " ".join(f"--lost {shlex.quote(member)}" for member in members)
+    are = "is" if len(members) == 1 else "are"
+    again = f"if {' and '.join(members)} {are} back: failover {verb} {group} {lost}"
+    return [f"{again}   (tries the proof again)", *(row["command"] for row in rows)]
+
+
+def _on(status: Mapping[str, Any]) -> str:
+    return "on" if status["status"] == "COMPLETE" else "is to be on"
 
 
 def _stands(status: Mapping[str, Any]) -> str:
@@ -111,9 +148,8 @@ def _progress(nodes: Mapping[str, int]) -> tuple[int, int]:
 def _holders(status: Mapping[str, Any]) -> str:
     """Until the goal is reached it says where a role shall be, not where it is."""
     servers = {member["name"]: member["server"] for member in status["members"]}
-    stands = "on" if status["status"] == "COMPLETE" else "is to be on"
     return "\n".join(
-        f"{role} {stands} {member} (server {servers.get(member) or 'not known'})"
+        f"{role} {_on(status)} {member} (server {servers.get(member) or 'not known'})"
         for role, member in status["roles"].items()
     )
 

@@ -81,8 +81,7 @@ class Status(Asking, ShowOne):
 
 
 def _row(row: dict[str, Any]) -> str:
-    where = ", ".join(f"{role} on {member}" for role, member in row["roles"].items())
-    words = [f"{row['status']} since {when(row['since'])}", where or "out of service"]
+    words = [f"{row['status']} since {when(row['since'])}", screen.where(row) or "out of service"]
     if row["lost"]:
         words.append(f"lost: {', '.join(row['lost'])}")
     if row["status"] in ("BLOCKED", "FAILED"):
@@ -153,8 +152,7 @@ def _told(looks: Iterator[Watched], stream: Any) -> Iterator[Watched]:
 
 
 def _stands(status: dict[str, Any]) -> str:
-    where = ", ".join(f"{role} on {member}" for role, member in status["roles"].items())
-    words = [f"{status['group']} is {status['status']}", where]
+    words = [f"{status['group']} is {status['status']}", screen.where(status)]
     if status["status"] in ("BLOCKED", "FAILED"):
         words += [status["reason"], *screen.helps(status)]
     return "; ".join(filter(None, words))

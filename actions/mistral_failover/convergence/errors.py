@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from mistral_failover.model.validation import did_you_mean
 
 
 class ConvergenceError(Exception):
@@ -43,12 +45,15 @@ class UnknownType(ConvergenceError):
 
 
 class UnknownGroup(ConvergenceError):
-    """No such group in this project."""
+    """No such group in this project; of the ``known`` ones the nearest is named."""
 
     code = "UNKNOWN_GROUP"
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, known: Iterable[str] = ()) -> None:
+        near = did_you_mean(group, known)
         super().__init__(
             f"there is no group {group} in this project",
-            "Define it first (failover.define), or check the name and the project.",
+            (f"{near} " if near.startswith("Did") else "")
+            + "Those that there are: failover group list; to define one: failover group create "
+            "FILE. Or it is another project's.",
         )

@@ -114,5 +114,8 @@ def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
 
 
 def _private(path: Path, text: str) -> None:
-    path.touch(mode=0o600)
-    path.write_text(text, encoding="utf-8")
+    """Whole or not at all: an agent that outlived a killed drill may be reading it."""
+    aside = path.with_name(f"{path.name}.new")
+    aside.touch(mode=0o600)
+    aside.write_text(text, encoding="utf-8")
+    aside.rename(path)

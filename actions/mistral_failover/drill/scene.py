@@ -118,29 +118,51 @@ class Scene:
         example: examples.Example = examples.ONE,
     ) -> None:
         """Create an example's stack and define its group, adapted, unless they are there. Real
-        nodes know the commands of one example alone."""
-        if name in self.action("failover.status")["groups"]:
-            if self.nodes is not None:
-                self.nodes.serve(name)
-            return
-        self.cloud.create_stack(name, examples.stack(volumes, example.stack))
+        nodes know the commands of one example alone.
+
+        The scene may be set on what a drill left that was killed while it set it: every step finds
+        what is there, or is still being made, and goes on with it. The group is defined last.
+        Raises SceneError where that drill was one of fewer volumes, or of another example.
+        """
         file = example.group if self.nodes is None else agent_files.GROUP_FILE
         definition = adapt(examples.group(volumes, name, file, told=example.told))
         kinds = {resource["type"] for resource in definition["resources"].values()}
+        needs_volume = "volume_attachment" in kinds
+        defined = name in self.action("failover.status")["groups"]
+        if not defined:
+            self._make_stack(name, examples.stack(volumes, example.stack))
         if self.nodes is not None:
-            self.nodes.serve(name, own_disk="volume_attachment" not in kinds)
-        else:
-            for application, prefix in example.applications.items():
-                self.cloud.add_application(
-                    f"{application}-{name}",
-                    start=f"{prefix}-start",
-                    stop=f"{prefix}-stop",
-                    needs_volume="volume_attachment" in kinds,
-                    told_only=example.told,
-                    stack=name,
-                )
+            self.nodes.serve(name, own_disk=not needs_volume)
+        if defined:
+            return
+        if self.nodes is None:
+            self._add_applications(name, example, needs_volume=needs_volume)
         definition["fence"] = [_QUICK if rung == "stop" else rung for rung in definition["fence"]]
         self.action("failover.define", definition=definition, name=name)
+
+    def _make_stack(self, name: str, template: dict[str, Any]) -> None:
+        """Create a stack, or wait for the one that a killed drill began to create."""
+        self.cloud.create_stack(name, template, adopt=True)
+        missing = sorted(set(template["resources"]) - set(self.cloud.resources(name)))
+        if missing:
+            raise SceneError(
+                f"{self.state_dir} keeps a killed drill whose stack is without "
+                f"{', '.join(missing)}: give the options of that drill, or remove the directory"
+            )
+
+    def _add_applications(
+        self, name: str, example: examples.Example, *, needs_volume: bool
+    ) -> None:
+        """Say what runs in the guests; the cloud takes what it was told already as an update."""
+        for application, prefix in example.applications.items():
+            self.cloud.add_application(
+                f"{application}-{name}",
+                start=f"{prefix}-start",
+                stop=f"{prefix}-stop",
+                needs_volume=needs_volume,
+                told_only=example.told,
+                stack=name,
+            )
 
     def action(self, name: str, /, **inputs: Any) -> Any:
         """Run an action through the API."""

@@ -208,11 +208,13 @@ class EmulatorClient:
         *,
         parameters: dict[str, Any] | None = None,
         limit: float = 120,
+        adopt: bool = False,
     ) -> dict[str, Any]:
         """Creates a stack from a template (a file, its text or an object) and waits for it.
 
+        :param adopt: one of that name that is there, or is being created, is waited for instead.
         :returns: the stack as Heat shows it.
-        :raises EmulatorError: STACK_FAILED or TIMEOUT.
+        :raises EmulatorError: STACK_FAILED or TIMEOUT; HTTP_409 for a name that is taken.
         """
         if isinstance(template, Path):
             template = template.read_text(encoding="utf-8")
@@ -222,12 +224,17 @@ class EmulatorClient:
         base = f"/orchestration/v1/{self._project_id}/stacks"
         text = yaml.safe_dump(template)
         body = {"stack_name": name, "template": text, "parameters": parameters or {}}
-        stack_id = self._call("POST", base, body, headers=headers)["stack"]["id"]
+        try:
+            stack_id = self._call("POST", base, body, headers=headers)["stack"]["id"]
+        except EmulatorError as error:
+            if not adopt or error.http_status != 409:
+                raise
+            stack_id = self._call("GET", f"{base}/{name}", headers=headers)["stack"]["id"]
         deadline = time.monotonic() + limit
         while True:
             path = f"{base}/{name}/{stack_id}"
             stack = dict(self._call("GET", path, headers=headers)["stack"])
-            if stack["stack_status"] == "CREATE_COMPLETE":
+            if stack["stack_status"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
                 return stack
             if stack["stack_status"].endswith("FAILED"):
                 reason = stack["stack_status_reason"]

@@ -5,12 +5,13 @@ on the same folder finds it as it was left."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import requests
@@ -40,22 +41,58 @@ def running(
     Raises EmulatorDied.
     """
     announced = folder / "emulator.json"
+    folder.mkdir(parents=True, exist_ok=True)
     client = _answering(announced)
     process = None
     if client is None:
-        announced.unlink(missing_ok=True)
-        process = _launch(folder, latency, overrides or {}, idle_exit)
-        client = _wait_for(announced, process, folder / "emulator.log")
+        client, process = _start(
+            announced, lambda: _launch(folder, latency, overrides or {}, idle_exit)
+        )
     try:
         yield client
     finally:
         _end(announced, process)
 
 
+def _start(
+    announced: Path, launch: Callable[[], subprocess.Popen[bytes]]
+) -> tuple[EmulatorClient, subprocess.Popen[bytes] | None]:
+    """The cloud as soon as it answers, with its process where that is one of ours."""
+    log = announced.with_name("emulator.log")
+    process = None
+    deadline = time.monotonic() + _START
+    while time.monotonic() < deadline:
+        if process is None and _forget(announced):
+            process = launch()
+        client = _answering(announced)
+        if client is not None:
+            return client, process
+        if process is not None and process.poll() is not None:
+            if _forget(announced):
+                raise EmulatorDied(f"the emulated cloud ended with {process.returncode}; see {log}")
+            process = None  # because another one runs there
+        time.sleep(0.02)
+    if process is not None:
+        process.kill()
+        process.wait(timeout=_END)
+    raise EmulatorDied(f"the emulated cloud did not start within {_START:g} s; see {log}")
+
+
+def _forget(announced: Path) -> bool:
+    """Remove what a cloud announced that has ended; False when one runs on the folder: it may have
+    been started by a process that was killed right afterwards, and not have announced itself."""
+    with (announced.parent / "lock").open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        announced.unlink(missing_ok=True)
+        return True
+
+
 def _launch(
     folder: Path, latency: str, overrides: Mapping[str, float], idle_exit: float
 ) -> subprocess.Popen[bytes]:
-    folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "mistral_failover.emulator"]
     command += ["--state-dir", str(folder), "--latency", latency]
     command += ["--idle-exit", f"{idle_exit:g}"]
@@ -78,19 +115,6 @@ def _answering(announced: Path) -> EmulatorClient | None:
     except (OSError, ValueError, KeyError, requests.RequestException):
         return None
     return client
-
-
-def _wait_for(announced: Path, process: subprocess.Popen[bytes], log: Path) -> EmulatorClient:
-    deadline = time.monotonic() + _START
-    while time.monotonic() < deadline:
-        client = _answering(announced)
-        if client is not None:
-            return client
-        if process.poll() is not None:
-            raise EmulatorDied(f"the emulated cloud ended with {process.returncode}; see {log}")
-        time.sleep(0.02)
-    _end(announced, process)
-    raise EmulatorDied(f"the emulated cloud did not start within {_START:g} s; see {log}")
 
 
 def _end(announced: Path, process: subprocess.Popen[bytes] | None) -> None:

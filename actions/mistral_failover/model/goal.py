@@ -116,7 +116,7 @@ def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> G
             raise InvalidDocument(
                 f"roles.{role}",
                 f'"{member}" held it in that goal, and is declared lost now',
-                f"If {member} is sound again, name it under recovered; else give another goal.",
+                f"If {member} is sound again, say --recovered {member}; else give another goal.",
             )
     present_resources = present.document["resources"]
     resources = {

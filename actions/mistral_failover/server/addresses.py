@@ -81,8 +81,9 @@ def check_webhook(address: Address, *, tls: bool, secret: bool) -> None:
     )
 
 
-def bound(address: Address) -> socket.socket:
-    """A socket that listens there. Raises EmbeddedError PORT_TAKEN, ADDRESS_UNUSABLE."""
+def bound(address: Address, option: str = "") -> socket.socket:
+    """A socket that listens there; ``option``: what names the address on the command line. Raises
+    EmbeddedError PORT_TAKEN, ADDRESS_UNUSABLE."""
     listening = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -95,21 +96,22 @@ def bound(address: Address) -> socket.socket:
         ) from None
     except OSError as error:
         listening.close()
-        raise _unusable(address, error) from None
+        raise _unusable(address, error, option) from None
     return listening
 
 
-def check_free(address: Address) -> None:
+def check_free(address: Address, option: str = "") -> None:
     """Whether somebody could listen there. Raises as :func:`bound`."""
-    bound(address).close()
+    bound(address, option).close()
 
 
-def _unusable(address: Address, error: OSError) -> EmbeddedError:
+def _unusable(address: Address, error: OSError, option: str) -> EmbeddedError:
     if error.errno == errno.EADDRINUSE:
         return EmbeddedError(
             "PORT_TAKEN",
             f"somebody else listens on {address} already",
-            f"Find out who with: ss -ltnp 'sport = :{address.port}'. Or choose another port.",
+            f"Find out who with: ss -ltnp 'sport = :{address.port}'. Or choose another port"
+            + (f" with {option}." if option else "."),
         )
     return EmbeddedError(
         "ADDRESS_UNUSABLE",

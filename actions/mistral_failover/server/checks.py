@@ -91,10 +91,11 @@ def _doors(options: Options) -> Iterator[Finding]:
         ),
     ]
     if not (options.state_dir / places.SERVER_FILE).exists():  # else by the server that runs
-        doors = [options.listen, options.webhook]
+        doors = [(options.listen, "--listen"), (options.webhook, "--webhook-listen")]
         if options.metrics_port is not None:
-            doors.append(addresses.Address("127.0.0.1", options.metrics_port))
-        asked += [partial(addresses.check_free, each) for each in doors]
+            metrics = addresses.Address("127.0.0.1", options.metrics_port)
+            doors.append((metrics, "--metrics-port"))
+        asked += [partial(addresses.check_free, *each) for each in doors]
     for check in asked:
         try:
             check()

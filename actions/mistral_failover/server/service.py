@@ -110,10 +110,11 @@ def running(options: Options) -> Iterator[Running]:
         known = secret.read(options.secret_file) if options.secret_file else None
         known = known or secret.read_or_make(options.secret)
         certified = tls.context(*pair) if pair else None
-        listening = stack.enter_context(addresses.bound(options.webhook))
-        addresses.check_free(options.listen)
+        listening = stack.enter_context(addresses.bound(options.webhook, "--webhook-listen"))
+        addresses.check_free(options.listen, "--listen")
         if options.metrics_port is not None:  # before anything has begun
-            addresses.check_free(addresses.Address("127.0.0.1", options.metrics_port))
+            door = addresses.Address("127.0.0.1", options.metrics_port)
+            addresses.check_free(door, "--metrics-port")
         cloud = _emulated(stack, options) if options.emulated else None
         options = _with_emulated(options, cloud) if cloud else options
         mistral = stack.enter_context(_mistral(options))
@@ -172,7 +173,7 @@ def _metrics(stack: ExitStack, port: int | None) -> str | None:
     """Serve the state store's numbers on loopback. Raises EmbeddedError PORT_TAKEN."""
     if port is None:
         return None
-    addresses.check_free(addresses.Address("127.0.0.1", port))
+    addresses.check_free(addresses.Address("127.0.0.1", port), "--metrics-port")
     return stack.enter_context(MetricsServer(lambda: whole_store(runtime.runtime()), port)).url
 
 
