@@ -35,9 +35,9 @@ INSTALLED = {
 }
 
 
-def protect(state: Runtime, context: ActionContext, label: str) -> Known:
+def protect(state: Runtime, context: ActionContext, label: str, group: str | None = None) -> Known:
     """A group that is being brought up, with an alarm held back; everything bears the label."""
-    group, members = f"{label}-group", [f"{label}_a", f"{label}_b"]
+    group, members = group or f"{label}-group", [f"{label}_a", f"{label}_b"]
     document = {
         "failover_template_version": "2026-11-21",
         "stack": f"{label}-stack",
@@ -92,8 +92,9 @@ def theirs(state: Runtime, context: ActionContext) -> Known:
 
 @pytest.fixture
 def own(state: Runtime, stranger: ActionContext) -> Known:
-    """What the stranger has."""
-    return protect(state, stranger, "own")
+    """What the stranger has; of a name that is like no other, since a name that is like an asked
+    one is proposed."""
+    return protect(state, stranger, "own", "zzz")
 
 
 def run(name: str, inputs: dict[str, Any], context: ActionContext) -> Any:
