@@ -61,7 +61,7 @@ _WAITING = sa.or_(
         incidents.c.source != OPERATOR,
     ),
 )
-_NEWEST_FIRST = (incidents.c.last_at.desc(), incidents.c.first_at.desc())
+_NEWEST_FIRST = (incidents.c.last_at.desc(), incidents.c.first_at.desc(), incidents.c.id.desc())
 
 
 def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
