@@ -65,6 +65,7 @@ def _stage(*, fresh: bool) -> None:
         shutil.copytree(
             source, STAGE / name, ignore=unwanted, dirs_exist_ok=True, copy_function=shutil.copy
         )
+    shutil.copy2(ROOT / "tests" / "conftest.py", STAGE / "tests")
     shutil.copy2(ROOT / "pyproject.toml", STAGE)
 
 

@@ -1,9 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cloud the tests of the contract run against."""
+"""Which cloud the tests of the contract run against, and how far properties are searched."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run: what a change did not touch does not fail it.
+settings.register_profile(
+    "quick",
+    max_examples=30,
+    stateful_step_count=30,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("random", settings.get_profile("quick"), derandomize=False)
+settings.register_profile(
+    "thorough", settings.get_profile("random"), max_examples=1000, stateful_step_count=60
+)
+settings.register_profile("mutants", settings.get_profile("quick"), max_examples=6)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mistral_failover.agent import wire
 from mistral_failover.agent.wire import Address, Malformed
 
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
+patient = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=100)
 
 SECRET = b"s" * 32
 KINDS = ("command", "notice", "result", "heartbeat")

@@ -341,7 +341,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 _PLACES = [(body, path) for body in [*BODIES.values(), UNVERSIONED, HOST] for path in _places(body)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(_PLACES), _values, st.sampled_from([None, *adapters.KINDS]))
 def test_whatever_comes_is_read_or_refused_as_invalid(
     place: tuple[dict[str, Any], tuple[Any, ...]], value: Any, kind: str | None

@@ -158,7 +158,7 @@ _bodies = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_bodies | _values)
 def test_whatever_comes_is_read_or_refused_as_invalid(anything: Any) -> None:
     try:

@@ -118,10 +118,7 @@ def refuse_disorder(plan: dict[str, Any], started: list[str]) -> None:
 
 @pytest.mark.timeout(900)
 @settings(
-    deadline=None,
-    database=None,
     max_examples=200 if THOROUGH else 8,
-    derandomize=not THOROUGH,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(situation=SITUATIONS)

@@ -253,8 +253,6 @@ STEPS = st.lists(
 # The steps are short enough to be read as they are.
 @settings(
     max_examples=12,
-    deadline=None,
-    database=None,
     phases=(Phase.explicit, Phase.generate),
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
