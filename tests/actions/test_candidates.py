@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import candidates, gate, silence, starting
+from mistral_failover.actions import candidates, gate, silence
 from mistral_failover.actions.candidates import Seen
 from mistral_failover.actions.runtime import Request, Runtime
+from mistral_failover.actions.standing import standing
 from mistral_failover.agent.channel import ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
@@ -58,7 +59,7 @@ def world(
         *lost: str, members: tuple[str, ...] = NAMES, marked: str = "", thorough: bool = False
     ) -> dict[str, MemberFact]:
         request = Request(state, context)
-        stands = starting.standing(request, "payments")
+        stands = standing(request, "payments")
         seen = [
             Seen(name, name, 1.0, "CHECK_FAILED" if name == marked else "CREATE_COMPLETE")
             for name in members

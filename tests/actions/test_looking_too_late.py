@@ -12,6 +12,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import starting
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request, Runtime
+from mistral_failover.actions.standing import standing
 from mistral_failover.actions.starting import Facts
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.store import groups
@@ -53,7 +54,7 @@ def test_who_wakes_up_behind_a_replacement_looks_again(
             group.replace(standby)  # by somebody else, and with all that belongs to it
         return seen
 
-    stands = starting.standing(request_, group.name)
+    stands = standing(request_, group.name)
     monkeypatch.setattr(starting, "members_now", freeze)
     facts = starting.look_at_members(request_, stands, Facts(lost=()), remember=True)
 
@@ -72,7 +73,7 @@ def test_who_sees_nothing_but_the_past_gives_up(
 ) -> None:
     group = of(2)
     standby = group.members[1]
-    stands = starting.standing(request_, group.name)
+    stands = standing(request_, group.name)
     stale = starting.members_now(request_.cloud(Unguarded()), stands.group)
     servers = iter(f"server-{number}" for number in range(100))
 

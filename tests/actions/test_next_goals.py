@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mistral_failover.actions.errors import ActionError
-from mistral_failover.actions.starting import Facts, Standing, next_goal
+from mistral_failover.actions.standing import Standing
+from mistral_failover.actions.starting import Facts, next_goal
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember

@@ -15,6 +15,7 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import candidates, carrying, operate, operations, starting
 from mistral_failover.actions.converge import Work
 from mistral_failover.actions.runtime import Request, Runtime
+from mistral_failover.actions.standing import standing
 from mistral_failover.actions.starting import Facts
 from mistral_failover.agent.channel import ChannelError, Command, CommandResult
 from mistral_failover.agent.wire import Address
@@ -87,7 +88,7 @@ def look(
         ]
         monkeypatch.setattr(starting, "stack_members", lambda *given, **more: found)
         request = Request(state, context)
-        stands = starting.standing(request, "payments")
+        stands = standing(request, "payments")
         starting.look_at_members(request, stands, Facts(), remember=remember)
 
     return at

@@ -10,7 +10,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import new_servers, starting
+from mistral_failover.actions import server_operation, starting
 from mistral_failover.actions.converge import Begin
 from mistral_failover.actions.replacing import ReplaceMember
 from mistral_failover.actions.runtime import Request, Runtime
@@ -58,7 +58,7 @@ def test_one_that_somebody_else_replaced_meanwhile_is_only_noted(
     former = group.servers()[standby]
     begun = group.run(ReplaceMember(group.name, standby))
     context = ActionContext(SecurityContext(), ExecutionContext())
-    made = new_servers.replace_by_heat(
+    made = server_operation.replace_by_heat(
         Request(state, context).cloud(Unguarded()),
         group.name,
         standby,
@@ -87,7 +87,7 @@ def test_a_replacement_that_failed_is_taken_up_by_the_next_goal_or_dropped_by_a_
     standby = group.members[1]
     former = group.servers()[standby]
     with monkeypatch.context() as patch:
-        patch.setattr(new_servers, "replace_by_heat", _no_room)
+        patch.setattr(server_operation, "replace_by_heat", _no_room)
         group.replace(standby)
         assert group.status()["status"] == "FAILED"
         group.done(Begin(group.name, lost=[], recovered=[standby]))
@@ -108,7 +108,7 @@ def test_a_standby_whose_replacement_failed_takes_over_all_the_same_and_keeps_it
     first, standby = group.members[:2]
     former = group.servers()[standby]
     with monkeypatch.context() as patch:
-        patch.setattr(new_servers, "replace_by_heat", _no_room)
+        patch.setattr(server_operation, "replace_by_heat", _no_room)
         group.replace(standby)
     group.breaks(first)
 
@@ -124,7 +124,7 @@ def test_another_standby_takes_over_before_the_one_whose_replacement_failed(
     group = of(3)
     first, *standbys = group.members
     with monkeypatch.context() as patch:
-        patch.setattr(new_servers, "replace_by_heat", _no_room)
+        patch.setattr(server_operation, "replace_by_heat", _no_room)
         group.replace(standbys[0])
     group.breaks(first)
 
@@ -145,7 +145,7 @@ def test_no_role_comes_to_a_member_while_heat_is_at_work_on_its_replacement(
         answers.append(group.run(Begin(group.name, lost=[first])))
         raise CloudError("STACK_FAILED", "no room")
 
-    monkeypatch.setattr(new_servers, "replace_by_heat", fail_over)
+    monkeypatch.setattr(server_operation, "replace_by_heat", fail_over)
     group.replace(standby)
 
     assert answers[0].error["code"] == "NO_ELIGIBLE_MEMBER"
@@ -160,7 +160,7 @@ def test_whoever_has_no_server_for_a_moment_stays_lost_and_is_replaced(
     first = group.members[0]
     group.breaks(first)
     with monkeypatch.context() as patch:
-        patch.setattr(new_servers, "replace_by_heat", _no_room)
+        patch.setattr(server_operation, "replace_by_heat", _no_room)
         group.replace(first)
         look = starting.members_now
         patch.setattr(
@@ -184,7 +184,7 @@ def test_a_member_that_left_for_good_is_let_go_by_a_person_s_word(
     def gone(*given: Any, **more: Any) -> Any:
         raise CloudError("NOT_FOUND", "it is not there")
 
-    monkeypatch.setattr(new_servers, "replace_by_heat", gone)
+    monkeypatch.setattr(server_operation, "replace_by_heat", gone)
     group.replace(standby)
     assert f"--recovered {standby}" in str(group.status())
     look = starting.members_now
@@ -302,7 +302,7 @@ def test_only_a_resource_of_the_member_may_be_replaced_again_and_again(
         asked.append((member, more["resource"], more["server_id"], more["reason"]))
         return Replacement(server, server, "UPDATE_COMPLETE", adopted=False)
 
-    monkeypatch.setattr(new_servers, "replace_by_heat", replaced)
+    monkeypatch.setattr(server_operation, "replace_by_heat", replaced)
 
     for _ in range(2):
         group.done(ReplaceMember(group.name, standby, resource="port"))

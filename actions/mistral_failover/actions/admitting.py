@@ -15,7 +15,8 @@ from mistral_failover.actions import recording, starting
 from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.recording import Recorded
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Facts, Standing
+from mistral_failover.actions.standing import Standing
+from mistral_failover.actions.starting import Facts
 from mistral_failover.actions.who import person
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.errors import UnknownGroup

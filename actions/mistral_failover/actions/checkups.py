@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
-from mistral_failover.actions import starting
 from mistral_failover.actions.bounds import Until
 from mistral_failover.actions.errors import describe
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing, standing
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.store import groups
@@ -183,7 +182,7 @@ def _groups(look: Look, group: str | None) -> Iterable[Finding]:
 
 
 def _known(look: Look, group: str, known: list[Subject]) -> Iterable[Finding]:
-    known.append(Subject(look, starting.standing(look.request, group)))
+    known.append(Subject(look, standing(look.request, group)))
     return ()
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from mistral_failover.actions import starting, switching
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Derive, Facts, Standing
+from mistral_failover.actions.standing import Standing
+from mistral_failover.actions.starting import Derive, Facts
 from mistral_failover.actions.switching import ThereAlready
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact

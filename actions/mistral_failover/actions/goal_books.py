@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.actions import starting
 from mistral_failover.actions.returning import find
 from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.standing import standing
 from mistral_failover.model.differences import differences
 from mistral_failover.store import goals
 
@@ -19,7 +19,7 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
     traversals), given_at, reached_at (None: never), current, and last_complete (the one that a
     rollback of a failure returns to).
     """
-    stands = starting.standing(request, name)
+    stands = standing(request, name)
 
     def read(tx: Any) -> tuple[list[goals.KeptGoal], str | None]:
         current = stands.state.current_traversal
@@ -50,7 +50,7 @@ def compared(request: Request, name: str, before: str, after: str) -> dict[str, 
 
     Raises UnknownGroup, and what :func:`returning.find` raises.
     """
-    stands = starting.standing(request, name)
+    stands = standing(request, name)
 
     def read(tx: Any) -> list[Any]:
         versions = (find(tx, stands.state.id, name, prefix) for prefix in (before, after))

@@ -6,10 +6,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from mistral_failover.actions import starting
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.silence import SILENT, sends_commands
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing, standing
 from mistral_failover.agent.channel import Channel, ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Unguarded
@@ -69,7 +68,7 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
 
     A channel that can not be reached is a sentence, not an error. Raises UnknownGroup, CloudError.
     """
-    stands = starting.standing(request, name)
+    stands = standing(request, name)
     members = request.runtime.database.reading(lambda tx: groups.members_of(tx, stands.state.id))
     guard = Unguarded(request.runtime.settings.http_timeout)
     channel = request.channel(request.cloud(guard), guard)

@@ -7,9 +7,9 @@ import shlex
 from functools import partial
 from typing import Any
 
-from mistral_failover.actions import starting
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.standing import standing
 from mistral_failover.actions.who import person
 from mistral_failover.alarms.alarm import plain
 from mistral_failover.store import incidents
@@ -24,7 +24,7 @@ def held(request: Request, group: str | None, limit: int) -> dict[str, Any]:
     ``rule``, ``source``, ``heard`` (how often it was said), ``first_at``, ``last_at``, and the
     commands that ``admit`` or ``dismiss`` it. Raises UnknownGroup.
     """
-    group_id = starting.standing(request, group).state.id if group else None
+    group_id = standing(request, group).state.id if group else None
     total, found = request.runtime.database.reading(
         lambda tx: incidents.held(tx, request.project_id, group_id, limit)
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing
 from mistral_failover.cloud import marks
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.marks import Keep

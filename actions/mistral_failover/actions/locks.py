@@ -13,13 +13,13 @@ import time
 from functools import partial
 from typing import Any
 
-from mistral_failover.actions import starting
 from mistral_failover.actions.bounds import Until
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.executions import CALL, LIMIT, execution_of
 from mistral_failover.actions.identifying import identified
 from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.standing import standing
 from mistral_failover.actions.who import person
 from mistral_failover.alarms.alarm import plain
 from mistral_failover.cloud.errors import CloudError
@@ -39,7 +39,7 @@ def listed(request: Request, group: str | None) -> list[Row]:
     ``execution`` (None, or ``id`` and ``state``), ``operation``, ``traversal``. Raises
     UnknownGroup.
     """
-    group_id = starting.standing(request, group).state.id if group else None
+    group_id = standing(request, group).state.id if group else None
     project = request.project_id
     rows = request.runtime.database.reading(lambda tx: details.locks(tx, project, group_id))
     mistral, unable = _mistral(request) if rows else (None, "")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from mistral_failover.actions import fencing, keeping, new_servers, operations, ownership
+from mistral_failover.actions import fencing, keeping, operations, ownership, server_operation
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.actions.operations import Document, Tools
 from mistral_failover.actions.runtime import LeaseGuard, Request
@@ -92,7 +92,7 @@ class ReplaceServer(OperationAction):
     """Have Heat make another server for a member."""
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
-        return new_servers.replace_server(request, tools, operation)
+        return server_operation.replace_server(request, tools, operation)
 
 
 class Fence(OperationAction):

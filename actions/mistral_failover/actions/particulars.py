@@ -12,7 +12,7 @@ from mistral_failover.actions.errors import describe
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.silence import sends_commands
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing
 from mistral_failover.convergence.records import Record
 from mistral_failover.store import details, incidents
 

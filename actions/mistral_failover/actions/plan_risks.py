@@ -14,7 +14,7 @@ from mistral_failover.actions.plan_volumes import volumes
 from mistral_failover.actions.plan_world import Found, unfit
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.silence import SILENT, sends_commands
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.alarms.alarm import clock
 from mistral_failover.cloud.clients import Cloud

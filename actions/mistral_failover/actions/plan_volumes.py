@@ -8,7 +8,7 @@ from typing import Any
 
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.plan_world import Found
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing
 from mistral_failover.cloud import volume_trouble
 from mistral_failover.cloud.claims import state_of, volume_of
 from mistral_failover.cloud.clients import Cloud

@@ -17,7 +17,8 @@ from mistral_failover.actions import candidates
 from mistral_failover.actions.candidates import Seen
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Standing, members_now
+from mistral_failover.actions.standing import Standing
+from mistral_failover.actions.starting import members_now
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volumes import resolve_volumes
 from mistral_failover.convergence.records import Record, Traversal

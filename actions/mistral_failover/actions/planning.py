@@ -19,7 +19,7 @@ from mistral_failover.actions.plan_commands import planned_by
 from mistral_failover.actions.plan_risks import Case, risks
 from mistral_failover.actions.plan_world import Found
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing, standing
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.foreseeing import Foreseen, foresee
@@ -54,7 +54,7 @@ def plan(request: Request, group: str, asked: Asked) -> dict[str, Any]:
     (their numbers, wave by wave), ``fences``, ``risks``, ``seconds`` (expected in all, or null),
     ``expires_at``, ``changed`` (empty). Raises what the verb itself does.
     """
-    stands = starting.standing(request, group)
+    stands = standing(request, group)
     try:
         drawn = _draw(request, stands, asked)
     except admitting.NothingToDo as nothing:
@@ -77,7 +77,7 @@ def look_again(request: Request, plan_id: str) -> dict[str, Any]:
     """
     kept, state = _find(request, plan_id)
     asked = _asked(kept)
-    stands = starting.standing(request, state.name)
+    stands = standing(request, state.name)
     try:
         drawn = _draw(request, stands, asked)
     except admitting.NothingToDo as nothing:
@@ -150,7 +150,7 @@ def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
 
 def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
     """The plan as it would be now, if it is the same. Raises ActionError PLAN_STALE, CloudError."""
-    stands = starting.standing(request, state.name)
+    stands = standing(request, state.name)
     try:
         drawn = _draw(request, stands, _asked(kept))
     except CloudError:

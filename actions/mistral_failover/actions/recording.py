@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mistral_failover.actions import starting
 from mistral_failover.actions.errors import masked, masked_body
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing, standing_of
 from mistral_failover.alarms.admission import (
     COUNTED,
     HOUR,
@@ -84,7 +83,7 @@ def _recorded(
     state = tx.lock_group(whom.state.id, shared=False)
     if state is None:  # it was deleted a moment ago
         return _about_nobody(request, tx, alarm, group, whom.member)
-    return _judged(request, tx, alarm, group, whom, starting.standing_of(request, tx, state))
+    return _judged(request, tx, alarm, group, whom, standing_of(request, tx, state))
 
 
 def _identity(request: Request, alarm: Alarm, group: str | None, epoch: int = 0) -> str:

@@ -18,7 +18,8 @@ from mistral_failover.actions.admitting import NothingToDo
 from mistral_failover.actions.base import FailoverAction, names, optional_text, text, whole
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Derive, Facts, Standing
+from mistral_failover.actions.standing import Standing, standing
+from mistral_failover.actions.starting import Derive, Facts
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.replacement import (
@@ -77,7 +78,7 @@ def replace_member(request: Request, group: str, wish: Wish, cause: str) -> dict
 
 
 def _ordered(request: Request, group: str, wish: Wish, cause: str) -> dict[str, Any]:
-    stands = starting.standing(request, group)
+    stands = standing(request, group)
     known = _ordered_before(request, stands)
     if known is None:
         members = starting.look_at_members(request, stands, Facts(lost=()), remember=True)
@@ -217,7 +218,7 @@ def next_member(
     end ``outcome``, as a traversal's report has it. Raises UnknownGroup, CloudError, ActionError
     UNKNOWN_MEMBER, NOT_COMPLETE where the group is not at rest.
     """
-    stands = starting.standing(request, group)
+    stands = standing(request, group)
     members = starting.look_at_members(request, stands, Facts(lost=()), remember=True)
     servers = {fact.name: fact.server_id for fact in members}
     if turn is None:

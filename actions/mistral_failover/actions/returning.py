@@ -12,7 +12,8 @@ from typing import Any
 from mistral_failover.actions import admitting, starting
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Derive, Facts, Standing
+from mistral_failover.actions.standing import Standing
+from mistral_failover.actions.starting import Derive, Facts
 from mistral_failover.model.assignment import require_eligible
 from mistral_failover.model.goal import Goal, empty_goal, returned_to
 from mistral_failover.store import goals

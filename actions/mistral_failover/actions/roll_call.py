@@ -7,7 +7,7 @@ from typing import Any
 
 from mistral_failover.actions import candidates, starting
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Standing
+from mistral_failover.actions.standing import Standing, standing
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
@@ -27,7 +27,7 @@ def members(request: Request, name: str) -> list[dict[str, Any]]:
     It is looked at, and nothing is remembered of that. Members that left the stack are there while
     anything of the group is left on them. Raises UnknownGroup, CloudError.
     """
-    stands = starting.standing(request, name)
+    stands = standing(request, name)
     cloud = request.cloud(Unguarded())
     seen = starting.members_now(cloud, stands.group)
     facts = candidates.look(

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from shlex import quote
 from typing import Any
 
-from mistral_failover.actions import candidates, new_servers
+from mistral_failover.actions import candidates
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.forgetting import forget
 from mistral_failover.actions.noticing import notice
 from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.standing import Standing, standing
 from mistral_failover.agent.channel import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud
@@ -24,8 +25,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.stacks import members as stack_members
 from mistral_failover.cloud.volumes import refuse_unmovable
-from mistral_failover.convergence.errors import UnknownGroup
-from mistral_failover.convergence.records import GroupState, Ready
+from mistral_failover.convergence.records import Ready
 from mistral_failover.fault_points import reach
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
@@ -52,64 +52,6 @@ class Facts:
     replaced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """Where a group stands. ``lost``: who was declared lost, and is no other server by now.
-    ``reached``: the current goal was. ``occupied``: the members on which anything of the group is
-    left. ``hanging``: (name, volume) of the volumes that it has moved. ``replacing``: by member,
-    the replacements that have not come to their end (``new_servers``); ``striking``: those of them
-    that somebody is carrying out."""
-
-    state: GroupState
-    group: Group
-    roles: Mapping[str, str]
-    lost: frozenset[str]
-    reached: bool
-    occupied: frozenset[str]
-    hanging: frozenset[tuple[str, str]] = frozenset()
-    replacing: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    striking: frozenset[str] = frozenset()
-
-
-def standing(request: Request, name: str) -> Standing:
-    """Where a group of the request's project stands. Raises UnknownGroup."""
-
-    def read(tx: Any) -> Standing:
-        state = groups.find(tx, request.project_id, name)
-        if state is None:
-            raise UnknownGroup(name, groups.names(tx, request.project_id))
-        return standing_of(request, tx, state)
-
-    return request.runtime.database.reading(read)
-
-
-def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
-    """As :func:`standing`, within a transaction."""
-    group = request.runtime.definitions.group(tx, state)
-    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
-    goal = tx.goal(state.id, traversal.goal_version) if traversal else None
-    roles = goal.document["roles"] if goal else {}
-    lost = goal.document["lost"] if goal else ()
-    records = list(tx.records(state.id))
-    occupied = {record.member for record in records if record.member}
-    hanging = {
-        (record.name, str(record.properties["volume"]))
-        for record in records
-        if record.type == ATTACHMENT and record.properties
-    }
-    return Standing(
-        state,
-        group,
-        roles,
-        frozenset(lost) - (new_servers.healed(goal, records) if goal else frozenset()),
-        traversal is not None and traversal.status == "COMPLETE",
-        frozenset(occupied),
-        frozenset(hanging),
-        new_servers.unfinished(goal, records) if goal else {},
-        new_servers.striking(records, tx.now()),
-    )
-
-
 def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal:
     """The goal that follows from where the group stands and what is said now.
 
@@ -122,7 +64,7 @@ def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal
     require_members(stands, names, "recovered", facts.recovered)
     newly = _holder(stands) if facts.lost is None else set(facts.lost)
     lost = ((stands.lost | newly) - set(facts.recovered)) & names
-    replaced = new_servers.to_replace(stands, facts, members, lost)
+    replaced = _to_replace(stands, facts, members, lost)
     roles = _assigned(stands, facts, members, lost, replaced)
     going = {
         name: wish
@@ -161,6 +103,23 @@ def _assigned(
             f"failover start {quote(stands.group.name)} --recovered {quote(under_way[0])}"
         )
     raise refused
+
+
+def _to_replace(
+    stands: Standing, facts: Facts, members: Iterable[MemberFact], lost: Set[str]
+) -> dict[str, Mapping[str, Any]]:
+    """Who gets another server in the next goal: whoever was about to, also while Heat has no server
+    for it, unless somebody vouches for the present one; by an alarm who is lost now, if the group
+    wants that; and whom ``facts`` say.
+    """
+    servers = {fact.name: fact.server_id for fact in members if fact.server_id}
+    wishes = {
+        member: wish for member, wish in stands.replacing.items() if member not in facts.recovered
+    }
+    if facts.heal and stands.group.members.replace == "lost":
+        newly = (lost - stands.lost) & servers.keys() - wishes.keys()
+        wishes |= {member: {"server_id": servers[member]} for member in sorted(newly)}
+    return {**wishes, **facts.replaced}
 
 
 def _going(fact: MemberFact) -> MemberFact:

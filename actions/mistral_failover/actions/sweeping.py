@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from mistral_failover.actions import admitting, hanging, hooks, starting
+from mistral_failover.actions import admitting, hanging, hooks
 from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.loosening import loosened
 from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.standing import standing, standing_of
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.convergence.records import Ready
@@ -47,7 +48,7 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
       something to work on that comes first, and they are told behind the sweep's back;
     - ``unable``: sentences about what could not be looked at, or told.
     """
-    group_id = starting.standing(request, group).state.id if group else None
+    group_id = standing(request, group).state.id if group else None
     swept: dict[str, list[Any]] = {"shortened": [], "ended": [], "unable": []}
     try:
         mistral = request.mistral()
@@ -227,7 +228,7 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
         state = groups.get(tx, incident.group_id or "")
         if "asked_for" in found.fact or state is None:
             return None
-        stands = starting.standing_of(request, tx, state)
+        stands = standing_of(request, tx, state)
         return None if stands.roles else f"{state.name} was taken out of service since"
 
     return _held_back(request, incident, why, "not_in_service")
@@ -268,7 +269,7 @@ def _held_back(
 
 def confirm_fenced(request: Request, group: str, member: str, because: str) -> dict[str, Any]:
     """Record a person's word that a member writes no more, and reopen what waited for it."""
-    stands = starting.standing(request, group)
+    stands = standing(request, group)
 
     def record(tx: Any) -> bool:
         known = groups.confirm_fenced(tx, stands.state.id, member, because)

@@ -16,7 +16,8 @@ from typing import Any
 from mistral_failover.actions import admitting, hearing, keeping, rights, starting
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
-from mistral_failover.actions.starting import Derive, Facts, Standing
+from mistral_failover.actions.standing import Standing
+from mistral_failover.actions.starting import Derive, Facts
 from mistral_failover.convergence.sentences import where
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
 from mistral_failover.model.errors import NoEligibleMember

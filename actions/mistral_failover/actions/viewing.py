@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.actions import particulars, rights, starting, suspending, switching
+from mistral_failover.actions import particulars, rights, suspending, switching
 from mistral_failover.actions.fencing import confirm_command
 from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.standing import standing
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import FENCE_TYPE, returns
 from mistral_failover.store import groups, incidents, views
@@ -18,7 +19,7 @@ _INCIDENTS_SHOWN = 10
 def status(request: Request, name: str, *, agents: bool = False) -> dict[str, Any]:
     """Where a group stands: who holds which role and volume, each resource, what is under way or
     blocked; with ``agents`` also what the members' agents last said, which takes up to 3 s."""
-    stands = starting.standing(request, name)
+    stands = standing(request, name)
 
     def read(tx: Any) -> dict[str, Any]:
         current = stands.state.current_traversal
@@ -87,7 +88,7 @@ def history(
     request: Request, name: str, *, after: int, limit: int, traversal: str | None
 ) -> list[dict[str, Any]]:
     """The group's journal: one sentence per step."""
-    stands = starting.standing(request, name)
+    stands = standing(request, name)
     return request.runtime.database.reading(
         lambda tx: views.history(
             tx, stands.state.id, after=after, limit=limit, traversal_id=traversal
@@ -98,7 +99,7 @@ def history(
 def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
     """How a traversal stands: the outcome that a failover's execution ends with. Of a planned move
     it is that of the whole of it, the way back included."""
-    stands = starting.standing(request, name)
+    stands = standing(request, name)
 
     def read(tx: Any) -> dict[str, Any] | None:
         traversal = views.traversal(tx, traversal_id)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operation of a ``group_member``: Heat makes another server for a member."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Any
+
+from mistral_failover.actions import keeping, starting
+from mistral_failover.actions.noticing import notice
+from mistral_failover.actions.operations import Document, Tools
+from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.standing import Standing, standing
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.replacements import Replacement
+from mistral_failover.cloud.replacements import replace_member as replace_by_heat
+from mistral_failover.fault_points import reach
+from mistral_failover.store import groups
+from mistral_failover.store.leases import elapsed
+
+
+def replace_server(request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    """Have Heat make another server for a member; then see it, which begins the member's next
+    epoch, and tell the agent of the former one that it is deposed.
+
+    Safe to repeat at any point: the server that is to go is named. Raises CloudError, LeaseLost.
+    """
+    began = elapsed()
+    stands = standing(request, operation["group"])
+    wish = operation["properties"]
+    member, old = str(wish["member"]), str(wish["server_id"])
+    try:
+        found: Replacement = replace_by_heat(
+            tools.cloud,
+            operation["stack"],
+            member,
+            autoscaling_group=stands.group.members.autoscaling_group,
+            resource=wish.get("resource"),
+            server_id=old,
+            # Heat shows it, and by it a repeat knows its own mark.
+            reason=f"replaced by mistral-failover, operation {operation['key']}",
+            limit=float(operation["timeout"]),
+            keep=keeping.carried(request, operation["group_id"], operation["group"]),
+        )
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            error.remedy += (
+                " If the member has left the stack for good: failover start "
+                f"{quote(operation['group'])} --lost '' --recovered {quote(member)}"
+            )
+        raise
+    reach("replaced.before")
+    _see(request, tools, stands, member, old)
+    return {
+        "physical_id": found.server,
+        "attributes": {
+            "old_server": old,
+            "server": found.server,
+            "seconds": round(elapsed() - began, 1),
+        },
+    }
+
+
+def _see(request: Request, tools: Tools, stands: Standing, member: str, old: str) -> None:
+    """Notice who the members are by now. The former server is told again by every repeat: whoever
+    died in between had raised the epoch, and nobody would know any more that it was to be told."""
+    _, others = notice(
+        request, stands.state.id, lambda: starting.members_now(tools.cloud, stands.group)
+    )
+    rows = request.runtime.database.reading(lambda tx: groups.members_of(tx, stands.state.id))
+    told = [one for one in others if one.name != member]
+    if (now := rows.get(member)) is not None and now.server_id != old:
+        told.insert(0, groups.Replaced(member, old, now.epoch))
+    starting.depose(request, tools.cloud, stands, told)
