@@ -13,7 +13,7 @@ from mistral_failover.cli.base import Asking, for_people
 
 
 class Key(Asking, ShowOne):
-    """Show the key of a member's agent, or, without a member, that of all agents of a group.
+    """Show the key of a member's agent, or that of all agents of a group.
 
     The key alone, for a file:  failover agent key GROUP MEMBER -f value -c key
 

@@ -21,8 +21,9 @@ def add_reason(parser: argparse.ArgumentParser) -> None:
 
 
 class List(Asking, Lister):
-    """List the alarms that are held back, the latest first, with the commands that admit or dismiss
-    each.
+    """List the alarms that are held back, with the commands that let them through.
+
+    The latest comes first; each can be admitted or dismissed.
 
     An alarm is held when its group is paused or in maintenance, when too many came, or when nobody
     knows whom it is about. Nothing happens by itself: admit it, and the failover that it asks for
@@ -77,8 +78,9 @@ class List(Asking, Lister):
 
 
 class Admit(Order):
-    """Let an alarm through that is held back: the failover that it asks for starts, past every rule
-    of admission, and is followed to its end.
+    """Let an alarm through that is held back.
+
+    The failover that it asks for starts, past every rule of admission, and is followed to its end.
 
     Its id is in 'failover alarms'. See with 'failover plan' what would happen.
     """

@@ -10,8 +10,9 @@ from mistral_failover.cli.ordering import Order
 
 
 class ConfirmFenced(Order):
-    """Vouch that a lost member no longer writes; the failover that was BLOCKED for want of a proof
-    goes on, and is followed to its end.
+    """Vouch that a lost member no longer writes, so that its failover goes on.
+
+    The failover that was BLOCKED for want of a proof goes on, and is followed to its end.
 
     Be sure: its power is off, or its host is gone. What you say goes into the record.
 

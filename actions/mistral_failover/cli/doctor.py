@@ -22,8 +22,10 @@ _INSTALL = (
 
 
 class Doctor(Asking, Lister):
-    """Check everything that a failover will need, before it has to: Mistral and its workflows, the
-    state store, rights, stack, members, volumes, the fence, agents, broker, clocks, sweeps, alarms.
+    """Check everything that a failover will need, before it has to.
+
+    Mistral and its workflows, the state store, rights, stack, members, volumes, the fence, agents,
+    broker, clocks, sweeps, alarms.
 
     Each finding says what helps. Nothing is touched. Without a group the project's first 20 are
     looked at. Run it after installing, after each change of a group, and from a timer.

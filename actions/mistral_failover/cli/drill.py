@@ -29,7 +29,7 @@ _CLOUD, _KEPT_CLOUD = 60.0, 900.0  # seconds that a cloud waits for the drill af
 
 
 class Drill(ShowOne):
-    """Fail a group over on this machine: the real Mistral, an emulated cloud, a broken node.
+    """Fail a group over here: the real Mistral, an emulated cloud, a broken node.
 
     Brings the example group up, breaks its active node, tells step by step what happens, and then
     audits, by the logs of the cloud and of the nodes, that no invariant was broken: no volume on

@@ -26,7 +26,7 @@ _ALARM = "server_lost"
 
 
 class Break(ShowOne):
-    """Break a member of a group in the emulated cloud, and let the cloud tell of it by an alarm.
+    """Break a member of a group in the emulated cloud, which raises its alarm.
 
     crash: the guest dies; hang: it answers nobody and goes on writing; app: only the application
     dies; host: its host loses power, and nobody can prove that it is off: the failover waits for

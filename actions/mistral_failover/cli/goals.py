@@ -34,8 +34,11 @@ class List(Asking, Lister):
 
 
 class Diff(Asking, Lister):
-    """Show what differs between two goals of a group, each given by the first digits of its
-    version; + is only in the second, - only in the first, ~ in both."""
+    """Show what differs between two goals of a group.
+
+    Each is given by the first digits of its version; + is only in the second, - only in the first,
+    ~ in both.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""

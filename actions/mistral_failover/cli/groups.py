@@ -69,7 +69,7 @@ class _Defining(Asking, ShowOne):
 
 
 class Create(_Defining):
-    """Define a group and bring it up: its volumes are attached, what it runs is started.
+    """Define a group and bring it up: volumes are attached, the application runs.
 
     Its stack must be there. It is followed to its end; when it is BLOCKED or FAILED, mend what it
     says and run 'failover group activate'. Check the file first with 'failover group validate'.
@@ -104,7 +104,7 @@ def _left(name: str, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 class Update(_Defining):
-    """Change a group's definition and converge the group to it; who is active stays so.
+    """Change a group's definition and converge to it; who is active stays so.
 
     Says first what changes. With --dry-run it says nothing but that; 'failover plan' then shows
     each step that would follow from a definition without a dry run and with --no-activate.
@@ -142,8 +142,10 @@ class Update(_Defining):
 
 
 class Validate(Lister):
-    """Check a group file and its types on this machine, without a server: every problem, where it
-    is, and what to write instead. Exit code 1 when there is one."""
+    """Check a group file and its types on this machine, without a server.
+
+    Tells every problem, where it is, and what to write instead. Exit code 1 when there is one.
+    """
 
     auth_required = False
 
@@ -174,7 +176,7 @@ class Validate(Lister):
 
 
 class List(Asking, Lister):
-    """List the project's groups: who is active where, what is lost, since when it stands so.
+    """List the project's groups: who is active where, who is lost, since when.
 
     More of one of them: failover status GROUP
     """
@@ -245,8 +247,10 @@ class Show(Asking, ShowOne):
 
 
 class Delete(Order):
-    """Take a group out of service and forget it: what runs is quiesced, volumes are detached, then
-    its definition, its goals and its history go. Servers, volumes and the stack stay.
+    """Take a group out of service and forget it.
+
+    What runs is quiesced, volumes are detached, then its definition, its goals and its history go.
+    Servers, volumes and the stack stay.
 
     Asks before, unless --yes is given. What can not be taken out of service is not forgotten: then
     mend what it says and run it again. Alarms that are held for the group stay held.
@@ -295,7 +299,9 @@ class Delete(Order):
 
 
 class Activate(Order):
-    """Bring a group up that is defined, or was taken out of service, or whose way up was cut short.
+    """Bring a group up that is not in service.
+
+    It was only defined, or taken out of service, or its way up was cut short.
 
     A group that is up is converged to its definition; who is active stays so.
     """

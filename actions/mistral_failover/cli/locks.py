@@ -30,7 +30,7 @@ _WHOLE = (
 
 
 class List(Asking, Lister):
-    """List the locks that are held: who works on which resource, and whether they live.
+    """List the locks that are held: who works on what, and whether they live.
 
     A dead owner's lock is broken by whoever comes next; 'failover sweep' sends somebody at once.
     Only where that does not help: failover lock break ID --owner OWNER.

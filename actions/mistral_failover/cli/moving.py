@@ -6,35 +6,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mistral_failover.cli import ordering, planning
+from mistral_failover.cli import planning
 
 
-class _Move(ordering.Order):
-    """A planned move, which can be looked at before."""
-
-    verb = ""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options of every planned move."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only show what would happen, step by step, and touch nothing",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Show the plan, or start, follow and show."""
-        if parsed_args.dry_run:
-            inputs = self.inputs(parsed_args)
-            return planning.show_plan(
-                self.app, parsed_args, group=parsed_args.group, verb=self.verb, **inputs
-            )
-        return super().take_action(parsed_args)
-
-
-class Switchover(_Move):
+class Switchover(planning.Plannable):
     """Move a role to another member as planned, before work on a host, say.
 
     Nobody is declared lost: the member that holds the role stops by its own agent's word, its
@@ -61,7 +36,7 @@ class Switchover(_Move):
         return {"to": parsed_args.to, "role": parsed_args.role}
 
 
-class Failback(_Move):
+class Failback(planning.Plannable):
     """Move the roles home, to where they would be if every member were well.
 
     Home is the first member that a role prefers in the group file, else the group's choice. Nothing

@@ -17,8 +17,9 @@ _LISTS = ("started", "held", "refused", "shortened", "ended", "ready", "unable")
 
 
 class Rollback(Order):
-    """Take a group back to the last goal that it reached before the present one, or to an earlier
-    one: the same roles, resources and parameters. Followed to its end.
+    """Take a group back to a goal that it reached before the present one.
+
+    By default to the last: the same roles, resources and parameters. Followed to its end.
 
     Who is lost stays lost and fenced, unless you vouch for them with --recovered. The goals are in
     'failover goals', what differs between two of them in 'failover diff'.
@@ -46,8 +47,9 @@ class Rollback(Order):
 
 
 class Sweep(Asking, Lister):
-    """Go on with what a dead process left lying, in all groups of the project or in one, and show
-    what was found. Any number may run at once, and a repeat does no harm.
+    """Go on with what a dead process left lying, and show what was found.
+
+    In all groups of the project or in one. Any number may run at once, and a repeat does no harm.
 
     A cron trigger of Mistral's does this by itself; do it by hand when nothing moves.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``failover plan`` and ``failover start``: see what would happen before it does.
 
-:func:`show_plan` is the ``--dry-run`` of the other commands.
+:class:`Plannable` gives other orders their ``--dry-run``.
 """
 
 from __future__ import annotations
@@ -104,6 +104,31 @@ def _waits(step: Mapping[str, Any]) -> str:
 
 def _risk(risk: Mapping[str, Any]) -> str:
     return f"{risk['sentence']}. {risk['remedy']} [{risk['code']}]"
+
+
+class Plannable(ordering.Order):
+    """An order whose plan can be looked at before: its ``verb`` is that of ``failover plan``."""
+
+    verb = ""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options of every order, and --dry-run."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only show what would happen, step by step, and touch nothing",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Show the plan, or start, follow and show."""
+        if parsed_args.dry_run:
+            inputs = self.inputs(parsed_args)
+            return show_plan(
+                self.app, parsed_args, group=parsed_args.group, verb=self.verb, **inputs
+            )
+        return super().take_action(parsed_args)
 
 
 class Plan(base.Asking, ShowOne):

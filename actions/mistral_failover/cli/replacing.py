@@ -6,11 +6,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mistral_failover.cli import ordering, planning
+from mistral_failover.cli import planning
 from mistral_failover.cli.connection import CommandFailed
 
 
-class Replace(ordering.Order):
+class Replace(planning.Plannable):
     """Have Heat make another server for a member, under the same name.
 
     Without a member it is one that failed, if there is any, else as the group's file chooses. Who
@@ -26,6 +26,7 @@ class Replace(ordering.Order):
     """
 
     workflow = "failover.replace_member"
+    verb = "replace"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Who, and how much of it."""
@@ -49,11 +50,6 @@ class Replace(ordering.Order):
             metavar="NAME",
             help="only this resource of the member's own stack (default: the whole member)",
         )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only show what would happen, step by step, and touch nothing",
-        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Show the plan, or start, follow and show."""
@@ -64,11 +60,6 @@ class Replace(ordering.Order):
         if parsed_args.all and (parsed_args.resource or parsed_args.dry_run):
             said = "--resource" if parsed_args.resource else "--dry-run"
             raise CommandFailed(f"{said} is of one member: name it in place of --all. [BAD_INPUT]")
-        if parsed_args.dry_run:
-            inputs = self.inputs(parsed_args)
-            return planning.show_plan(
-                self.app, parsed_args, group=parsed_args.group, verb="replace", **inputs
-            )
         if parsed_args.all:
             self.workflow = "failover.replace_members"
         return super().take_action(parsed_args)

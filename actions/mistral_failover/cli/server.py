@@ -24,7 +24,7 @@ _DEFAULT_API, _DEFAULT_WEBHOOK = "127.0.0.1:8989", "127.0.0.1:8990"
 
 
 class Server(Lister):
-    """Run Mistral with the pack on this machine, against your cloud or an emulated one.
+    """Run Mistral with the pack here, against your cloud or an emulated one.
 
     For tenants whose cloud offers no Mistral, and for everybody who wants to try:
 

@@ -13,8 +13,9 @@ from mistral_failover.cli.base import Asking, for_people
 
 
 class Show(Asking, ShowOne):
-    """Show everything about an incident, a traversal, a goal, an operation, a plan, or a resource
-    that is locked; the first 8 digits of its id do.
+    """Show everything about anything that has an id; its first 8 digits do.
+
+    An incident, a traversal, a goal, an operation, a plan, or a resource that is locked.
 
     Of a traversal: each operation with its time and result, the phases, the critical path, who
     waited for which lock, and the executions in Mistral that carried it out. Where ids come from:

@@ -40,8 +40,9 @@ class _Suspending(Asking, ShowOne):
 
 
 class Pause(_Suspending):
-    """Hold every alarm of a group back until 'failover resume'. What you order goes on, and so does
-    what is under way.
+    """Hold every alarm of a group back until 'failover resume'.
+
+    What you order goes on, and so does what is under way.
 
     For work that has an end, 'failover maintenance on' is better: it can not be forgotten.
     """
@@ -56,8 +57,11 @@ class Pause(_Suspending):
 
 
 class Resume(_Suspending):
-    """End a group's pause. Nothing starts by that: what was held stays in 'failover alarms', and
-    what is said again is judged again. A maintenance goes on until its time."""
+    """End a group's pause.
+
+    Nothing starts by that: what was held stays in 'failover alarms', and what is said again is
+    judged again. A maintenance goes on until its time.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Why, and what else."""
@@ -73,8 +77,9 @@ class Resume(_Suspending):
 
 
 class MaintenanceOn(_Suspending):
-    """Hold the alarms of a group back until a time, those about MEMBERs alone if any are named;
-    they are not chosen to take a role over meanwhile.
+    """Hold the alarms of a group, or of MEMBERs of it, back until a time.
+
+    Members that are named are not chosen to take a role over meanwhile.
 
     A maintenance that the group has is replaced: name all members that are worked on. It ends by
     itself, at the latest after 28 days.
@@ -104,8 +109,10 @@ class MaintenanceOn(_Suspending):
 
 
 class MaintenanceOff(_Suspending):
-    """End a group's maintenance before its time, or take only MEMBERs out of it. Nothing starts by
-    that, and a pause stays."""
+    """End a group's maintenance before its time, or take MEMBERs out of it.
+
+    Nothing starts by that, and a pause stays.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Who, and why."""

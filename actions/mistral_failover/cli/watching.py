@@ -28,9 +28,10 @@ _HELD = 100
 
 
 class Status(Asking, ShowOne):
-    """Show where a group stands, on one screen: who is active on which server, who holds the
-    volumes, what is under way, what it waits for and the command that helps. Without a group: where
-    all groups of the project stand.
+    """Show where a group stands, on one screen; without a group, where all stand.
+
+    Who is active on which server, who holds the volumes, what is under way, what it waits for and
+    the command that helps.
 
     Times are in UTC. Begin here when something has happened; 'failover watch' shows it live,
     'failover history' how it came to be. -f json gives everything.
@@ -90,8 +91,9 @@ def _row(row: dict[str, Any]) -> str:
 
 
 class Watch(Asking, Command):
-    """Watch a group: live on a terminal, elsewhere a line for each step and each change of its
-    status. Ctrl-C ends the watching and nothing else.
+    """Watch a group: live on a terminal, elsewhere a line for each step.
+
+    Elsewhere each change of its status has a line too. Ctrl-C ends the watching and nothing else.
 
     A Mistral that goes away is asked again until it is back. The exit code says how the group stood
     at the end: 0 COMPLETE (or not yet given a goal), 1 FAILED, 3 BLOCKED, 4 still under way.
@@ -159,8 +161,9 @@ def _stands(status: dict[str, Any]) -> str:
 
 
 class History(Asking, Lister):
-    """Show what happened to a group, one sentence a step, oldest first, and for people how long
-    each phase of the last traversal took.
+    """Show what happened to a group, one sentence a step, oldest first.
+
+    For people it tells also how long each phase of the last traversal took.
 
     With --follow it goes on with what happens next, until Ctrl-C: a line for each step, with
     -f json an object a line.

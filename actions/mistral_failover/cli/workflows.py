@@ -17,8 +17,10 @@ from mistral_failover.cli.registry import Registry, Standing
 
 
 class Validate(Command):
-    """Check workflow files offline: syntax, links, expressions, and what Mistral itself finds out
-    only when a task runs: unknown actions, wrong inputs, missing sub-workflows.
+    """Check workflow files offline: syntax, links, expressions, inputs.
+
+    Also what Mistral itself finds out only when a task runs: unknown actions, wrong inputs, missing
+    sub-workflows.
 
     Prints a line per finding with its remedy; exit code 1 when there is an error.
     """
@@ -76,8 +78,10 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 class Install(_InMistral):
-    """Upload this package's workflows, and files of your own, where Mistral has none of that name
-    or another text; what it has already stays untouched. Again after each upgrade.
+    """Upload this package's workflows, and files of your own.
+
+    Only where Mistral has none of that name or another text; what it has already stays untouched.
+    Again after each upgrade.
 
     They go into your project, with your token; where an administrator installed the same text for
     everybody, that is used.
@@ -106,9 +110,11 @@ class Install(_InMistral):
 
 
 class Diff(_InMistral):
-    """Say which workflows of this package, and of your files, are missing in Mistral or have
-    another text there, with the lines that differ; and which are there that are not of this
-    package, though they are called failover.*: those of another version, or somebody else's.
+    """Say which workflows Mistral lacks, or has with another text.
+
+    Those of this package and of your files, with the lines that differ; and which are there that
+    are not of this package, though they are called failover.*: those of another version, or
+    somebody else's.
 
     Exit code 1 when anything differs.
     """
@@ -132,8 +138,10 @@ class Diff(_InMistral):
 
 
 class Remove(_InMistral):
-    """Remove the pack's workflows from Mistral. Those that are not of this package stay, and so do
-    actions and groups: nothing fails over until they are installed again.
+    """Remove the pack's workflows from Mistral.
+
+    Those that are not of this package stay, and so do actions and groups: nothing fails over until
+    they are installed again.
 
     Asks before, unless --yes is given.
     """
