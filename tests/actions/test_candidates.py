@@ -86,6 +86,7 @@ def world(
     monkeypatch.setattr(
         candidates, "server_state", lambda cloud, name: answer(made.looked_at, made.servers, name)
     )
+    monkeypatch.setattr(candidates, "rows_of", lambda cloud, stack: [])
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: Channel())
     monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
     return made

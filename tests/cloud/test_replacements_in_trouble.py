@@ -19,6 +19,7 @@ from mistral_failover.cloud.marks import Keep
 from mistral_failover.cloud.patches import SENDS, patch_parameters
 from mistral_failover.cloud.replacements import Replacement, replace_member
 from mistral_failover.cloud.stacks import Member, members, stack_map
+from mistral_failover.cloud.taken import rows_of
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.fault_points import arm, disarm
 from support.agents import until
@@ -291,7 +292,7 @@ def test_nothing_is_marked_or_sent_while_that_would_take_a_server_that_must_stay
             replace(keep=lambda: keep)
         assert raised.value.code == "MEMBER_MARKED"
         assert f"Heat has {name} of stack" in raised.value.message
-        assert f"{name}. Then start it again" in raised.value.remedy
+        assert raised.value.remedy.endswith(f"{name}.")
         cloud.heat.resources.mark_unhealthy(owner, name, False, "it is well")
 
     assert patches(emulator) == []
@@ -321,14 +322,23 @@ def test_who_carries_something_again_is_not_even_marked(cloud, emulator, group, 
     assert (marks(emulator), patches(emulator)) == ([], [])
 
 
+def test_who_carries_something_again_once_it_was_marked_is_not_replaced(
+    cloud, emulator, group, old, replace
+):
+    asked = iter([Keep(), Keep("shop", {old.server_id: old.name})])
+    with pytest.raises(CloudError) as raised:
+        replace(keep=lambda: next(asked))
+    assert raised.value.code == "CONFLICT"
+    assert (len(marks(emulator)), patches(emulator)) == (1, [])
+
+
 def test_a_server_in_error_that_heat_failed_to_update_must_stay_as_well(
     cloud, emulator, pair, monkeypatch
 ):
     keep = Keep("payments", {pair.a: "db_a"})
-    found = marks_module.lineage(cloud, pair.name, [pair.a])
-    (link,) = found[pair.a]
+    (link,) = [row for row in rows_of(cloud, pair.name) if row.resource.physical_id == pair.a]
     broken = replaced(link, resource=replaced(link.resource, status="UPDATE_FAILED"))
-    monkeypatch.setattr(marks_module, "lineage", lambda *_: {pair.a: [broken]})
+    monkeypatch.setattr(marks_module, "rows_of", lambda *_: [broken])
 
     marks_module.refuse_marked(cloud, pair.name, keep)  # Nova has it well, so Heat leaves it alone
     Operator(emulator).reset_server(pair.a, "error")

@@ -62,6 +62,24 @@ resources:
   data: {type: OS::Cinder::Volume, properties: {size: 1}}
 """
 
+MARKS = """
+heat_template_version: 2021-04-16
+resources:
+  config: {type: OS::Heat::TestResource, properties: {value: hello}}
+  user:
+    type: OS::Nova::Server
+    properties:
+      image: tiny
+      flavor: FLAVOR
+      networks: [{allocate_network: none}]
+      user_data: {get_resource: config}
+  later:
+    type: OS::Nova::Server
+    depends_on: config
+    properties: {image: tiny, flavor: FLAVOR, networks: [{allocate_network: none}]}
+  data: {type: OS::Cinder::Volume, properties: {size: 1}}
+"""
+
 CREW_MEMBER = f"""
 heat_template_version: 2021-04-16
 parameters:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.model.goal import Goal, returned_to
 from mistral_failover.store import goals
 from support.databases import KINDS
 from support.samples import CHAIN, failing, thing
-from support.simulation import Simulation
+from support.simulation import Simulation, failure
 from support.world import TYPES, type_file
 
 ALWAYS = 0.0  # an older_than that keeps everything
@@ -160,6 +161,28 @@ def test_with_a_goal_go_its_traversals_operations_and_gone_records(simulation: S
     assert simulation.record(old.id) is None
     assert simulation.status(first) == "none"
     simulation.audit_at_rest(simulation.goal())
+
+
+def test_what_stood_behind_a_resource_last_is_known_until_it_has_something_new(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"web": thing("exclusive", key=1)})
+    give(simulation, simulation.goal())
+    first = simulation.by_name()["web"]
+
+    def never_made(operation: Operation) -> Outcome:
+        made = operation.ticket.verb != "delete"
+        return failure() if made else simulation.world.operate(operation)
+
+    for key in (2, 3, 4):
+        simulation.define({"web": thing("exclusive", key=key)})
+        simulation.clock.seconds += 1
+        simulation.converge(simulation.goal(), never_made)
+    assert simulation.record(first.id).gone
+
+    prune(simulation, keep=0)
+
+    assert simulation.record(first.id).physical_id == first.physical_id
 
 
 def test_what_a_pruned_goal_made_and_is_still_there_goes_on_as_before(

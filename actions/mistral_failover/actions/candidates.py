@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the members of a group are that may take a role: what Nova, the agents and people say."""
+"""How the members of a group are that may take a role: what Heat, Nova, the agents and people
+say."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +16,14 @@ from mistral_failover.alarms.alarm import clock
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import ServerState, server_state
+from mistral_failover.cloud.taken import MARKED, Taken, rows_of, taken
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.group import Group
 from mistral_failover.store import suspensions
 
+LOG = logging.getLogger(__name__)
 LOOK = 20.0
 """Seconds after which no further server is looked at, however many members there are."""
-_MARKED = "CHECK_FAILED"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ def look(
     well. Every call is bounded, and so is their number (``LOOK``).
     """
     end = time.monotonic() + LOOK
-    facts = {m.name: _fact(cloud, m, end) for m in members if m.name not in lost}
+    here = [m for m in members if m.name not in lost]
+    going = _going(cloud, group.stack, here)
+    facts = {m.name: _fact(cloud, m, going.get(m.server_id), end) for m in here}
     able = {m.name: m.server_id for m in members if m.name in facts and facts[m.name].healthy}
     choice = thorough or len(able) > 1
     for member in members:
@@ -69,10 +74,27 @@ def look(
     ]
 
 
-def _fact(cloud: Cloud, member: Seen, end: float) -> MemberFact:
+def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, Taken]:
+    """By server, what takes it away at the stack's next update. Where Heat does not say nothing is
+    known: it is asked once more before every update."""
+    if not members:
+        return {}
+    try:
+        return taken(cloud, rows_of(cloud, stack), {m.server_id for m in members})
+    except CloudError as error:
+        LOG.info("What the next update of stack %s would replace is not known: %s", stack, error)
+        return {}
+
+
+def _fact(cloud: Cloud, member: Seen, going: Taken | None, end: float) -> MemberFact:
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
-    if member.status == _MARKED:
+    if member.status == MARKED:
         why = "Heat has it marked as unhealthy, so the stack's next update replaces it"
+        return replace(fact, healthy=False, why_not=why)
+    if going is not None:
+        why = f"{going.words}, so the stack's next update replaces its server"
+        if going.marked:
+            why += f" (where that is sound: {going.unmark})"
         return replace(fact, healthy=False, why_not=why)
     if time.monotonic() > end:
         why = f"its server was not looked at: the others took more than {LOOK:.0f} s"

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members that carry something of a group: no update of its stack may take their servers away.
+"""What carries something of a group: its members' servers, and its volumes. No update of its stack
+may take them away.
 
-Heat replaces at any update, whatever that is about, whoever is marked as unhealthy: without asking
-the application to stop, and without a fence (``cloud.marks``).
+Heat replaces at any update, whatever that is about, what is marked as unhealthy: without asking the
+application to stop, and without a fence (``cloud.marks``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import Standing
 from mistral_failover.cloud import marks
@@ -17,15 +20,18 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.marks import Keep
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import fence_name
-from mistral_failover.store import groups
+from mistral_failover.store import groups, held
 from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.held import Held
 
 
 def carried(request: Request, group_id: str, group: str) -> Callable[[], Keep]:
-    """Ask the store, at each call anew, which servers carry something of a group."""
+    """Ask the store, at each call anew, which servers and volumes carry something of a group."""
 
     def read(tx: Any) -> Keep:
-        return Keep(group, servers_of(tx.records(group_id), groups.members_of(tx, group_id)))
+        records = tx.records(group_id)
+        servers = servers_of(records, groups.members_of(tx, group_id))
+        return Keep(group, servers, volumes_of(records, held.volumes(tx, group_id, ATTACHMENT)))
 
     return lambda: request.runtime.database.reading(read)
 
@@ -55,9 +61,25 @@ def servers_of(records: Iterable[Record], members: Mapping[str, MemberRow]) -> d
     return found
 
 
+def volumes_of(records: Iterable[Record], known: Mapping[str, Held]) -> dict[str, str]:
+    """By id, the volumes with the group's data, as the group file names them: also one that is on
+    its way from one member to the other, by what was ``known`` last of its resource."""
+    found = {}
+    for record in records:
+        if record.type != ATTACHMENT:
+            continue
+        if record.physical_id and record.properties:
+            found[record.physical_id] = str(record.properties["volume"])
+        elif record.name in known:
+            found[known[record.name].volume_id] = known[record.name].name
+    return found
+
+
 def refuse_marked(request: Request, stands: Standing, but: Collection[str] = ()) -> None:
-    """Refuse what will update the stack while a member is marked that carries something of the
-    group and keeps it; ``but`` those who give it up before. Raises CloudError MEMBER_MARKED."""
+    """Refuse what will update the stack while that would take a volume of the group, or a member
+    that carries something of it and keeps it; ``but`` those who give it up before. Raises
+    CloudError as ``cloud.marks.refuse_marked``."""
     keep = carried(request, stands.state.id, stands.group.name)()
     staying = {server: name for server, name in keep.members.items() if name not in but}
-    marks.refuse_marked(request.cloud(Unguarded()), stands.group.stack, Keep(keep.group, staying))
+    spared = replace(keep, members=staying)
+    marks.refuse_marked(request.cloud(Unguarded()), stands.group.stack, spared)

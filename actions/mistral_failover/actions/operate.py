@@ -10,7 +10,8 @@ from mistral_failover.actions import fencing, keeping, operations, ownership, se
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.actions.operations import Document, Tools
 from mistral_failover.actions.runtime import LeaseGuard, Request
-from mistral_failover.store import groups
+from mistral_failover.store import groups, held
+from mistral_failover.store.held import Held
 
 
 class OperationAction(FailoverAction):
@@ -41,7 +42,14 @@ class OperationAction(FailoverAction):
 class AttachVolume(OperationAction):
     """Attach a volume to a member."""
 
-    perform = operations.attach_volume
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        resource = operation["resource"]
+
+        def read(tx: Any) -> dict[str, Held]:
+            return held.volumes(tx, tx.record(resource["id"]).group_id, resource["type"])
+
+        known = request.runtime.database.reading(read).get(resource["name"])
+        return operations.attach_volume(tools, operation, known)
 
 
 class DetachVolume(OperationAction):

@@ -7,24 +7,24 @@ Each gets its tools and the operation's document (see ``actions.documents``) and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.actions.commanding import SILENCE, run_command
 from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.remedies import going_on, start_command
 from mistral_failover.agent.channel import Channel, Command, CommandResult
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import patches, servers, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Release
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.marks import Keep
+from mistral_failover.cloud.marks import Keep, replaced_volume
 from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.ids import derived_id
+from mistral_failover.store.held import Held
 
 Document = Mapping[str, Any]
 
@@ -41,12 +41,19 @@ class Tools:
     mistral: Callable[[], Mistral | None] = lambda: None
 
 
-def attach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
-    """Attach the volume to the member's server; returns device, server_id, attachment_id."""
+def attach_volume(tools: Tools, operation: Document, known: Held | None = None) -> dict[str, Any]:
+    """Attach the volume to the member's server; returns device, server_id, attachment_id.
+
+    ``known``: what the resource was made with last. Where the same name stands for another volume
+    by now, Heat has made a new one, which is empty: only a person can say which one is meant, and
+    does so by another name for it in the group file. Raises CloudError VOLUME_REPLACED.
+    """
     server_id = member_server(operation)
     volume = operation["properties"]["volume"]
     volume_id = volumes.resolve_volume(tools.cloud, operation["stack"], volume)
-    with _how_to_go_on(operation):
+    with going_on(operation["group"]):
+        if known is not None and known.name == volume and known.volume_id != volume_id:
+            raise replaced_volume(operation["group"], volume, known.volume_id, volume_id)
         attributes = volumes.attach(tools.cloud, volume_id, server_id, operation["timeout"])
     return {"physical_id": volume_id, "attributes": attributes}
 
@@ -73,7 +80,7 @@ def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
         fenced=proof is not None,
         delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
     )
-    with _how_to_go_on(operation):
+    with going_on(operation["group"]):
         volumes.detach(tools.cloud, volume_id, server_id, operation["timeout"], release)
     return {}
 
@@ -123,14 +130,15 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
 
 def patch_stack(tools: Tools, operation: Document, keep: Callable[[], Keep]) -> dict[str, Any]:
     """PATCH the stack's parameters and follow the update to its end; refused while it would take
-    one of the servers to ``keep``."""
-    patched = patches.patch_parameters(
-        tools.cloud,
-        operation["stack"],
-        operation["properties"]["parameters"],
-        operation["timeout"],
-        keep,
-    )
+    one of the servers or volumes to ``keep``."""
+    with going_on(operation["group"]):
+        patched = patches.patch_parameters(
+            tools.cloud,
+            operation["stack"],
+            operation["properties"]["parameters"],
+            operation["timeout"],
+            keep,
+        )
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
 
 
@@ -171,20 +179,6 @@ def fence_proof(operation: Document) -> Document | None:
     return fence["attributes"] if fence else None
 
 
-@contextmanager
-def _how_to_go_on(operation: Document) -> Iterator[None]:
-    """Add to what a person has to do what they start afterwards."""
-    try:
-        yield
-    except CloudError as error:
-        if error.blocked:
-            error.remedy += (
-                " Then failover.sweep goes on once it sees the change; at once does the workflow "
-                f'failover.failover with group "{operation["group"]}" and lost [].'
-            )
-        raise
-
-
 def _refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
     """Who was stopped may have been started again while this waited for a person."""
     if servers.server_state(tools.cloud, server_id).status == "ACTIVE":
@@ -192,7 +186,7 @@ def _refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
         raise ActionError(
             "FENCE_UNPROVEN",
             f"server {server_id} was stopped for the fence of {member}, and started again since",
-            f'Start failover.failover with lost: ["{member}"], which fences it anew.',
+            f"What fences it anew: {start_command(operation['group'], lost=member)}",
         )
 
 
@@ -207,7 +201,7 @@ def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
         raise ActionError(
             "FENCE_UNPROVEN",
             evidence.observed.rstrip("."),
-            f'Start failover.failover with lost: ["{member}"], which fences it.',
+            f"What fences it: {start_command(operation['group'], lost=member)}",
         )
 
 

@@ -21,15 +21,16 @@ from openstack import exceptions as sdk
 REMEDIES = {
     "NOT_FOUND": "Check the name or id, and that the project of the request owns it.",
     "FORBIDDEN": "Give the user of the request (or of the trust) the role that this call needs.",
-    "TOKEN_EXPIRED": "Start it again with a new token; for alarms and cron triggers check that "
-    "the trust still exists and that its user is enabled.",
+    "TOKEN_EXPIRED": "With a new token failover sweep goes on with what was begun; for alarms and "
+    "cron triggers check that the trust still exists and that its user is enabled.",
     "TRUST_GONE": "Enable the trust's user and give them back their roles in the project; a trust "
     "that was deleted must be made anew, with the alarm, stack or cron trigger that it was made "
     "for. Until then go on with a token of your own: failover.sweep.",
     "CONFLICT": "Wait until the action that is under way has ended, then try again.",
     "HOST_DOWN": "The compute service of the server's host is down, so Nova can neither detach nor "
-    "stop anything there. Fence the server by another rung (delete, a workflow, confirm).",
-    "VOLUME_IN_USE": "Detach the volume from its holder first, or fence the holder.",
+    "stop anything there. Start nova-compute again; a fence needs another rung there (delete, a "
+    "workflow, confirm).",
+    "VOLUME_IN_USE": "Detach the volume from its holder first.",
     "QUOTA": "Raise the project's quota or free what it holds.",
     "BAD_REQUEST": "Correct the group file or the stack: the cloud does not accept this request.",
     "RATE_LIMITED": "Try again later; raise the API's rate limit if this keeps happening.",

@@ -58,11 +58,11 @@ def patch_parameters(
     A stack that carries them and whose last action is COMPLETE is left alone. An update to just
     these values that is under way, such as an earlier attempt's, is waited for; any other update
     is superseded (an engine that does not allow that answers 409: it is waited for). ``limit``:
-    seconds over all. ``keep``: asked right before an update is sent, which servers it may not take.
+    seconds over all. ``keep``: asked right before an update is sent, what it may not take.
 
     Raises `CloudError` UNKNOWN_PARAMETER for a name that the template lacks, STACK_FAILED with
     Heat's reason when the update fails, CONFLICT when the stack is being deleted or when somebody
-    else's update to other values won, MEMBER_MARKED as `refuse_marked`, TIMEOUT, NOT_FOUND.
+    else's update to other values won, TIMEOUT, NOT_FOUND; and as `refuse_marked`.
     """
     patch = _Patch(cloud, stack, parameters, keep)
     what = f"stack {stack} to carry its new parameters"
@@ -121,14 +121,14 @@ class _Patch:
             raise CloudError(
                 "STACK_FAILED",
                 f"Stack {self._stack} is {stack.stack_status}: {stack.stack_status_reason}",
-                remedy="Look at the stack's events; correct the cause and start it again.",
+                remedy="Look at the stack's events; correct the cause.",
                 retryable=False,
             )
         if carries is False:
             raise CloudError(
                 "CONFLICT",
                 f"Stack {self._stack} was updated to other parameters meanwhile.",
-                remedy="Find who else updates this stack, then start it again.",
+                remedy="Find who else updates this stack.",
             )
         return Look(state, done=True, result=self._result(stack, adopted=False))
 

@@ -12,15 +12,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.group_sizes import refuse_to_shrink
-from mistral_failover.cloud.marks import MARKED, Keep, refuse_marked
+from mistral_failover.cloud.marks import Keep, refuse_marked
 from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import SERVER, Place, place_of
+from mistral_failover.cloud.taken import MARKED
 from mistral_failover.cloud.waits import Look
 
 UNPLUGGED = "Failed to detach interface"  # of heat.common.exception.InterfaceDetachFailed
@@ -60,15 +62,15 @@ def replace_member(
     it; None: the whole member. ``reason``: what Heat shows of the mark; it should differ from one
     replacement to the next, since only by it a repeat knows that a ``resource`` other than the
     server was replaced already. ``limit``: seconds over all. ``keep``: asked right before the mark
-    and before the update, which servers these may not take.
+    and before the update, what these may not take.
 
     Safe to repeat. An update that is under way is waited for; what takes longer than half of the
     limit is superseded, because Heat leaves a stack IN_PROGRESS for ever when its engine dies.
 
     Raises `CloudError` STACK_FAILED with Heat's reason when the update fails, or when Heat keeps
     the member as it is or drops it; GROUP_WOULD_SHRINK when the update would make the group
-    smaller; MEMBER_MARKED as `refuse_marked`; CONFLICT when the stack is being deleted, or the
-    member is one to ``keep``; NOT_FOUND, BAD_REQUEST as `place_of`; TIMEOUT.
+    smaller; as `refuse_marked`; CONFLICT when the stack is being deleted, or the member is one to
+    ``keep``; NOT_FOUND, BAD_REQUEST as `place_of`; TIMEOUT.
     """
     replacing = _Replacing(
         cloud, stack, member, autoscaling_group, resource, server_id, reason, limit, keep
@@ -190,16 +192,7 @@ class _Replacing:
 
     def _mark(self, stack: Any, place: Place, state: str) -> Look:
         self._keep_size(stack, place, place.name if self._part is None else None)
-        keep = self._keep()
-        if self._server in keep.members:
-            raise CloudError(
-                "CONFLICT",
-                f"Server {self._server} of member {self._member} carries something of the group "
-                "again, so it is not replaced.",
-                remedy="Start it again, which takes that from it first.",
-                retryable=False,
-            )
-        refuse_marked(self._cloud, self._stack, keep)
+        self._spare_others(marking=(place.stack, place.name))
         try:
             with translated(f"mark {place.name} of stack {place.stack} unhealthy"):
                 # By its id, where it can stand in a URL: another one by now is not struck.
@@ -217,6 +210,20 @@ class _Replacing:
         self._marked = True
         return Look(f"{state}, and has just been marked unhealthy")
 
+    def _spare_others(self, marking: tuple[str, str] | None = None) -> None:
+        """Refuse what would take a server or volume that the group needs, this one or another."""
+        keep = self._keep()
+        if self._server in keep.members:
+            raise CloudError(
+                "CONFLICT",
+                f"Server {self._server} of member {self._member} carries something of the group "
+                "again, so it is not replaced.",
+                remedy=f"It is taken from it first by: failover replace {quote(keep.group)} "
+                f"{quote(self._member)}",
+                retryable=False,
+            )
+        refuse_marked(self._cloud, self._stack, keep, marking=marking)
+
     def _keep_size(self, stack: Any, place: Place, marking: str | None) -> None:
         if self._group is not None and not self._sized:
             refuse_to_shrink(self._cloud, stack, self._group, place.beside, marking)
@@ -224,7 +231,7 @@ class _Replacing:
 
     def _send(self, stack: Any, place: Place, state: str) -> Look:
         self._keep_size(stack, place, None)
-        refuse_marked(self._cloud, self._stack, self._keep())
+        self._spare_others()
         before = (stack.stack_status, stack.updated_time)
         self._asked = True
         try:
@@ -247,14 +254,14 @@ class _Replacing:
         else:
             words = f"Stack {self._stack} was updated, and Heat kept {what} as it was"
         remedy = (
-            "Look at the stack's events; correct the cause and start it again. Heat makes the new "
+            "Look at the stack's events; correct the cause. Heat makes the new "
             "server before it deletes the old one, so there must be room for one more."
         )
         if UNPLUGGED in words:
             remedy = (
                 "Heat unplugs the old server first, which no dead host does. Once it is certain "
-                f"that it is dead: openstack server delete {self._server}; then start it again, "
-                "and Heat makes another one for what is gone."
+                f"that it is dead: openstack server delete {self._server}. Then Heat, asked again, "
+                "makes another one for what is gone."
             )
         return CloudError(
             "STACK_FAILED",

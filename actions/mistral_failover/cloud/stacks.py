@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,18 +59,6 @@ class Place:
     beside: dict[str, StackResource]
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One of the resources that a server is behind, or the server itself.
-
-    ``stack``: the id of the stack that has it under this ``name``.
-    """
-
-    stack: str
-    name: str
-    resource: StackResource
-
-
 def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
     """Return the stack's own resources by name, with one listing.
 
@@ -79,16 +67,16 @@ def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
 
     Raises `CloudError` NOT_FOUND when the project has no such stack.
     """
-    return _latest(_list(cloud, stack, depth=0))
+    return _latest(listing(cloud, stack, depth=0))
 
 
 def _latest(items: Iterable[dict[str, Any]]) -> dict[str, StackResource]:
     """Listed resources by name, of two of one name the one that stays."""
     found: dict[str, StackResource] = {}
     for item in items:
-        one = _resource(item)
+        one = resource_of(item)
         old = found.get(item["resource_name"])
-        if old is None or _rank(old) < _rank(one):
+        if old is None or rank(old) < rank(one):
             found[item["resource_name"]] = one
     return found
 
@@ -134,7 +122,7 @@ def _named_servers(cloud: Cloud, stack: str, names: Sequence[str]) -> list[Membe
 
 
 def _group_servers(cloud: Cloud, stack: str, group: str) -> list[Member]:
-    listed = _list(cloud, stack, depth=2)
+    listed = listing(cloud, stack, depth=2)
     found = []
     for name, one in _in_group(listed, stack, group)[1].items():
         server_id = one.physical_id if one.type == SERVER else _server_in(_within(listed, one))
@@ -157,7 +145,7 @@ def place_of(
     Raises `CloudError` NOT_FOUND for an unknown stack or name, BAD_REQUEST for a resource of the
     wrong type or a ``resource`` of a member that is no stack.
     """
-    listed = _list(cloud, stack, depth=0 if autoscaling_group is None else 2)
+    listed = listing(cloud, stack, depth=0 if autoscaling_group is None else 2)
     if autoscaling_group is None:
         inside = _latest(listed)
         owner = stack
@@ -185,28 +173,6 @@ def place_of(
     return Place(one.physical_id, resource, part, server_id, inside)
 
 
-def lineage(cloud: Cloud, stack: str, servers: Collection[str]) -> dict[str, list[Link]]:
-    """Find, for each of these servers that the stack or a stack of its groups has, the resources
-    that it is behind, the outermost first and the server itself last.
-
-    Raises `CloudError` NOT_FOUND for an unknown stack.
-    """
-    listed = _list(cloud, stack, depth=2)
-    nests = {item["physical_resource_id"]: item for item in listed if item["physical_resource_id"]}
-    found: dict[str, list[Link]] = {}
-    for item in listed:
-        if item["resource_type"] == SERVER and item["physical_resource_id"] in servers:
-            links = [_link(item)]
-            while (parent := nests.get(links[0].stack)) is not None:
-                links.insert(0, _link(parent))
-            found[item["physical_resource_id"]] = links
-    return found
-
-
-def _link(item: dict[str, Any]) -> Link:
-    return Link(_owner(item), item["resource_name"], _resource(item))
-
-
 def _in_group(
     listed: Sequence[dict[str, Any]], stack: str, group: str
 ) -> tuple[StackResource, dict[str, StackResource]]:
@@ -223,10 +189,10 @@ def _within(listed: Sequence[dict[str, Any]], one: StackResource) -> dict[str, S
 
     By that stack's id: while a member is replaced, two stacks have the same parent's name.
     """
-    return _latest(item for item in listed if one.physical_id and _owner(item) == one.physical_id)
+    return _latest(item for item in listed if one.physical_id and owner_of(item) == one.physical_id)
 
 
-def _owner(item: dict[str, Any]) -> str:
+def owner_of(item: dict[str, Any]) -> str:
     """The id of the stack that a listed resource is in."""
     href = next((link["href"] for link in item["links"] if link["rel"] == "stack"), "")
     return str(href).rpartition("/")[2]
@@ -258,14 +224,16 @@ def wrong_type(stack: str, name: str, type_: str, wanted: str) -> CloudError:
     )
 
 
-def _list(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
+def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
+    """Heat's rows of what is in a stack, and in the stacks of its groups so many levels below."""
     nested = {"nested_depth": depth} if depth else {}
     with translated(f"list the resources of stack {stack}"):
         # As dicts: heatclient asks the server again for an attribute that an object lacks.
         return [item.to_dict() for item in cloud.heat.resources.list(stack, **nested)]
 
 
-def _resource(item: dict[str, Any]) -> StackResource:
+def resource_of(item: dict[str, Any]) -> StackResource:
+    """What a listed row says."""
     return StackResource(
         physical_id=item.get("physical_resource_id") or "",
         type=item["resource_type"],
@@ -274,5 +242,6 @@ def _resource(item: dict[str, Any]) -> StackResource:
     )
 
 
-def _rank(resource: StackResource) -> tuple[bool, str]:
+def rank(resource: StackResource) -> tuple[bool, str]:
+    """Of two resources of one name the higher one stays."""
     return not resource.status.startswith("DELETE"), resource.created_at

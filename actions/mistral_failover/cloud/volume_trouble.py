@@ -45,14 +45,14 @@ def host_down(
             "HOST_DOWN",
             f"{message}. The member only confirmed that it quiesced; its guest may be running",
             remedy="Start nova-compute on its host again. Or switch the guest off, vouch for it "
-            "with failover.confirm_fenced, and start failover.failover again.",
+            "with failover confirm-fenced, and go on with failover start.",
             blocked=True,
         )
     return CloudError(
         "HOST_DOWN",
         message,
-        remedy="Start nova-compute on its host again, and repeat this. Or start failover.failover "
-        "with the member in lost, which fences it first.",
+        remedy="Start nova-compute on its host again. Or, only if the member is lost, say so with "
+        "failover start GROUP --lost MEMBER, which fences it first.",
     )
 
 
@@ -64,7 +64,7 @@ def server_in_error(volume_id: str, server_id: str) -> CloudError:
         "detaches nothing from it",
         remedy=f"Switch it off, which its project may do: openstack server stop {server_id}. Or, "
         "as an administrator, if the server is well: openstack server set --state active "
-        f"{server_id}. Then run failover.sweep.",
+        f"{server_id}. Then run failover sweep.",
         blocked=True,
     )
 
@@ -183,7 +183,7 @@ def in_use(volume: Any) -> CloudError:
     return CloudError(
         "VOLUME_IN_USE",
         f"Could not attach volume {volume.id}: {state_of(volume)}, and it is not multi-attach",
-        remedy=f"Stop what uses it there, then: {commands}. Then start failover.failover again.",
+        remedy=f"Stop what uses it there, then: {commands}.",
         retryable=False,
     )
 
@@ -215,7 +215,6 @@ def not_usable(volume: Any) -> CloudError:
     return CloudError(
         "CONFLICT",
         f"Could not use volume {volume.id}: {state_of(volume)}",
-        remedy="Wait until what is under way with it has ended (a deletion, a transfer), then "
-        "start failover.failover again.",
+        remedy="Wait until what is under way with it has ended (a deletion, a transfer).",
         retryable=False,
     )

@@ -3,7 +3,8 @@
 
 As in convergence Heat a newer update is taken at any moment: it raises the stack's generation,
 and what an older one left under way is looked at again when it has settled. A resource whose
-check failed (marked unhealthy) is replaced: the new one first, then the old one goes.
+check failed (marked unhealthy) is replaced: the new one first, then the old one goes. An old volume
+that somebody has does not: the update fails, and the next one tries again.
 """
 
 import time
@@ -104,13 +105,17 @@ def _walk(emulation: Emulation, stack_id: str, generation: int) -> None:
     while moved:
         moved = sum(_advance(emulation, stack, name, wanted[name]) for name in wanted) > 0
     busy = any(
-        r.status == "IN_PROGRESS" or (r.retired_id and r.status == "COMPLETE")
+        r.status == "IN_PROGRESS" or (_retires(r) and not r.retired_reason)
         for r in stack.resources.values()
     )
     failed = [r for r in stack.resources.values() if _failed_now(stack, r)]
     if failed and not busy:
         reason = f"Resource {failed[0].action} failed: {failed[0].reason}"
         _finish(emulation, stack, "FAILED", reason)
+        return
+    stuck = [r.retired_reason for r in stack.resources.values() if r.retired_reason]
+    if stuck and not busy and all(_ready(stack, name) for name in wanted):
+        _finish(emulation, stack, "FAILED", f"Resource DELETE failed: {stuck[0]}")
         return
     if failed or busy or any(not _ready(stack, name) for name in wanted):
         return
@@ -126,6 +131,11 @@ def _walk(emulation: Emulation, stack_id: str, generation: int) -> None:
         emulation.after(
             _half(emulation, stack), "stack.finish", stack_id=stack.id, generation=generation
         )
+
+
+def _retires(resource: StackResource) -> bool:
+    """Whether what it replaced is to be deleted, now that it is complete."""
+    return bool(resource.retired_id) and resource.status == "COMPLETE"
 
 
 def _failed_now(stack: Stack, resource: StackResource) -> bool:
@@ -165,6 +175,7 @@ def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str
         else:
             resource.retired_id = resource.physical_id
         resource.type, resource.properties, resource.created = kind, wanted, time.time()
+        resource.retired_reason = ""
         _make(emulation, stack, resource)
     elif _nests(kind):
         resource.properties = wanted
@@ -175,6 +186,9 @@ def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str
     elif resource.properties != wanted:
         under_way = parts.change(emulation, stack, resource, wanted)
         _set_resource(stack, resource, "UPDATE", "IN_PROGRESS" if under_way else "COMPLETE")
+    if _retires(resource):
+        resource.retired_reason = ""
+        emulation.after(0, "stack.part_settled", stack_id=stack.id, name=name)
     return True
 
 
@@ -285,11 +299,12 @@ def _part_settled(emulation: Emulation, stack_id: str, name: str) -> None:
             _set_resource(stack, resource, resource.action, "COMPLETE")
         elif state in ("failed", "gone"):
             _set_resource(stack, resource, resource.action, "FAILED", reason)
-    if resource.retired_id and resource.status == "COMPLETE":
-        _unmake(emulation, resource.retired_id)
-        if _exists(emulation, resource.retired_id):
+    if _retires(resource):
+        trouble = _unmake(emulation, resource.retired_id)
+        resource.retired_reason = f"Error: resources.{name}: {trouble}" if trouble else ""
+        if not trouble and _exists(emulation, resource.retired_id):
             return
-        resource.retired_id = ""
+        resource.retired_id = resource.retired_id if trouble else ""
     _walk(emulation, stack_id, stack.generation)
 
 

@@ -6,7 +6,7 @@ Functions over one transaction. Times are seconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +108,7 @@ def prune(tx: Session, group_id: str, *, keep: int, older_than: float) -> int:
     Kept are: the current goal, the last one that was reached, those that a record carries which is
     not gone; of the others the ``keep`` latest, the ``keep`` latest that were reached, and
     whatever was given since ``older_than``. With a goal go its traversals, their operations, and
-    its records that are gone.
+    its records that are gone, but what alone tells what stood behind a resource last.
     """
     count = sa.select(sa.func.count()).where(goals.c.group_id == group_id)
     if tx.connection.execute(count).scalar_one() <= keep:
@@ -120,8 +120,9 @@ def prune(tx: Session, group_id: str, *, keep: int, older_than: float) -> int:
     kept |= {entry.goal.version for entry in known if entry.given_at >= older_than}
     kept |= _in_use(tx, group_id)
     forgotten = [entry.goal.version for entry in known if entry.goal.version not in kept]
+    spared = _last_of_a_name(tx, group_id) if forgotten else set()
     for version in forgotten:
-        _forget(tx, group_id, version)
+        _forget(tx, group_id, version, spared)
     return len(forgotten)
 
 
@@ -139,7 +140,7 @@ def _in_use(tx: Session, group_id: str) -> set[str | None]:
     return {*group, *carried}
 
 
-def _forget(tx: Session, group_id: str, version: str) -> None:
+def _forget(tx: Session, group_id: str, version: str, spared: Set[str]) -> None:
     walked = sa.select(traversals.c.id).where(
         traversals.c.group_id == group_id, traversals.c.goal_version == version
     )
@@ -147,7 +148,7 @@ def _forget(tx: Session, group_id: str, version: str) -> None:
     gone = sa.select(resources.c.id).where(
         resources.c.group_id == group_id, resources.c.goal_version == version, _gone()
     )
-    left = list(tx.connection.execute(gone).scalars())
+    left = list(set(tx.connection.execute(gone).scalars()) - spared)
     # What an older goal's traversal did to a record that is still there stays with the record.
     still_there = sa.select(resources.c.id).where(
         resources.c.group_id == group_id, sa.not_(_gone())
@@ -161,6 +162,19 @@ def _forget(tx: Session, group_id: str, version: str) -> None:
     tx.execute(resources.delete().where(resources.c.id.in_(left)))
     tx.execute(traversals.delete().where(traversals.c.id.in_(ended)))
     tx.execute(goals.delete().where(goals.c.group_id == group_id, goals.c.version == version))
+
+
+def _last_of_a_name(tx: Session, group_id: str) -> set[str]:
+    """The records that alone tell what stood behind a resource whose present record has nothing
+    yet (``store.held``)."""
+    rows = tx.connection.execute(
+        sa.select(resources.c.id, resources.c.name, _gone().label("gone"), resources.c.physical_id)
+        .where(resources.c.group_id == group_id)
+        .order_by(resources.c.created_at, resources.c.id)
+    ).all()
+    empty = {row.name for row in rows if not row.gone and row.physical_id is None}
+    latest = {row.name: row.id for row in rows if row.physical_id is not None}
+    return {identity for name, identity in latest.items() if name in empty}
 
 
 def _gone() -> sa.ColumnElement[bool]:

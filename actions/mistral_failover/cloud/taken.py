@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Heat's next update of a stack would replace, whatever the update is about.
+
+Heat replaces at any update whatever is CHECK_FAILED (a check of the stack, an alarm, or somebody by
+hand: a mark), and whatever failed otherwise; but of that no stack behind a resource, a server only
+if Nova has it in ERROR, deleted, or not at all, a volume only if Cinder has it in error, deleting,
+or not at all, and of what is Neutron's, a server group or a workflow nothing that is well. Such a
+stack that is CHECK_FAILED is replaced as a whole, unless it is so within, too: then a check of the
+stack did that, and each resource in it counts. All of that is in heat.engine.resource and its
+resources' ``needs_replace_failed``.
+
+A replacement has another id, so with a resource goes what has it, or an attribute of it, among its
+properties: Heat changes some properties in place, but that is for nobody to rely on who serves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.stacks import (
+    SERVER,
+    VOLUME,
+    StackResource,
+    listing,
+    owner_of,
+    rank,
+    resource_of,
+)
+
+MARKED = "CHECK_FAILED"
+_REFERENCES = ("get_resource", "get_attr", "Ref", "Fn::GetAtt")
+# Replaced, when they failed, by what their own service says of them, which is not asked for.
+_LOOKED_AFTER = ("OS::Neutron::", "OS::Nova::ServerGroup", "OS::Mistral::Workflow")
+_VOLUME_GOES = ("error", "deleting")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A resource, and where it is. ``stack``: the id of the stack that has it under this ``name``;
+    ``nested``: a stack is behind it; ``retired``: another one of this name has taken its place."""
+
+    stack: str
+    name: str
+    resource: StackResource
+    nested: bool = False
+    retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Why something goes: with ``cause``, which is itself, a stack around it, or what it uses."""
+
+    link: Link
+    cause: Link
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether nothing else takes it along."""
+        return self.link == self.cause
+
+    @property
+    def marked(self) -> bool:
+        """Whether somebody or a check of the stack marked the cause, so that it can be unmarked."""
+        return self.cause.resource.status == MARKED
+
+    @property
+    def unmark(self) -> str:
+        """The command that ends the mark."""
+        where = f"{quote(self.cause.stack)} {quote(self.cause.name)}"
+        return f"openstack stack resource mark unhealthy --reset {where}"
+
+    @property
+    def words(self) -> str:
+        """How Heat has the cause."""
+        cause = self.cause
+        return f"Heat has {cause.name} of stack {cause.stack} as {cause.resource.status}"
+
+
+def rows_of(cloud: Cloud, stack: str) -> list[Link]:
+    """All resources of a stack, and of the stacks of its groups and of their members. Raises
+    `CloudError` NOT_FOUND for an unknown stack."""
+    items = listing(cloud, stack, depth=2)
+    latest: dict[tuple[str, str], StackResource] = {}
+    for item in items:
+        where, one = (owner_of(item), item["resource_name"]), resource_of(item)
+        if where not in latest or rank(latest[where]) < rank(one):
+            latest[where] = one
+    links = []
+    for item in items:
+        where, one = (owner_of(item), item["resource_name"]), resource_of(item)
+        nested = any(link["rel"] == "nested" for link in item["links"])
+        links.append(Link(*where, one, nested, retired=latest[where] != one))
+    return links
+
+
+def taken(
+    cloud: Cloud,
+    rows: Collection[Link],
+    ids: Collection[str],
+    *,
+    marking: tuple[str, str] | None = None,
+) -> dict[str, Taken]:
+    """Which of these servers and volumes would go, by id. ``rows``: as `rows_of`; ``marking``:
+    stack and name of a resource that is taken for marked already.
+
+    Raises `CloudError`.
+    """
+    found: dict[str, Taken] = {}
+    users = _Users(cloud)
+    seen: set[tuple[str, str, str]] = set()
+    for cause in sorted(rows, key=lambda row: _depth(rows, row)):
+        marked = not cause.retired and (cause.stack, cause.name) == marking
+        queue = deque([cause] if marked or _goes(cloud, cause) else [])
+        while queue:
+            link = queue.popleft()
+            identity = link.resource.physical_id
+            if (key := (link.stack, link.name, identity)) in seen:
+                continue
+            seen.add(key)
+            if identity in ids and _to_lose(cloud, link):
+                found.setdefault(identity, Taken(link, cause))
+            queue.extend(_taken_along(rows, link, users))
+    return found
+
+
+def _depth(rows: Collection[Link], row: Link) -> int:
+    """How many stacks a resource is in: what goes with the outermost goes for that."""
+    around = next(
+        (each for each in rows if each.nested and each.resource.physical_id == row.stack), None
+    )
+    return 0 if around is None else 1 + _depth(rows, around)
+
+
+def _taken_along(rows: Collection[Link], gone: Link, users: _Users) -> Iterator[Link]:
+    """What goes with a resource: what is in the stack behind it, and what uses it."""
+    using = () if gone.retired else users.of(gone.stack, gone.name)
+    for row in rows:
+        inside = gone.nested and row.stack == gone.resource.physical_id
+        if inside or (row.stack == gone.stack and row.name in using and not row.retired):
+            yield row
+
+
+def _to_lose(cloud: Cloud, link: Link) -> bool:
+    """Whether there is anything to lose: not so where a server is going, or failed and is gone."""
+    one = link.resource
+    if one.type != SERVER or one.status == MARKED:
+        return True
+    if one.status.startswith("DELETE"):
+        return False
+    return not one.status.endswith("FAILED") or server_state(cloud, one.physical_id).exists
+
+
+def _goes(cloud: Cloud, link: Link) -> bool:
+    """Whether the next update replaces it, or deletes it, by itself."""
+    one = link.resource
+    if one.type == VOLUME and one.physical_id and (link.retired or one.status.startswith("DELETE")):
+        return True
+    if one.status.startswith("DELETE") or not one.status.endswith("FAILED"):
+        return False
+    if link.nested:
+        if one.status != MARKED:
+            return False
+        with translated(f"read the stack behind {link.name}"):
+            behind = cloud.heat.stacks.get(one.physical_id, resolve_outputs=False)
+        return bool(behind.stack_status != MARKED)
+    if one.status == MARKED or not one.physical_id:
+        return True
+    if one.type == SERVER:
+        state = server_state(cloud, one.physical_id)
+        return not state.exists or state.status in ("ERROR", "SOFT_DELETED")
+    if one.type == VOLUME:
+        return _volume_status(cloud, one.physical_id) in (None, *_VOLUME_GOES)
+    return not one.type.startswith(_LOOKED_AFTER)
+
+
+def _volume_status(cloud: Cloud, volume_id: str) -> str | None:
+    """None where there is no such volume."""
+    try:
+        with translated(f"read volume {volume_id}"):
+            return str(cloud.volumes.volumes.get(volume_id).status)
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            return None
+        raise
+
+
+class _Users:
+    """Which resources have another one among their properties, by the templates of their stacks;
+    what merely ``depends_on`` it gets nothing new when that is replaced."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._known: dict[str, dict[str, frozenset[str]]] = {}
+
+    def of(self, stack: str, name: str) -> frozenset[str]:
+        """The names of those that use a resource of a stack, which is named by its id."""
+        if stack not in self._known:
+            with translated(f"read the template of stack {stack}"):
+                template = self._cloud.heat.stacks.template(stack)
+            self._known[stack] = _used(template)
+        used = self._known[stack]
+        return frozenset(user for user, names in used.items() if name in names)
+
+
+def _used(template: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """By resource, the names of those that its properties refer to; HOT or CloudFormation."""
+    resources = template.get("resources") or template.get("Resources") or {}
+    return {
+        name: frozenset(_names(one.get("properties") or one.get("Properties")))
+        for name, one in resources.items()
+    }
+
+
+def _names(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key in _REFERENCES:
+                first = inner[0] if isinstance(inner, list) and inner else inner
+                if isinstance(first, str):
+                    yield first if key != "Fn::GetAtt" else first.partition(".")[0]
+            yield from _names(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _names(inner)
