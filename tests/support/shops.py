@@ -92,9 +92,8 @@ class Shop:
     def replace(self, member: str | None = None, **more: Any) -> Any:
         """As the workflow does it: whatever the member holds moves first."""
         begun = self.done(ReplaceMember(self.name, member, **more))
-        if begun["moves"]:
-            for role in begun["moves"]:
-                self.done(Switchover(self.name, role=role))
+        while begun["moves"]:
+            self.done(Switchover(self.name, role=begun["moves"][0], holder=begun["member"]))
             begun = self.done(ReplaceMember(self.name, begun["member"], begun["server"]))
         return begun
 

@@ -243,8 +243,8 @@ def _next(known: Known, own: str) -> Iterable[dict[str, Any]]:
 
 def _move_first(known: Known, own: str) -> Iterable[dict[str, Any]]:
     more = {"member": known.member, "server": known.server, "resource": None, "because": "work"}
-    yield {"group": known.group, "roles": ["active"], **more}
-    yield {"group": own, "roles": [], **more}
+    yield {"group": known.group, "role": "active", **more}
+    yield {"group": own, "role": "active", **more}
 
 
 BOTH: dict[str, Cases] = {

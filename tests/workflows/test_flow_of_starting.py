@@ -210,6 +210,7 @@ def test_the_first_activation_declares_nobody_lost(pack: Workflows) -> None:
 
 def test_a_switchover_hands_every_input_on(pack: Workflows) -> None:
     given = {"group": "g", "to": "db_b", "role": "active", "because": "maintenance"}
+    given["holder"] = "db_a"
     pack.replace("failover.switchover", begun(0))
     pack.replace("failover.report", COMPLETE)
 

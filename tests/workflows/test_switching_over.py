@@ -113,6 +113,14 @@ def test_a_move_to_whom_it_is_on_already_does_nothing_and_says_so(up: Any) -> No
     assert len(up.traversals()) == 1
 
 
+def test_nothing_moves_away_from_whom_another_member_has_followed_by_then(up: Any) -> None:
+    run = switch(up, holder="db_b").assert_succeeded()
+
+    assert run.output["begun"]["sentence"] == "db_a holds active already: there is nothing to do"
+    assert run.output["outcome"]["status"] == "COMPLETE"
+    assert len(up.traversals()) == 1
+
+
 @pytest.mark.parametrize(
     ("member", "code"), [("db_a", "CANNOT_QUIESCE"), ("db_b", "NO_ELIGIBLE_MEMBER")]
 )
@@ -208,7 +216,7 @@ def test_who_is_off_can_not_be_asked_to_stop_and_the_way_to_fence_it_is_named(up
     run = switch(up, to="db_b").assert_failed_with("CANNOT_QUIESCE")
 
     assert "SHUTOFF" in run.output["error"]["message"]
-    assert 'lost: ["db_a"]' in run.output["error"]["remedy"]
+    assert f"failover start {up.name} --lost db_a" in run.output["error"]["remedy"]
     assert len(up.traversals()) == 1
 
 

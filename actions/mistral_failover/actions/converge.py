@@ -56,11 +56,19 @@ class Begin(FailoverAction):
 class Switchover(FailoverAction):
     """Move a role to another member as planned; what fails on the way takes it back."""
 
-    def __init__(self, group: Any, to: Any = None, role: Any = None, because: Any = None) -> None:
+    def __init__(
+        self,
+        group: Any,
+        to: Any = None,
+        role: Any = None,
+        holder: Any = None,
+        because: Any = None,
+    ) -> None:
         super().__init__()
         self.group = group
         self.to = to
         self.role = role
+        self.holder = holder
         self.because = because
 
     def answer(self, request: Request) -> Any:
@@ -70,6 +78,7 @@ class Switchover(FailoverAction):
             optional_text("to", self.to),
             optional_text("role", self.role),
             optional_text("because", self.because) or "switched over by hand",
+            holder=optional_text("holder", self.holder),
         )
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 from mistral_failover.actions import admitting, hearing, keeping, rights, starting
 from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.remedies import start_command
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import Standing
 from mistral_failover.actions.starting import Derive, Facts
@@ -27,7 +29,7 @@ from mistral_failover.store import incidents, views
 _REMEDIES = {
     "IN_PROGRESS": "Wait for its end (failover.status); if nothing moves, run failover.sweep.",
     "BLOCKED": "Mend what it waits for first; failover.status says what.",
-    "FAILED": "Mend that, then start failover.failover with lost: [], or failover.rollback.",
+    "FAILED": "Mend that, then: failover start {group} (or back: failover rollback {group})",
 }
 STACK_PARAMETERS = "stack_parameters"
 ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
@@ -46,16 +48,24 @@ class ThereAlready(admitting.NothingToDo):
 
 
 def switchover(
-    request: Request, group: str, to: str | None, role: str | None, cause: str
+    request: Request,
+    group: str,
+    to: str | None,
+    role: str | None,
+    cause: str,
+    *,
+    holder: str | None = None,
 ) -> dict[str, Any]:
     """Move a role to the member ``to``, or to whom the group chooses; once for each execution.
+    ``holder``: who gives it up; who holds it in that member's place by then keeps it.
 
     Returns as :func:`starting.begin`; with nothing ready, and the current traversal, where ``to``
-    holds the role. Raises UnknownGroup, NoEligibleMember, CloudError, InvalidDocument; ActionError
-    BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
+    holds the role, or another than ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
+    InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
     asked_for = {"switchover": to or "as the group chooses", "role": role}
-    return ordered(request, group, moving(request, to, role), asked_for, cause)
+    derive = moving(request, to, role, giver=holder)
+    return ordered(request, group, derive, asked_for, cause)
 
 
 def ordered(
@@ -81,8 +91,16 @@ def ordered(
         }
 
 
-def moving(request: Request, to: str | None, role: str | None, *, remember: bool = True) -> Derive:
-    """Derive the goal of a planned move. ``remember``: members are noticed when one was replaced.
+def moving(
+    request: Request,
+    to: str | None,
+    role: str | None,
+    *,
+    giver: str | None = None,
+    remember: bool = True,
+) -> Derive:
+    """Derive the goal of a planned move. ``giver``: who is to hold the role now, None: whoever
+    does. ``remember``: members are noticed when one was replaced.
 
     Raises as :func:`switchover`, and ThereAlready.
     """
@@ -95,12 +113,12 @@ def moving(request: Request, to: str | None, role: str | None, *, remember: bool
             raise ActionError(
                 "NOT_COMPLETE",
                 f"nobody holds {moved} yet",
-                "Start failover.failover with lost: [], which gives it to somebody.",
+                f"Give it to somebody: {start_command(stands.group.name)} --lost ''",
             )
-        if to == holder:
+        if to == holder or giver not in (None, holder):
             raise ThereAlready(stands, f"{holder} holds {moved} already")
         members = starting.look_at_members(request, stands, Facts(lost=()), remember=remember)
-        refuse_unwell(members, holder)
+        refuse_unwell(stands, members, holder)
         roles, lost = _assigned(stands, members, moved, to)
         return planned_goal(request, stands, members, roles, lost)
 
@@ -124,10 +142,10 @@ def planned_goal(
     holders = sorted({stands.roles[role] for role in moved if role in stands.roles})
     servers = {fact.name: fact.server_id for fact in members}
     for holder in holders:
-        refuse_unwell(members, holder)
+        refuse_unwell(stands, members, holder)
     for holder in holders:
         if why := hearing.unheard(request, stands, holder, servers.get(holder)):
-            raise _cannot_quiesce(holder, why)
+            raise _cannot_quiesce(stands, holder, why)
     for target in sorted({roles[role] for role in moved} - set(holders)):
         _refuse_unheard(request, stands, target, servers.get(target))
     goal = render_goal(stands.group, roles, lost, returns=True)
@@ -168,11 +186,11 @@ def refuse_unreached(request: Request, stands: Standing) -> None:
     raise ActionError(
         "NOT_COMPLETE",
         f"{name} is {traversal.status}, so there is no goal to come back to: {why}",
-        _REMEDIES.get(traversal.status, _REMEDIES["IN_PROGRESS"]),
+        _REMEDIES.get(traversal.status, _REMEDIES["IN_PROGRESS"]).format(group=quote(name)),
     )
 
 
-def refuse_unwell(members: list[MemberFact], holder: str) -> None:
+def refuse_unwell(stands: Standing, members: list[MemberFact], holder: str) -> None:
     """A planned move begins with a word of the holder's own agent, and falls no further down the
     ladder. So whoever can certainly not give it is refused while the application may still run.
     Raises ActionError CANNOT_QUIESCE."""
@@ -180,7 +198,7 @@ def refuse_unwell(members: list[MemberFact], holder: str) -> None:
     if found is not None and found.healthy:
         return
     why = "it is no member of the stack any more" if found is None else found.why_not
-    raise _cannot_quiesce(holder, why or "Nova does not say that it is well")
+    raise _cannot_quiesce(stands, holder, why or "Nova does not say that it is well")
 
 
 def _refuse_said_lost(request: Request, stands: Standing, targets: Collection[str]) -> None:
@@ -215,11 +233,12 @@ def _refuse_unheard(request: Request, stands: Standing, target: str, server: str
         )
 
 
-def _cannot_quiesce(holder: str, why: str) -> ActionError:
+def _cannot_quiesce(stands: Standing, holder: str, why: str) -> ActionError:
     return ActionError(
         "CANNOT_QUIESCE",
         f"{holder} can not be asked to stop: {why}",
-        f'If {holder} is lost, start failover.failover with lost: ["{holder}"], which fences it.',
+        f"Mend that. Or, only if {holder} is lost, have it fenced: "
+        + start_command(stands.group.name, lost=holder),
     )
 
 
