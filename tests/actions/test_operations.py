@@ -11,10 +11,12 @@ from mistral_failover.actions import operations
 from mistral_failover.actions.documents import outcome_of
 from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.operations import Tools
+from mistral_failover.actions.remedies import going_on
 from mistral_failover.agent.channel import ChannelError, Command, CommandResult
 from mistral_failover.cloud import servers, volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence, ServerState
 from mistral_failover.convergence.records import Record
 
@@ -196,7 +198,7 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
         with pytest.raises(ActionError, match="it may be running") as caught:
             operations.detach_volume(tools(Obedient()), operation)
         assert caught.value.code == "FENCE_UNPROVEN"
-        assert 'lost: ["db_a"]' in caught.value.remedy
+        assert "failover start payments --lost db_a" in caught.value.remedy
     else:
         operations.detach_volume(tools(Obedient()), operation)
     assert detached == ([] if refused else ["s-a"])
@@ -265,9 +267,19 @@ def test_who_has_to_help_is_told_how_it_goes_on(
     with pytest.raises(CloudError) as caught:
         perform(tools(Obedient()), operation)
 
-    told = 'failover.failover with group "payments"' in caught.value.remedy
-    assert told is is_blocked
-    assert caught.value.remedy.startswith("Do this.")
+    assert ("failover sweep" in caught.value.remedy) is is_blocked
+    assert caught.value.remedy.startswith("Do this. ")
+    assert caught.value.remedy.endswith("failover start payments")
+
+
+@pytest.mark.parametrize("error", [LeaseLost("it is gone"), CloudError("TOKEN_EXPIRED", "no")])
+def test_who_needs_do_nothing_is_not_told_to_go_on(error: CloudError) -> None:
+    before = error.remedy
+
+    with pytest.raises(CloudError) as caught, going_on("payments"):
+        raise error
+
+    assert caught.value.remedy == before
 
 
 def record(name: str, **changes: Any) -> Record:
@@ -315,7 +327,7 @@ def test_a_command_that_fails_is_told_in_its_own_words(perform: Any) -> None:
         perform(tools(Obedient(32)), OPERATION)
 
     assert caught.value.code == "COMMAND_FAILED"
-    assert "on db_a" in caught.value.remedy
+    assert caught.value.remedy.endswith(" on db_a, then: failover start payments")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,16 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
 from mistral_failover.actions import recording, starting
 from mistral_failover.actions.errors import ActionError, describe
+from mistral_failover.actions.identifying import identified, unknown
 from mistral_failover.actions.recording import Recorded
+from mistral_failover.actions.remedies import start_command
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import Standing
 from mistral_failover.actions.starting import Facts
@@ -136,8 +139,9 @@ def by_hand(
     """Start the failover that a person asks for, or one that was held back. No rule of admission
     stands in their way: they decide.
 
-    Raises ActionError UNKNOWN_INCIDENT for an id that is no incident of the group, NOT_AN_ALARM for
-    that of an order, and what :func:`starting.begin` raises.
+    Of the incident's id its first digits do. Raises ActionError UNKNOWN_ID for one that is no
+    incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for that of an order, and what
+    :func:`starting.begin` raises.
     """
     if incident_id is None:
         asked_for = {"to": facts.to, "lost": facts.lost}
@@ -145,24 +149,22 @@ def by_hand(
 
     def admitted(tx: Any) -> Incident:
         state = locked(request, tx, group)
-        known = incidents.get(tx, request.project_id, incident_id)
+        identity = identified(request, tx, incident_id, kind="incident").id
+        known = incidents.get(tx, request.project_id, identity)
         if known is not None and known.group_id is None:
             # Nobody knew whose it is, and now a person says so.
             known = replace(known, group_id=state.id, fact={**known.fact, "group": group})
-            if not incidents.adopt(tx, incident_id, state.id):
-                known = incidents.get(tx, request.project_id, incident_id)
+            if not incidents.adopt(tx, identity, state.id):
+                known = incidents.get(tx, request.project_id, identity)
         if known is None or known.group_id != state.id:
-            raise ActionError(
-                "UNKNOWN_INCIDENT",
-                f"{group} has no incident {incident_id}",
-                "failover.status lists the group's incidents.",
-            )
+            raise unknown(incident_id, group, "incident")
         if known.source == OPERATOR:
             # It says nothing of anybody who is lost: whoever holds a role may be well.
             raise ActionError(
                 "NOT_AN_ALARM",
-                f"incident {incident_id} is no alarm but what a person ordered",
-                "Give that order again, or start failover.failover without incident.",
+                f"incident {identity} is no alarm but what a person ordered",
+                "See what came of it: failover status "
+                f"{quote(group)}. Who is lost is said so: {start_command(group)} --lost MEMBER",
             )
         if known.decision != "ADMITTED":
             said = _completed(known, facts)  # what can not be started is not admitted

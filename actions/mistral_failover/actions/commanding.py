@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 from mistral_failover.actions.errors import ActionError, masked
+from mistral_failover.actions.remedies import start_command
 from mistral_failover.agent.channel import (
     Channel,
     ChannelError,
@@ -37,8 +38,8 @@ def run_command(channel: Channel, command: Command) -> CommandResult:
         raise ActionError(
             "COMMAND_FAILED",
             f"{command.name} on {command.to.member} ended with {result.exit_code}: {said}",
-            f"Look at {command.name} on {command.to.member}, then start failover.failover again; "
-            "it declares nobody lost as long as this goal was not reached.",
+            f"Look at {command.name} on {command.to.member}, then: "
+            + start_command(command.to.group),
         )
     return result
 
@@ -60,7 +61,7 @@ def _wait(channel: Channel, command: Command) -> CommandResult:
             beat, words = last_word(channel, command)
             if error.heard or left <= 0 or beat is None or not _at_work(beat, command.limit):
                 said = _observed(command, error.heard, beat, words, seconds)
-                raise ChannelError("NO_ANSWER", said, error.remedy, heard=error.heard) from None
+                raise _unanswered(command, said, error.heard) from None
 
 
 def last_word(channel: Channel, command: Command) -> tuple[Heartbeat | None, str]:
@@ -93,13 +94,24 @@ def _observed(
     return f"{agent} said nothing for {command.limit:g} s ({words})"
 
 
+def _unanswered(command: Command, said: str, heard: str) -> ChannelError:
+    member, group = command.to.member, command.to.group
+    return ChannelError(
+        "NO_ANSWER",
+        said,
+        f"Find out whether {member} still runs, and mend its agent, then: {start_command(group)}. "
+        f"Only if it is lost, have it fenced: {start_command(group, lost=member)}",
+        heard=heard,
+    )
+
+
 def _unknown(command: Command, error: ChannelError) -> ChannelError:
     """With the command that settles it, as a person has to give it on the node."""
     return ChannelError(
         error.code,
         error.message,
         f"Look on {command.to.member} whether {command.name} took effect, say so there with "
-        f"`failover-agent settle {command.id} --done` or `--not-done`, then start "
-        "failover.failover again, which takes the operation up.",
+        f"`failover-agent settle {command.id} --done` or `--not-done`. The operation is taken up "
+        f"by: {start_command(command.to.group)}",
         heard=error.heard,
     )

@@ -208,7 +208,7 @@ def _error_without_result(said: str) -> Mapping[str, Any]:
             "code": "TIMEOUT",
             "message": f"the operation's workflow did not end within {limit[1]} s",
             "remedy": "Look at what it did so far, and whether its type's timeout is long enough; "
-            "then start failover.failover again, which takes the operation up.",
+            "then take the operation up: failover start GROUP",
             "unknown": True,
         }
     return _error_facts(said)

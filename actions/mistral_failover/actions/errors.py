@@ -24,7 +24,7 @@ class ActionError(Exception):
     """What an action itself refuses. ``blocked``: only a person can help, and then it goes on."""
 
     def __init__(self, code: str, message: str, remedy: str, *, blocked: bool = False) -> None:
-        super().__init__(f"{message}. {remedy}")
+        super().__init__(f"{message.rstrip('.')}. {remedy}")
         self.code = code
         self.message = message
         self.remedy = remedy
@@ -55,7 +55,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         return {
             "code": "UNEXPECTED",
             "message": masked(f"{type(error).__name__}: {error}"),
-            "remedy": "Look at the executor's log, mend the cause, then start it again.",
+            "remedy": "Look at the executor's log, and mend the cause. Before anything is ordered "
+            "again, see what was begun: failover status GROUP",
         }
     path = getattr(error, "path", "")
     message = masked(str(getattr(error, "message", error)))

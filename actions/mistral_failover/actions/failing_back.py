@@ -111,12 +111,10 @@ def _nowhere_to_go(
 ) -> NoEligibleMember:
     why = assignment.reasons(stands.group, members, lost)
     reasons = {member: why[member] for member in sorted(set(homes.values())) if member in why}
-    remedy = "Put right what its home lacks, then start failover.failback again."
+    group = quote(stands.group.name)
+    remedy = f"Put right what its home lacks, then: failover failback {group}"
     if unwell := sorted(set(homes.values()) & lost):
         named = " ".join(f"--recovered {quote(member)}" for member in unwell)
-        remedy = (
-            f"See that {', '.join(unwell)} is sound, then: "
-            f"failover failback {quote(stands.group.name)} {named}"
-        )
+        remedy = f"See that {', '.join(unwell)} is sound, then: failover failback {group} {named}"
     where = ", ".join(f"{role} to {member}" for role, member in sorted(homes.items()))
     return NoEligibleMember(f"nothing can go home ({where})", remedy, reasons)

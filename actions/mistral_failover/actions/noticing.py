@@ -42,4 +42,6 @@ def notice(
             why = str(late)
             continue
         return seen, replaced
-    raise ActionError("CONTENDED", why, "Start it again.")
+    raise ActionError(
+        "CONTENDED", why, "See where it stands before it is ordered again: failover status GROUP"
+    )

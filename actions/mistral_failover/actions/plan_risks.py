@@ -177,8 +177,8 @@ def _alarms(case: Case) -> Iterator[Risk]:
             yield risk(
                 "ALARM_HELD",
                 f"an alarm is held that says that {who} is lost: {alarm.sentence}",
-                f"failover admit {alarm.id} starts its failover, failover dismiss {alarm.id} "
-                "takes it off the list.",
+                f"To start its failover: failover admit {alarm.id} --because '...'; to take it off "
+                f"the list: failover dismiss {alarm.id} --because '...'",
             )
 
 

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from shlex import quote
 from typing import Any
 
 from mistral_failover.actions import keeping, starting
 from mistral_failover.actions.noticing import notice
 from mistral_failover.actions.operations import Document, Tools
+from mistral_failover.actions.remedies import going_on, start_command
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import Standing, standing
 from mistral_failover.cloud.errors import CloudError
@@ -29,7 +32,7 @@ def replace_server(request: Request, tools: Tools, operation: Document) -> dict[
     stands = standing(request, operation["group"])
     wish = operation["properties"]
     member, old = str(wish["member"]), str(wish["server_id"])
-    try:
+    with going_on(operation["group"]), _left_for_good(operation["group"], member):
         found: Replacement = replace_by_heat(
             tools.cloud,
             operation["stack"],
@@ -42,13 +45,6 @@ def replace_server(request: Request, tools: Tools, operation: Document) -> dict[
             limit=float(operation["timeout"]),
             keep=keeping.carried(request, operation["group_id"], operation["group"]),
         )
-    except CloudError as error:
-        if error.code == "NOT_FOUND":
-            error.remedy += (
-                " If the member has left the stack for good: failover start "
-                f"{quote(operation['group'])} --lost '' --recovered {quote(member)}"
-            )
-        raise
     reach("replaced.before")
     _see(request, tools, stands, member, old)
     return {
@@ -59,6 +55,20 @@ def replace_server(request: Request, tools: Tools, operation: Document) -> dict[
             "seconds": round(elapsed() - began, 1),
         },
     }
+
+
+@contextmanager
+def _left_for_good(group: str, member: str) -> Iterator[None]:
+    """Say what ends the wish for another server of a member that Heat does not know any more."""
+    try:
+        yield
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            error.remedy += (
+                " If the member has left the stack for good: "
+                f"{start_command(group)} --lost '' --recovered {quote(member)}."
+            )
+        raise
 
 
 def _see(request: Request, tools: Tools, stands: Standing, member: str, old: str) -> None:

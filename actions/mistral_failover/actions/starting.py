@@ -32,6 +32,7 @@ from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.model.group import Group
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.validation import did_you_mean
 from mistral_failover.store import groups, incidents
 
 LOG = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ def require_members(
             raise ActionError(
                 "UNKNOWN_MEMBER",
                 f"{key}: {name} is not a member of {stands.group.name}",
-                f"Members: {', '.join(sorted(names))}.",
+                did_you_mean(name, names),
             )
 
 
@@ -288,7 +289,7 @@ def begin(
     raise ActionError(
         "CONTENDED",
         f"{name} was given new goals {_ATTEMPTS} times while this one was being started",
-        "Start it again.",
+        f"See where it stands before it is ordered again: failover status {quote(name)}",
     )
 
 

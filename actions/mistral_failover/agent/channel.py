@@ -32,12 +32,12 @@ DRIVERS = {
 }
 
 REMEDIES = {
-    "NO_ANSWER": "Find out whether the node still runs. As long as that is open, fence it before "
-    "another member takes its role.",
+    "NO_ANSWER": "Find out whether the node still runs, and mend its agent. Only if it is lost, "
+    "have it fenced: failover start GROUP --lost MEMBER",
     "OLD_EPOCH": "Nothing to do: the member was fenced or replaced since this command was decided.",
     "REFUSED": "Put the command on the member's allow-list, or correct its name in the group file.",
     "UNKNOWN_OUTCOME": "Look on the node whether the command took effect, say so there with "
-    "failover-agent settle, then start failover.failover again.",
+    "failover-agent settle, then take the operation up: failover start GROUP",
     "UNREACHABLE": "Check [failover] command_channel and that the channel's service runs.",
     "CONFIG": "Correct [failover] command_channel.",
 }

@@ -173,6 +173,6 @@ def _error(answer: requests.Response, to: Address, code: str, message: str) -> C
         return ChannelError(
             "REFUSED",
             "The channel does not accept the token of the request.",
-            "Start it again with a new token.",
+            "Go on with a new token: failover sweep",
         )
     return ChannelError("UNREACHABLE", f"Member {to.member}: {message}")

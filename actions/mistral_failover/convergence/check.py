@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.convergence.conclude import fail, report, tell
+from mistral_failover.convergence.conclude import Failed, fail, report, tell
 from mistral_failover.convergence.decide import Decision, decide, revived
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.graph import plan
@@ -28,7 +28,7 @@ from mistral_failover.convergence.records import (
     Traversal,
     Verb,
 )
-from mistral_failover.convergence.sentences import because, doing
+from mistral_failover.convergence.sentences import doing
 from mistral_failover.convergence.traversals import begin_again
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
@@ -147,12 +147,10 @@ def _give_up(
     error: UnresolvedReference | InvalidDocument,
 ) -> Step:
     """What the node needs can not be had: no operation, the traversal fails."""
-    facts = {"code": error.code, "message": str(error)}
-    sentence = f"{visit.record.name}: {because(facts)}"
+    failed = Failed(visit.record.name, {"code": error.code, "message": str(error)})
+    sentence = failed.reason()
     tell(tx, visit.traversal, visit.record, "failed", sentence)
-    ready = fail(
-        tx, definitions, visit.group, visit.traversal, visit.state.node, sentence, blocked=False
-    )
+    ready = fail(tx, definitions, visit.group, visit.traversal, visit.state.node, failed)
     return Step(sentence, ready=ready)
 
 

@@ -6,6 +6,8 @@ Functions over one transaction. ``docs/convergence.md`` lists the rules.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.convergence.definitions import Definitions
@@ -38,6 +40,20 @@ _NOT_REACHED = {
 }
 
 
+@dataclass(frozen=True)
+class Failed:
+    """Why a node came to nothing: ``what`` was done, and the ``error`` (message, remedy, code).
+    ``blocked``: it waits for a person."""
+
+    what: str
+    error: Mapping[str, Any]
+    blocked: bool = False
+
+    def reason(self, *, remedy: bool = True) -> str:
+        """In one line."""
+        return f"{self.what}: {because(self.error, remedy=remedy)}"
+
+
 def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome: Outcome) -> Step:
     """Record what came of an operation, free its lock, tell those who wait for it."""
     traversal = tx.traversal(ticket.traversal_id)
@@ -63,8 +79,8 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     if outcome.ok:
         ready = report(tx, traversal, ticket.node, record)
     else:
-        why = f"{what}: {end}"
-        ready = fail(tx, definitions, group, traversal, ticket.node, why, blocked=outcome.blocked)
+        failed = Failed(what, outcome.error or {}, blocked=outcome.blocked)
+        ready = fail(tx, definitions, group, traversal, ticket.node, failed)
     reach("conclude.reported")
     return Step(f"{what}: {end}", ready=ready)
 
@@ -106,14 +122,17 @@ def fail(
     group: GroupState,
     traversal: Traversal,
     node: Node,
-    reason: str,
-    *,
-    blocked: bool,
+    failed: Failed,
 ) -> tuple[Ready, ...]:
     """The traversal is FAILED, or BLOCKED unless it goes back. What does not depend on the node
-    goes on: half of an application that runs is better than none."""
-    goal = goal_to_fall_back_to(tx, group, traversal, blocked=blocked)
-    blocked = blocked and goal is None
+    goes on: half of an application that runs is better than none.
+
+    Of a traversal that goes back the reason leaves the remedy out: it says how to go on to a goal
+    that was given up. The journal and the record have it.
+    """
+    goal = goal_to_fall_back_to(tx, group, traversal, blocked=failed.blocked)
+    blocked = failed.blocked and goal is None
+    reason = failed.reason(remedy=goal is None)
     tx.fail_node(traversal.id, node, blocked=blocked, reason=reason)
     _stop(tx, traversal, reason, blocked=blocked)
     if goal is None:
@@ -124,7 +143,7 @@ def fail(
             tx, definitions, traversal, goal, why="rollback", cause=cause, back=True
         )
     except ConvergenceError as error:
-        why = f"{reason} It can not be rolled back: {error}"
+        why = f"{failed.reason()} It can not be rolled back: {error}"
         tx.mark_traversal(traversal.id, "FAILED", why)
         return ()
     return started.ready

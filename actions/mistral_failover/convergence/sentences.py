@@ -20,10 +20,10 @@ def doing(verb: Verb, record: Record, resource_type: ResourceType | None) -> str
     return f"{words}: {record.name}{where}"
 
 
-def because(error: Mapping[str, Any]) -> str:
-    """An error's message, remedy and code in one line."""
+def because(error: Mapping[str, Any], *, remedy: bool = True) -> str:
+    """An error's message, ``remedy`` and code in one line."""
     parts = [str(error.get("message", "failed")).rstrip(".") + "."]
-    if error.get("remedy"):
+    if remedy and error.get("remedy"):
         parts.append(str(error["remedy"]))
     return f"{' '.join(parts)} [{error.get('code', 'FAILED')}]"
 

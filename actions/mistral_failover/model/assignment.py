@@ -203,7 +203,7 @@ def _filled(
         if not order:
             raise NoEligibleMember(
                 f'no member can take the role "{role}"',
-                "Repair a member or add one, then start again.",
+                "Repair a member or add one first.",
                 reasons(group, members, lost),
             )
         prefer = group.role_specs[role].prefer

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What messages tell an operator to type can be typed, and typing it fences nobody who is well."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cliff.commandmanager import CommandManager
+
+import mistral_failover
+from mistral_failover.actions.remedies import start_command
+
+PACKAGE = Path(mistral_failover.__file__).parent
+DANGEROUS = "failover.failover"
+SOME = "<some>"
+NAMES = sorted((name for name, _ in CommandManager("failover.cli")), key=len, reverse=True)
+VALUE = r"'[^']*'|<some>|[A-Z]+\b|[\w-]*[0-9_][\w-]*|{\w+}|obeyed-\w+"
+ALONE = [name.split() for name in NAMES]
+COMMAND = re.compile(
+    rf"\bfailover ({'|'.join(NAMES)})\b(?! [a-z]+\b(?!-))((?: (?:--[a-z-]+|{VALUE}))*)"
+)
+"""A command in a sentence, with what stands there for values."""
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """The texts of a module but its docstrings; whatever is put into one stands there as SOME."""
+    silent = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            silent.add(id(node.value))
+        if isinstance(node, ast.JoinedStr):
+            silent.update(id(part) for part in node.values)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else SOME for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and id(node) not in silent:
+            yield str(node.value)
+
+
+def written() -> Iterator[tuple[str, str]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for text in texts(tree):
+            yield str(path.relative_to(PACKAGE)), text
+
+
+def commands(said: str) -> list[list[str]]:
+    """The commands in a message."""
+    return [shlex.split(f"{match[1]}{match[2]}") for match in COMMAND.finditer(said)]
+
+
+def parsed(words: list[str]) -> Any:
+    """What a command makes of its words. Raises SystemExit."""
+    factory, name, rest = CommandManager("failover.cli").find_command(words)
+    app: Any = None
+    return factory(app, None).get_parser(name).parse_args(rest)
+
+
+def takes(words: list[str]) -> bool:
+    """Whether it can be typed; a command alone is only named, and what is put in last may be
+    several options."""
+    if words in ALONE:
+        return True
+    for given in [words, words[:-1]] if words[-1] == SOME else [words]:
+        try:
+            parsed(given)
+        except SystemExit as end:
+            if end.code == 0:
+                return True  # --help
+        else:
+            return True
+    return False
+
+
+def test_no_message_names_the_workflow_that_takes_whoever_holds_a_role_for_lost() -> None:
+    named = [(file, text) for file, text in written() if DANGEROUS in text and text != DANGEROUS]
+
+    assert named == []
+
+
+def test_every_command_in_a_message_exists_and_takes_what_is_written() -> None:
+    found = [(file, words) for file, text in written() for words in commands(text)]
+
+    wrong = [f"{file}: failover {' '.join(words)}" for file, words in found if not takes(words)]
+    assert wrong == []
+    assert len(found) > 50
+
+
+def test_to_go_on_declares_nobody_lost_and_quotes_names() -> None:
+    going_on = parsed(shlex.split(start_command("two words"))[1:])
+    fencing = parsed(shlex.split(start_command("two words", lost="db_a"))[1:])
+
+    assert (going_on.group, going_on.lost, going_on.fact) == ("two words", None, None)
+    assert (fencing.group, fencing.lost) == ("two words", ["db_a"])
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "rollback"])
+def test_who_types_what_a_message_says_fences_nobody(deployment: Any, on_failure: str) -> None:
+    """After a move that came back, and one that failed or fell back."""
+    group = f"obeyed-{on_failure}"
+    deployment.protect(group, on_failure=on_failure)
+    ended, typed = {}, []
+    for order in (["switchover", group], ["start", group, "--lost", "", "--to", "db_b"]):
+        deployment.cloud.api_fault("command_start", "fail")
+        done = deployment.failover(*order, "-f", "json")
+        assert done.returncode == 1, done.stdout
+        ended[order[0]] = json.loads(done.stdout)
+        said = done.stdout + done.stderr + deployment.failover("status", group).stdout
+        typed += [words for words in commands(said) if group in words]
+
+    for words in typed:
+        deployment.failover(*words)
+
+    came_back = ended["switchover"]
+    assert came_back["code"] == "RETURNED"
+    assert commands(came_back["reason"]) == [], "how to go on to a goal that was given up"
+    assert ["start", group] in typed
+    status = deployment.status(group)
+    assert (status["status"], status["lost"]) == ("COMPLETE", [])
+    assert "fence" not in {resource["type"] for resource in status["resources"]}
