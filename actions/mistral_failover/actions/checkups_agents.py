@@ -117,7 +117,10 @@ def _member(
         runs = f"; it runs {', '.join(beat.running)}" if beat.running else ""
         yield ok(f"the agent on {name} was heard {beat.ago:.0f} s ago, epoch {beat.epoch}{runs}")
     if beat is not None and beat.deposed is not None and name not in lost:
-        yield warn(f"the agent on {name} was deposed: {beat.deposed}", start)
+        yield warn(
+            f"the agent on {name} was deposed: {beat.deposed}",
+            f"Where that is a failure, {start}. Else nothing: its next command ends this.",
+        )
 
 
 def _heard(line: Channel, asked: dict[str, Address]) -> dict[str, Heartbeat]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mistral_failover.actions import candidates, starting, suspending
 from mistral_failover.actions.checkups import Finding, Subject, error, ok, warn
+from mistral_failover.actions.fencing import confirm_command
 from mistral_failover.actions.silence import sends_commands
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.alarms.alarm import clock
@@ -39,10 +40,13 @@ def goal(subject: Subject) -> Iterable[Finding]:
     else:
         yield error(f"its last traversal is {status}{reason}", f"failover status {name}")
     if stands.lost:
+        lost = sorted(stands.lost)
+        back = f"failover failback {quote(name)} "
+        back += " ".join(f"--recovered {quote(member)}" for member in lost)
         yield warn(
-            f"declared lost, and not back yet: {', '.join(sorted(stands.lost))}",
-            f"Check or replace them, then: failover failback {quote(name)} "
-            + " ".join(f"--recovered {quote(member)}" for member in sorted(stands.lost)),
+            f"declared lost, and not back yet: {', '.join(lost)}",
+            # Nothing comes home before the goal that gave their roles away is reached.
+            f"Check or replace them, then: {back}" if stands.reached else f"failover status {name}",
         )
     project = subject.look.request.project_id
     for lock in subject.look.reading(lambda tx: details.locks(tx, project, stands.state.id)):
@@ -177,7 +181,7 @@ def fence(subject: Subject) -> Iterable[Finding]:
         yield warn(
             f"the ladder ({said}) has no rung for a dead host: the failover will be BLOCKED there",
             "End the ladder with confirm, or with a workflow that switches the host off; a person "
-            f"can speak all the same: failover confirm-fenced {subject.name} MEMBER",
+            f"can speak all the same: {confirm_command(subject.name, 'MEMBER')}",
         )
     elif "workflow" not in kinds:
         yield ok(f"ladder: {said}; for a dead host a person has to confirm")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mistral_failover.actions.checkups import Finding, Look, error, ok, warn
+from mistral_failover.actions.checkups_roles import ROLE, lacking, listed
 from mistral_failover.cloud.errors import CloudError, translated
 
 SOON = 900.0
@@ -15,7 +16,7 @@ SOON = 900.0
 
 
 def token(look: Look) -> Iterable[Finding]:
-    """The request's rights, and when they end."""
+    """The request's rights, when they end, and whether they are enough."""
     security = look.request.context.security
     session = look.cloud.session
     with translated("authenticate"):
@@ -23,10 +24,11 @@ def token(look: Look) -> Iterable[Finding]:
         auth: Any = session.auth  # of Keystone's kinds, all of which have this
         access = auth.get_access(session)
     whose = _of(access, security)
+    yield from _roles(look, access)
     if not security.auth_token:
         yield ok(f"acts as {whose}, by the entry {look.settings.cloud} of clouds.yaml")
         return
-    trusted = f", by trust {security.trust_id}" if security.trust_id else ""
+    trusted = ", by a trust" if security.trust_id or access.trust_scoped else ""
     if access.expires is None:
         yield ok(f"acts as {whose}{trusted}")
         return
@@ -42,6 +44,30 @@ def token(look: Look) -> Iterable[Finding]:
         yield ok(sentence)
 
 
+def _roles(look: Look, access: Any) -> Iterable[Finding]:
+    """Whether the roles let a failover act; of a token whose roles nobody told, see the trusts."""
+    roles = access.role_names
+    if not roles or not lacking(roles):
+        return
+    if not look.request.context.security.auth_token:
+        remedy = (
+            f"Put a credential with the role {ROLE} into the entry {look.settings.cloud} of "
+            f"clouds.yaml: openstack application credential create failover --role {ROLE}"
+        )
+    elif access.trust_scoped:
+        remedy = f"Give the user the role {ROLE}, then let the trust be made anew: see trusts."
+    else:
+        remedy = (
+            f"An administrator of the cloud gives it: openstack role add --user {access.user_id} "
+            f"--project {look.request.project_id} {ROLE}"
+        )
+    yield error(
+        f"the caller may look and not act: its roles ({listed(roles)}) lack {ROLE}, so each stop, "
+        "detach, attach and PATCH of a failover would be FORBIDDEN",
+        remedy,
+    )
+
+
 def services(look: Look) -> Iterable[Finding]:
     """The stack's, the servers' and the volumes' services can be read."""
     for name, what, read in (
@@ -55,7 +81,7 @@ def services(look: Look) -> Iterable[Finding]:
         except CloudError as problem:
             remedy = problem.remedy
             if problem.code == "FORBIDDEN":
-                remedy = "Give the user (of the trust) a role that may read them, mostly member."
+                remedy = f"Give the user (of the trust) a role that may read them, mostly {ROLE}."
             yield error(f"{name}: {problem.message} [{problem.code}]", remedy)
         else:
             yield ok(f"{name} lets its {what} be read")

@@ -14,6 +14,7 @@ from mistral_failover.actions import (
     checkups_mistral,
     checkups_rights,
     checkups_store,
+    checkups_trusts,
     checkups_volumes,
 )
 from mistral_failover.actions.checkups import Check, Finding, GroupCheck, Look, examine
@@ -48,6 +49,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("store", checkups_store.store),
     ("settings", checkups_store.settings),
     ("rights", checkups_rights.token),
+    ("trusts", checkups_trusts.trusts),
     ("services", checkups_rights.services),
     ("actions", checkups_mistral.actions),
     ("workflows", checkups_mistral.workflows),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would go wrong with a server, found out before it starts. Nothing is changed by looking.
+"""What would go wrong with a server, found out before it starts. Nothing is left of the looking.
 
 What only shows from the inside, of each group, the action ``failover.doctor`` finds out once the
 server runs.
@@ -7,7 +7,6 @@ server runs.
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ import sqlalchemy as sa
 from keystoneauth1.session import Session
 from openstack import config as clouds
 
+from mistral_failover.actions.checkups_roles import ROLE, lacking, listed
 from mistral_failover.agent.broker import ERRORS, Broker, forget
 from mistral_failover.agent.channel import ChannelError, Means, channel_for
 from mistral_failover.agent.links import Away
@@ -31,9 +31,6 @@ from mistral_failover.server import addresses, credential, places, secret, tls
 from mistral_failover.server.options import Options
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
-
-ROLE = "member"
-"""The role that all verbs need; see docs/authentication.md."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +58,13 @@ def _place(options: Options) -> Iterator[Finding]:
     folder = options.state_dir
     if not folder.exists():
         parent = next(each for each in folder.absolute().parents if each.exists())
-        if not os.access(parent, os.W_OK):
+        try:
+            places.try_writing(parent)
+        except OSError as error:
             yield Finding(
                 True,
                 "STATE_DIR_UNUSABLE",
-                f"the state directory {folder} can not be made: {parent} is not writable",
+                f"the state directory {folder} can not be made in {parent}: {error.strerror}",
                 "Name another one with --state-dir.",
             )
         return
@@ -163,11 +162,11 @@ def _cloud(options: Options) -> Iterator[Finding]:
         return
     yield from _clouds_file()
     cloud, found = credential.cloud_of(name)
-    if ROLE not in found.roles:
+    if lacking(found.roles):
         yield Finding(
             True,
             "ROLE_MISSING",
-            f"the credential of {name} has the roles {', '.join(sorted(found.roles)) or 'none'}",
+            f"the credential of {name} has the roles {listed(found.roles)}",
             f"Make one with the role {ROLE}: openstack application credential create failover "
             f"--role {ROLE}",
         )
