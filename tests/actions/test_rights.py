@@ -168,6 +168,7 @@ DOUBTFUL = [
     CloudError("TOKEN_EXPIRED", "401"),
     CloudError("SERVER_ERROR", "503"),
     ChannelError("REFUSED", "401"),
+    ChannelError("UNREACHABLE", "403 behind the channel"),
     ActionError("FENCE_UNPROVEN", "nobody could be asked", "Confirm it.", blocked=True),
 ]
 CERTAIN = [

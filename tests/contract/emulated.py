@@ -51,6 +51,12 @@ class EmulatedRig(Rig):
         self._cloud.client.fault("host", host, "revive")
         self.until(lambda: self.service(host) == "up")
 
+    def _hire(self, name: str) -> None:
+        self._cloud.client.add_user(name, project="demo")
+
+    def _dismiss(self, name: str) -> None:
+        """Each run has a cloud of its own."""
+
     def forget_tokens(self) -> None:
         """Its services keep nothing."""
 

@@ -68,6 +68,21 @@ class RealRig(Rig):
         self._start(host)
         self.until(lambda: self.service(host) == "up")
 
+    def _hire(self, name: str) -> None:
+        admin = self.token("admin")
+        user = {"name": name, "password": name, "domain_id": "default"}
+        made = self.keystone("POST", "/users", admin, {"user": user})
+        assert made.status_code == 201, made.text
+        (role,) = self.keystone("GET", "/roles?name=member", admin).json()["roles"]
+        user_id = made.json()["user"]["id"]
+        path = f"/projects/{self.project_id()}/users/{user_id}/roles/{role['id']}"
+        assert self.keystone("PUT", path, admin).status_code == 204
+
+    def _dismiss(self, name: str) -> None:
+        admin = self.token("admin")
+        (user,) = self.keystone("GET", f"/users?name={name}", admin).json()["users"]
+        assert self.keystone("DELETE", f"/users/{user['id']}", admin).status_code == 204
+
     def forget_tokens(self) -> None:
         # memcached forgets what is older than the present second.
         time.sleep(1.1)

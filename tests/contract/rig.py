@@ -10,7 +10,8 @@ from __future__ import annotations
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -57,7 +58,7 @@ class Rig(ABC):
 
     def __init__(self, auth_url: str, people: Mapping[str, Person]) -> None:
         self.auth_url = auth_url
-        self._people = people
+        self._people = dict(people)
         self._apis: dict[str, Api] = {}
         self.prefix = f"contract-{secrets.token_hex(3)}"
         self._count = 0
@@ -147,10 +148,40 @@ class Rig(ABC):
         way = {"methods": ["token"], "token": {"id": others}}
         return self._asked_for(way, {"OS-TRUST:trust": {"id": trust}}), trust
 
+    def by_trust(self, trust: str) -> requests.Response:
+        """Keystone's answer to ``other``, who asks for one more token by a trust."""
+        way = {"methods": ["token"], "token": {"id": self.token("other")}}
+        body = {"auth": {"identity": way, "scope": {"OS-TRUST:trust": {"id": trust}}}}
+        return self.keystone("POST", "/auth/tokens", body=body)
+
     def end_trust(self, trust: str, name: str = "demo") -> None:
         """Delete somebody's trust."""
         answer = self.keystone("DELETE", f"/OS-TRUST/trusts/{trust}", self.token(name))
         assert answer.status_code == 204, answer.text
+        self.forget_tokens()
+
+    @contextmanager
+    def newcomer(self) -> Iterator[str]:
+        """Somebody with the role ``member`` in demo's project, whom nobody else minds."""
+        name = self.name()
+        self._people[name] = Person(name, name, self._people["demo"].project)
+        self._hire(name)
+        yield name
+        self._dismiss(name)
+
+    @abstractmethod
+    def _hire(self, name: str) -> None:
+        """Add a user to demo's project, whose password is the name."""
+
+    @abstractmethod
+    def _dismiss(self, name: str) -> None:
+        """Remove them."""
+
+    def enable(self, user_id: str, enabled: bool) -> None:
+        """Enable or disable somebody, and let the services hear of it."""
+        body = {"user": {"enabled": enabled}}
+        answer = self.keystone("PATCH", f"/users/{user_id}", self.token("admin"), body)
+        assert answer.status_code == 200, answer.text
         self.forget_tokens()
 
     def revoke(self, token: str) -> None:

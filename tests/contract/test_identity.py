@@ -122,6 +122,63 @@ def test_a_trust_that_was_deleted_ends_its_token(connect, rig, pair):
     assert token not in f"{said.as_dict()} {asked.as_dict()}"
 
 
+def test_a_user_is_shown_the_trusts_that_they_gave_and_the_roles_of_one(rig):
+    token, trust = rig.trust()
+    own, mine = rig.token(), f"/OS-TRUST/trusts?trustor_user_id={rig.user_id()}"
+
+    listed = {row["id"]: row for row in rig.keystone("GET", mine, own).json()["trusts"]}
+    assert "roles" not in listed[trust]
+    assert listed[trust]["project_id"] == rig.project_id()
+    for whose in (own, token):
+        shown = rig.keystone("GET", f"/OS-TRUST/trusts/{trust}", whose).json()["trust"]
+        assert [role["name"] for role in shown["roles"]] == list(rig.roles)
+    refused = rig.keystone("GET", mine, rig.token("other"))
+    assert refused.status_code == 403
+    assert "identity:list_trusts_for_trustor" in refused.text
+
+
+def test_keystone_says_that_a_trust_was_deleted(connect, rig):
+    token, trust = rig.trust()
+    rig.end_trust(trust)
+
+    gone = rig.until(lambda: says(rig, token, 404))
+    assert gone == f"Could not find trust: {trust}."
+    with pytest.raises(CloudError) as raised:
+        connect(token=token)
+    assert raised.value.code == "TRUST_GONE"
+    assert trust not in str(raised.value.as_dict())
+
+
+def test_the_trust_of_a_user_who_is_disabled_is_not_honoured_until_they_are_enabled(connect, rig):
+    with rig.newcomer() as name:
+        token, trust = rig.trust(name)
+        plain, user = rig.token(name), rig.user_id(name)
+        rig.enable(user, False)
+
+        # One of its processes knows the token yet, and finds it revoked; another does not.
+        assert rig.until(lambda: says(rig, token, 403) or says(rig, token, 401))
+        assert rig.until(lambda: says(rig, plain, 401))
+        heat = rig.api().url("heat") + "/stacks"
+        asked = [
+            requests.get(heat, headers={"X-Auth-Token": t}, timeout=30) for t in (token, plain)
+        ]
+        assert [answer.status_code in (401, 503) for answer in asked] == [True, True]
+        with pytest.raises(CloudError) as raised:
+            connect(token=token)
+        assert raised.value.code in REFUSED
+        assert rig.by_trust(trust).status_code == 403
+
+        rig.enable(user, True)
+        assert rig.until(lambda: says(rig, token, 401))
+        assert rig.until(lambda: rig.by_trust(trust).status_code == 201)
+
+
+def says(rig, token, status):
+    """How Keystone refuses a token with this status; None: it does not."""
+    answer = rig.keystone("GET", "/auth/catalog", token)
+    return answer.json()["error"]["message"] if answer.status_code == status else None
+
+
 def test_the_project_that_a_request_claims_must_be_its_tokens(connect, rig):
     for trust in (True, False):
         with pytest.raises(CloudError) as raised:

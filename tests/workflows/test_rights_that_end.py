@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A failover whose token is taken away in the middle: nothing is lost, nothing is done twice, and
-whoever comes with valid rights, as a cron trigger's sweep, brings it to its end."""
+"""A failover whose rights are taken away in the middle, be it its token, its trust or its user:
+nothing is lost, nothing is done twice, and whoever comes with valid rights, as a cron trigger's
+sweep, brings it to its end."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ from mistral_failover import fault_points
 from mistral_failover import settings as configuration
 from mistral_failover.actions import people
 from mistral_failover.actions.runtime import Runtime
+from mistral_failover.drill import audit
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.emulator.state import stable_hex
+from mistral_failover.emulator.state import stable_hex, token_key
+from mistral_failover.store import groups
 from mistral_failover.store.tables import metadata
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
@@ -81,18 +84,26 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Tenant:
-    """A group of the project ``demo``, and the requests about it, each with a token of its own."""
+    """A group of the project ``demo``, and the requests about it, each with a token of its own.
+
+    ``user`` owns its stack, its alarms and its cron trigger; ``colleague`` is another one of the
+    project.
+    """
 
     name: str
     cloud: EmulatorClient
     emulated: EmulatedCloud
     workflows: Workflows
+    user: str
+    colleague: str
     tokens: list[str] = field(default_factory=list)
 
-    def request(self, *, cron: bool = False) -> SimpleNamespace:
+    def request(
+        self, *, cron: bool = False, user: str | None = None, trust: bool = True
+    ) -> SimpleNamespace:
         """What a request brings along: with an alarm, or with a cron trigger of Mistral's, which
-        brings nothing but the token of a trust."""
-        token = self.cloud.mint_token(trust=True)
+        brings nothing but the token of a trust; or, not by a trust, of a person."""
+        token = self.cloud.mint_token(user=user or self.user, trust=trust)
         self.tokens.append(token)
         more: dict[str, Any] = {"auth_uri": self.emulated.auth_url}
         if cron:
@@ -111,11 +122,35 @@ class Tenant:
         """Run a shipped workflow to its end."""
         return run_as(self.workflows, request or self.request(), f"failover.{workflow}", inputs)
 
+    def keystone(self, method: str, path: str, token: str, body: Any = None) -> None:
+        """Ask Keystone for something, which it must do."""
+        headers = {"X-Auth-Token": token, "X-Subject-Token": token}
+        url = self.emulated.auth_url + path
+        answer = requests.request(method, url, headers=headers, json=body, timeout=5)
+        assert answer.ok, answer.text
+
     def revoke(self, token: str) -> None:
         """Take a token away."""
-        headers = {"X-Auth-Token": token, "X-Subject-Token": token}
-        url = f"{self.emulated.auth_url}/auth/tokens"
-        assert requests.delete(url, headers=headers, timeout=5).status_code == 204
+        self.keystone("DELETE", "/auth/tokens", token)
+
+    def delete_trust(self, token: str) -> None:
+        """Take away the trust that a token was got by."""
+        known = self.emulated.emulation.state.tokens[token_key(token)]
+        own = self.cloud.mint_token(user=self.user)
+        self.keystone("DELETE", f"/OS-TRUST/trusts/{known.trust_id}", own)
+
+    def disable(self, token: str) -> None:
+        """Disable the user whom a token acts for, as an administrator does it."""
+        self._enable(token, enabled=False)
+
+    def enable(self, token: str) -> None:
+        """Enable them again."""
+        self._enable(token, enabled=True)
+
+    def _enable(self, token: str, *, enabled: bool) -> None:
+        whose = self.emulated.emulation.state.tokens[token_key(token)].user_id
+        admin = self.cloud.mint_token(user="admin")
+        self.keystone("PATCH", f"/users/{whose}", admin, {"user": {"enabled": enabled}})
 
     def server(self, member: str) -> str:
         """The id of a member's server."""
@@ -134,9 +169,12 @@ def tenant(
 ) -> Iterator[Tenant]:
     """A database that is active on db_a."""
     name = f"tenant{next(_numbers)}"
-    cloud.create_stack(name, STACK)
+    user, colleague = f"{name}-user", f"{name}-colleague"
+    for each in (user, colleague):
+        cloud.add_user(each, project="demo")
+    EmulatorClient(emulated.url, user=user, password=user).create_stack(name, STACK)
     cloud.add_application(name, start="start", stop="stop", needs_volume=True, stack=name)
-    tenant = Tenant(name, cloud, emulated, pack)
+    tenant = Tenant(name, cloud, emulated, pack, user, colleague)
     definition = {
         "failover_template_version": "2026-11-21",
         "stack": name,
@@ -165,38 +203,83 @@ def at(point: str, act: Callable[[], None]) -> None:
     fault_points.arm(hook)
 
 
+@dataclass(frozen=True)
+class End:
+    """A way for rights to end: how, by which code that is told, and who has rights then."""
+
+    take: Callable[[Tenant, str], None]
+    code: str
+    somebody: Callable[[Tenant], SimpleNamespace]
+
+
+ENDS = {
+    # Keystone and the services know nothing of the token; the trust still stands.
+    "token revoked": End(Tenant.revoke, "TOKEN_EXPIRED", lambda t: t.request(cron=True)),
+    # The trust of the alarm is gone; that of the same user's cron trigger is another one.
+    "trust deleted": End(Tenant.delete_trust, "TRUST_GONE", lambda t: t.request(cron=True)),
+    # With their user all trusts are dead, also the cron trigger's.
+    "user disabled": End(
+        Tenant.disable, "TRUST_GONE", lambda t: t.request(user=t.colleague, trust=False)
+    ),
+}
+
+
+@pytest.fixture(params=ENDS.values(), ids=[how.replace(" ", "_") for how in ENDS])
+def end(request: pytest.FixtureRequest) -> End:
+    """Each way for rights to end."""
+    found: End = request.param
+    return found
+
+
 @pytest.mark.parametrize("point", POINTS)
-def test_a_failover_whose_token_is_revoked_is_brought_to_its_end_by_a_sweep(
-    tenant: Tenant, point: str
+def test_a_failover_whose_rights_end_is_brought_to_its_end_by_whoever_has_some(
+    tenant: Tenant, state: Runtime, point: str, end: End
 ) -> None:
     tenant.cloud.fault("server", tenant.server("db_a"), "crash")
     alarm = tenant.cloud.alarm_body(tenant.server("db_a"))
     request = tenant.request()
     heard = len(tenant.cloud.audit())
-    at(point, lambda: tenant.revoke(request.auth_token))
+    at(point, lambda: end.take(tenant, request.auth_token))
 
     run = tenant.run("on_alarm", request, **alarm)
 
     fault_points.disarm()
     status = tenant.status()
+    assert status["incidents"][0]["decision"] == "ADMITTED"
+    incidents = [each["id"] for each in status["incidents"]]
     if run.state == "ERROR":
         assert "RIGHTS_ENDED" in run.error_codes()
         assert status["status"] == "IN_PROGRESS"
-        assert "[TOKEN_EXPIRED]" in status["reason"]
-        (incident, *_) = status["incidents"]
-        assert incident["decision"] == "ADMITTED"
+        assert f"[{end.code}]" in status["reason"]
 
-    swept = tenant.run("sweep", tenant.request(cron=True)).assert_succeeded()
+    swept = tenant.run("sweep", end.somebody(tenant)).assert_succeeded()
 
     assert run.state == "ERROR" or swept.output["swept"]["ready"] == []
     status = tenant.status()
     assert (status["status"], status["reason"]) == ("COMPLETE", "")
     assert status["roles"] == {"active": "db_b"}
+    assert [each["id"] for each in status["incidents"]] == incidents
     server = tenant.server("db_b")
     assert tenant.name in tenant.cloud.nodes()[server]["applications"]
+    assert nothing_twice(tenant, state, heard)
+
+
+def nothing_twice(tenant: Tenant, state: Runtime, heard: int) -> bool:
+    """Nothing took effect twice, by the cloud's log since then and by the state store."""
+    server = tenant.server("db_b")
     attached = [e for e in tenant.cloud.audit(heard, "attach_begin") if e["server"] == server]
-    assert len(attached) == 1
+    commands = [e["id"] for e in tenant.cloud.audit(heard, "command_started")]
+    group = state.database.reading(lambda tx: groups.find(tx, PROJECT, tenant.name))
+    assert group is not None
+    kept = audit.read_state(state.database, group.id)
+    broken = [
+        *audit.tokens_grow(kept),
+        *audit.one_traversal_per_incident(kept),
+        *audit.ended(kept),
+    ]
+    assert broken == []
     assert tenant.cloud.violations() == []
+    return len(attached) == 1 and len(commands) == len(set(commands))
 
 
 def test_a_failover_is_left_in_the_middle_at_almost_every_point(tenant: Tenant) -> None:
@@ -212,27 +295,51 @@ def test_a_failover_is_left_in_the_middle_at_almost_every_point(tenant: Tenant) 
     assert len(reasons) == 1
 
 
-def test_an_alarm_whose_token_is_dead_already_is_kept_and_started_by_a_sweep(
-    tenant: Tenant,
+def test_an_alarm_whose_rights_are_dead_already_is_kept_and_started_by_a_sweep(
+    tenant: Tenant, end: End
 ) -> None:
     tenant.cloud.fault("server", tenant.server("db_a"), "crash")
     request = tenant.request()
-    tenant.revoke(request.auth_token)
+    end.take(tenant, request.auth_token)
 
     run = tenant.run("on_alarm", request, **tenant.cloud.alarm_body(tenant.server("db_a")))
 
     assert run.state == "ERROR"
-    assert "TOKEN_EXPIRED" in run.error_codes()
+    assert end.code in run.error_codes()
     (incident, *_) = tenant.status()["incidents"]
     assert incident["decision"] == "ADMITTED"
     assert tenant.status()["roles"] == {"active": "db_a"}
 
     # The first sweep starts it and finds its nodes ready at once: nothing was said about them yet.
-    tenant.run("sweep", tenant.request(cron=True)).assert_succeeded()
+    tenant.run("sweep", end.somebody(tenant)).assert_succeeded()
+    tenant.run("sweep", end.somebody(tenant)).assert_succeeded()
+
+    status = tenant.status()
+    assert (status["status"], status["roles"]) == ("COMPLETE", {"active": "db_b"})
+
+
+def test_a_user_who_is_disabled_sweeps_nothing_and_once_enabled_goes_on(
+    tenant: Tenant, state: Runtime
+) -> None:
+    tenant.cloud.fault("server", tenant.server("db_a"), "crash")
+    request = tenant.request()
+    heard = len(tenant.cloud.audit())
+    at("attach.before", lambda: tenant.disable(request.auth_token))
+    tenant.run("on_alarm", request, **tenant.cloud.alarm_body(tenant.server("db_a")))
+    fault_points.disarm()
+
+    for _ in range(2):
+        tenant.run("sweep", tenant.request(cron=True))
+        status = tenant.status()
+        assert status["status"] == "IN_PROGRESS"
+        assert "[TRUST_GONE]" in status["reason"]
+
+    tenant.enable(request.auth_token)
     tenant.run("sweep", tenant.request(cron=True)).assert_succeeded()
 
     status = tenant.status()
     assert (status["status"], status["roles"]) == ("COMPLETE", {"active": "db_b"})
+    assert nothing_twice(tenant, state, heard)
 
 
 def test_nothing_of_a_token_is_kept(

@@ -12,9 +12,17 @@ from mistral_failover.actions.errors import ActionError, answered, masked
 from mistral_failover.actions.runtime import Request, runtime
 
 # What may come of a token that Keystone does not accept any more. Services answer 401, or 503 while
-# Keystone refuses to tell them anything; and who may not ask Nova finds neither proof nor standby.
+# Keystone refuses to tell them anything, and a channel that asks Keystone seems out of reach then;
+# and who may not ask Nova finds neither proof nor standby.
 _DOUBTFUL = frozenset(
-    {"TOKEN_EXPIRED", "SERVER_ERROR", "REFUSED", "FENCE_UNPROVEN", "NO_ELIGIBLE_MEMBER"}
+    {
+        "TOKEN_EXPIRED",
+        "SERVER_ERROR",
+        "REFUSED",
+        "UNREACHABLE",
+        "FENCE_UNPROVEN",
+        "NO_ELIGIBLE_MEMBER",
+    }
 )
 
 

@@ -18,6 +18,7 @@ from mistral_failover.emulator import (
     orchestration,
     stack_resources,
     trusts,
+    users,
     volume,
     volume_actions,
 )
@@ -53,6 +54,7 @@ def application(emulation: Emulation) -> Starlette:
                 instance_actions,
                 stack_resources,
                 trusts,
+                users,
                 volume_actions,
             )
             for route in module.routes()

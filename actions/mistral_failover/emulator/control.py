@@ -83,7 +83,8 @@ def _mint(call: Call) -> Any:
     if call.body.get("trust"):
         trustee = _user(call, "admin")  # stands for the service that the trust is made for
         parties = {"trustor": user.id, "trustee": trustee.id, "project_id": user.project_id}
-        trust = trusts.make(call.emulation, **parties, expires_at=None)
+        roles = ["admin" if user.admin else "member"]
+        trust = trusts.make(call.emulation, **parties, expires_at=None, roles=roles)
     token = identity.issue(
         call.emulation,
         user,

@@ -9,12 +9,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mistral_failover.emulator.core import Emulation
-from mistral_failover.emulator.state import Token, User, stable_hex, token_key
+from mistral_failover.emulator.honour import NOBODY, UNKNOWN, by_keystone, honoured
+from mistral_failover.emulator.state import Token, Trust, User, stable_hex, token_key
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint, utc
 
 REGION = "RegionOne"
 LIFETIME = 3600.0
 DOMAIN = {"id": "default", "name": "Default"}
+_ROLES = ("admin", "member", "reader")
+"""Each implies those behind it."""
 _TITLES = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found"}
 
 
@@ -32,7 +35,6 @@ def refused(status: int, message: str) -> ApiError:
     return ApiError(status, error_body(status, message))
 
 
-_UNAUTHENTICATED = "The request you have made requires authentication."
 _UNAUTHORIZED = "You are not authorized to perform the requested action"
 
 
@@ -56,11 +58,23 @@ def issue(
     return text
 
 
+def role_id(name: str) -> str:
+    """The id of a role."""
+    return stable_hex("role", name)
+
+
+def roles_of(user: User, trust: Trust | None = None) -> list[dict[str, str]]:
+    """The roles of a user, or those that their trust passes on, with what they imply."""
+    given = trust.roles if trust is not None else ["admin" if user.admin else "member"]
+    least = min(_ROLES.index(name) for name in given)
+    return [{"id": role_id(name), "name": name} for name in _ROLES[least:]]
+
+
 def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
     """The body of a token."""
     state = emulation.state
     user, project = state.users[token.user_id], state.projects[token.project_id]
-    roles = ["admin", "member", "reader"] if user.admin else ["member", "reader"]
+    trust = state.trusts.get(token.trust_id or "")
     body: dict[str, Any] = {
         "methods": token.methods,
         "user": {
@@ -71,7 +85,7 @@ def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
         },
         "project": {"id": project.id, "name": project.name, "domain": DOMAIN},
         "is_domain": False,
-        "roles": [{"id": stable_hex("role", name), "name": name} for name in roles],
+        "roles": roles_of(user, trust),
         "catalog": catalog(emulation.url, project.id, emulation.workflow_url),
         "audit_ids": [stable_hex("audit", str(token.issued_at))[:22]],
         "issued_at": utc(token.issued_at, "%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -127,7 +141,9 @@ def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[
 
 def _live(emulation: Emulation, text: str) -> Token | None:
     token = emulation.state.tokens.get(token_key(text))
-    return token if token is not None and token.expires_at > time.time() else None
+    if token is None or token.expires_at <= time.time():
+        return None
+    return token if honoured(emulation.state, token) else None
 
 
 def create_token(call: Call) -> Response:
@@ -151,16 +167,17 @@ def _by_password(call: Call, asked: dict[str, Any]) -> tuple[User, str, dict[str
     given = asked["identity"]["password"]["user"]
     for user in call.emulation.state.users.values():
         if given.get("id") == user.id or given.get("name") == user.name:
-            if secrets.compare_digest(str(given["password"]), user.password):
+            right = secrets.compare_digest(str(given["password"]), user.password)
+            if right and user.enabled:
                 return user, _scope(call, asked, user, user.project_id), {}
             break
-    raise refused(401, _UNAUTHENTICATED)
+    raise refused(401, UNKNOWN)
 
 
 def _by_token(call: Call, asked: dict[str, Any]) -> tuple[User, str, dict[str, Any]]:
     token = _live(call.emulation, str(asked["identity"]["token"]["id"]))
     if token is None:
-        raise refused(401, _UNAUTHENTICATED)
+        raise refused(401, UNKNOWN)
     if token.trust_id:
         raise refused(
             403,
@@ -185,12 +202,14 @@ def _by_trust(
     """The trustor, whom the trustee now acts for."""
     trust = call.emulation.state.trusts.get(trust_id)
     if trust is None or trust.trustee != user.id:
-        raise refused(401, _UNAUTHENTICATED)
+        raise refused(401, UNKNOWN)
     if trust.expires_at is not None:
         more["lifetime"] = min(more["lifetime"], trust.expires_at - time.time())
     if more["lifetime"] <= 0:
-        raise refused(401, _UNAUTHENTICATED)
+        raise refused(401, UNKNOWN)
     trustor = call.emulation.state.users[trust.trustor]
+    if not trustor.enabled:
+        raise refused(403, NOBODY)
     return trustor, trust.project_id, {**more, "trust_id": trust.id}
 
 
@@ -202,9 +221,11 @@ def _by_application_credential(
         if given.get("id") == known.id or given.get("name") == known.name:
             if secrets.compare_digest(str(given["secret"]), known.secret):
                 user = call.emulation.state.users[known.user_id]
+                if not user.enabled:
+                    break
                 return user, known.project_id, {"application_credential_id": known.id}
             break
-    raise refused(401, _UNAUTHENTICATED)
+    raise refused(401, UNKNOWN)
 
 
 def _scope(call: Call, asked: dict[str, Any], user: User, default: str) -> str:
@@ -217,7 +238,7 @@ def _scope(call: Call, asked: dict[str, Any], user: User, default: str) -> str:
             if user.admin or user.project_id == project.id:
                 return project.id
             break
-    raise refused(401, _UNAUTHENTICATED)
+    raise refused(401, UNKNOWN)
 
 
 _METHODS = {
@@ -234,8 +255,11 @@ def validate_token(call: Call) -> Response:
     for its owner and the trustor for the caller.
     """
     text = call.request.headers.get("x-subject-token", "")
+    known = call.emulation.state.tokens.get(token_key(text))
     token = _live(call.emulation, text)
     if token is None:
+        if known is not None and known.trust_id and known.expires_at > time.time():
+            raise refused(*by_keystone(call.emulation.state, known))
         raise refused(404, "Failed to validate token")
     trust = call.emulation.state.trusts.get(token.trust_id or "")
     owner = trust.trustee if trust is not None else token.user_id

@@ -46,6 +46,7 @@ class User:
     password: str
     project_id: str
     admin: bool = False
+    enabled: bool = True
 
 
 @dataclass
@@ -61,13 +62,14 @@ class ApplicationCredential:
 
 @dataclass
 class Trust:
-    """A user's word that another may act in a project in the user's name."""
+    """A user's word that another may act in a project in the user's name, with these roles."""
 
     id: str
     trustor: str
     trustee: str
     project_id: str
     expires_at: float | None = None
+    roles: list[str] = field(default_factory=lambda: ["member"])
 
 
 @dataclass
@@ -224,7 +226,8 @@ class Application:
 class StackResource:
     """A resource of a stack; `generation` tells which update has looked at it last.
 
-    INIT COMPLETE: its turn to be made has not come.
+    INIT COMPLETE: its turn to be made has not come. `retired_id` is what it replaced and is yet to
+    be deleted, `retired_reason` why the latest update could not.
     """
 
     name: str
@@ -234,6 +237,7 @@ class StackResource:
     properties: dict[str, Any] = field(default_factory=dict)
     physical_id: str = ""
     retired_id: str = ""
+    retired_reason: str = ""
     action: str = "CREATE"
     status: str = "IN_PROGRESS"
     reason: str = "state changed"

@@ -6,12 +6,14 @@ A token got by a trust ends with the trust, and no other token can be got by it.
 
 import datetime
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.routing import Route
 
 from mistral_failover.emulator.core import Emulation
-from mistral_failover.emulator.identity import SERVICE, refused
+from mistral_failover.emulator.honour import NOBODY
+from mistral_failover.emulator.identity import SERVICE, refused, role_id, roles_of
 from mistral_failover.emulator.state import Trust, new_id
 from mistral_failover.emulator.web import Call, endpoint, utc
 
@@ -19,10 +21,17 @@ _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 def make(
-    emulation: Emulation, *, trustor: str, trustee: str, project_id: str, expires_at: float | None
+    emulation: Emulation,
+    *,
+    trustor: str,
+    trustee: str,
+    project_id: str,
+    expires_at: float | None,
+    roles: Sequence[str] = ("member",),
 ) -> Trust:
     """A trust between two users, by their ids; `expires_at` is None for one without end."""
-    trust = Trust(new_id().replace("-", ""), trustor, trustee, project_id, expires_at)
+    key = new_id().replace("-", "")
+    trust = Trust(key, trustor, trustee, project_id, expires_at, list(roles))
     emulation.state.trusts[trust.id] = trust
     emulation.changed()
     return trust
@@ -42,8 +51,22 @@ def _create(call: Call) -> Any:
         trustee=str(asked["trustee_user_id"]),
         project_id=call.project_id,
         expires_at=_expiry(asked.get("expires_at")),
+        roles=_roles(call, asked.get("roles")),
     )
-    return 201, {"trust": _view(trust)}
+    return 201, {"trust": _view(trust) | _view_of_roles(trust)}
+
+
+def _roles(call: Call, asked: Any) -> list[str]:
+    """The names of the roles that a trust shall pass on, all of which its user must have."""
+    if not isinstance(asked, list) or not asked:
+        raise refused(403, f"{NOBODY[:-1]}: At least one role should be specified.")
+    assert call.user is not None
+    have = {role["id"]: role["name"] for role in roles_of(call.user)}
+    names = [str(have.get(role.get("id"), role.get("name"))) for role in asked]
+    for name in names:
+        if name not in have.values():
+            raise refused(404, f"Could not find role: {role_id(name)}.")
+    return names
 
 
 def _expiry(text: Any) -> float | None:
@@ -70,13 +93,48 @@ def _view(trust: Trust) -> dict[str, Any]:
     }
 
 
-def _delete(call: Call) -> Any:
+def _view_of_roles(trust: Trust) -> dict[str, Any]:
+    """Told of one trust, and of none in a list."""
+    return {"roles": [{"id": role_id(name), "name": name} for name in trust.roles]}
+
+
+def _list(call: Call) -> Any:
+    """GET: those that the caller gave; the others are an administrator's to see, and an
+    application credential sees none."""
+    wanted = call.query("trustor_user_id")
+    if wanted != call.user_id and not call.admin:
+        raise refused(403, f"{NOBODY[:-1]}: identity:list_trusts_for_trustor.")
+    _refuse_delegated(call)
+    found = [t for t in call.emulation.state.trusts.values() if wanted in (None, t.trustor)]
+    return {"trusts": [_view(trust) for trust in found]}
+
+
+def _show(call: Call) -> Any:
+    trust = _found(call)
+    if call.user_id not in (trust.trustor, trust.trustee) and not call.admin:
+        raise refused(403, f"{NOBODY[:-1]}: identity:get_trust.")
+    _refuse_delegated(call)
+    return {"trust": _view(trust) | _view_of_roles(trust)}
+
+
+def _refuse_delegated(call: Call) -> None:
+    if call.token is not None and call.token.application_credential_id:
+        raise refused(403, f"{NOBODY[:-1]}: Delegated tokens cannot manage trusts.")
+
+
+def _found(call: Call) -> Trust:
     trust = call.emulation.state.trusts.get(call.path("trust_id"))
-    if trust is None or not (call.admin or trust.trustor == call.user_id):
+    if trust is None or (trust.expires_at is not None and trust.expires_at <= time.time()):
         raise refused(404, f"Could not find trust: {call.path('trust_id')}.")
-    state = call.emulation.state
-    del state.trusts[trust.id]
-    state.tokens = {key: token for key, token in state.tokens.items() if token.trust_id != trust.id}
+    return trust
+
+
+def _delete(call: Call) -> Any:
+    """Tokens that were got by it stay, and are honoured no more."""
+    trust = _found(call)
+    if not (call.admin or trust.trustor == call.user_id):
+        raise refused(403, f"{NOBODY[:-1]}: identity:delete_trust.")
+    del call.emulation.state.trusts[trust.id]
     call.emulation.changed()
     return 204, None
 
@@ -86,5 +144,7 @@ def routes() -> list[Route]:
     base = "/identity/v3/OS-TRUST/trusts"
     return [
         endpoint(SERVICE, base, _create, "trust_create", ["POST"]),
+        endpoint(SERVICE, base, _list, "trust_list"),
+        endpoint(SERVICE, f"{base}/{{trust_id}}", _show, "trust_show"),
         endpoint(SERVICE, f"{base}/{{trust_id}}", _delete, "trust_delete", ["DELETE"]),
     ]

@@ -7,12 +7,14 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from mistral_failover.emulator import honour
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Token, User, new_id, token_key
 
@@ -124,7 +126,7 @@ def endpoint(
                 name = operation(call)
             lost = await _injected(service, call, name)
             if service.authenticated and not public:
-                authenticate(call)
+                authenticate(call, service)
             if service.prepare is not None:
                 headers.update(service.prepare(call))
             answer = handler(call)
@@ -154,24 +156,30 @@ def endpoint(
     return Route(path, serve, methods=list(methods))
 
 
-def authenticate(call: Call) -> None:
-    """Finds the caller by `X-Auth-Token`; 401 for an unknown or expired one."""
+def authenticate(call: Call, service: Service) -> None:
+    """Finds the caller by `X-Auth-Token`; 401 for an unknown or expired one, and what
+    `emulator.honour` says for one that is honoured no more."""
+    state = call.emulation.state
     text = call.request.headers.get("x-auth-token", "")
-    token = call.emulation.state.tokens.get(token_key(text))
+    token = state.tokens.get(token_key(text))
     if token is None or token.expires_at <= time.time():
-        raise ApiError(
-            401,
-            {
-                "error": {
-                    "code": 401,
-                    "title": "Unauthorized",
-                    "message": "The request you have made requires authentication.",
-                }
-            },
-            {"WWW-Authenticate": f'Keystone uri="{call.emulation.url}/identity"'},
-        )
+        raise _refused(call, 401, honour.UNKNOWN)
+    if not honour.honoured(state, token):
+        if service.name == "identity":
+            raise _refused(call, *honour.by_keystone(state, token))
+        raise _refused(call, *honour.by_service(state, token))
     call.token = token
-    call.user = call.emulation.state.users[token.user_id]
+    call.user = state.users[token.user_id]
+
+
+def _refused(call: Call, status: int, message: str) -> ApiError:
+    title = HTTPStatus(status).phrase
+    where = {"WWW-Authenticate": f'Keystone uri="{call.emulation.url}/identity"'}
+    return ApiError(
+        status,
+        {"error": {"code": status, "title": title, "message": message}},
+        where if status == 401 else None,
+    )
 
 
 async def _injected(service: Service, call: Call, operation: str) -> int | None:
