@@ -4,6 +4,7 @@ that nobody works on."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,9 +15,9 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import converge, gate, people, sweeping
 from mistral_failover.actions.documents import outcome_of, ready_document, timed_out_task
 from mistral_failover.actions.runtime import Runtime
-from mistral_failover.convergence.records import Ready
+from mistral_failover.convergence.records import Ready, Record
 from mistral_failover.store import groups
-from mistral_failover.store.tables import incidents, journal, resources
+from mistral_failover.store.tables import incidents, journal, operations, resources
 from support.together import together
 
 LOST = {"code": "LEASE_LOST", "message": "the lease on resource r is lost"}
@@ -79,6 +80,78 @@ def test_an_alarm_that_could_not_be_started_for_long_waits_for_a_person(
     kinds = [row["kind"] for row in people.History("payments").run(context)]
     assert kinds.count("held") == 1
     assert sweep(context) == ([], incident), "once"
+
+
+@pytest.fixture
+def replacing(state: Runtime, begun: Ready) -> Callable[..., None]:
+    """db_b is being replaced, by somebody who lives; or it was, until ``ended`` seconds ago."""
+
+    def make(*, ended: float | None = None) -> None:
+        def write(tx: Any) -> None:
+            record_id = str(uuid.uuid4())
+            now, group_id = tx.now(), tx.traversal(begun.traversal_id).group_id
+            tx.insert_record(
+                Record(
+                    record_id,
+                    group_id,
+                    "replace:db_b",
+                    "group_member",
+                    action="CREATE",
+                    status="IN_PROGRESS" if ended is None else "COMPLETE",
+                    properties={"member": "db_b", "server_id": "s-b"},
+                    owner="somebody" if ended is None else None,
+                    lease_until=now + 60 if ended is None else None,
+                ),
+                now,
+            )
+            tx.insert(
+                operations,
+                key=record_id,
+                group_id=group_id,
+                resource_id=record_id,
+                traversal_id="t",
+                verb="create",
+                goal_version="",
+                status="started" if ended is None else "done",
+                attempts=1,
+                owner="somebody",
+                token=1,
+                intent={},
+                started_at=now - 900,
+                ended_at=None if ended is None else now - ended,
+            )
+
+        state.database.atomically(write)
+
+    return make
+
+
+def test_an_alarm_waits_for_the_end_of_a_replacement_however_long_that_takes(
+    stuck: Callable[[float], str], replacing: Callable[..., None], context: ActionContext
+) -> None:
+    identity = stuck(sweeping.STALE + 300)
+    replacing()
+
+    refused, incident = sweep(context)
+
+    assert refused == [identity]
+    assert incident["decision"] == "ADMITTED"
+
+
+@pytest.mark.parametrize(
+    ("ago", "decision"), [(sweeping.STALE - 60, "ADMITTED"), (sweeping.STALE + 1, "HELD")]
+)
+def test_an_alarm_is_fresh_for_as_long_after_a_replacement_as_after_it_came(
+    stuck: Callable[[float], str],
+    replacing: Callable[..., None],
+    context: ActionContext,
+    ago: float,
+    decision: str,
+) -> None:
+    stuck(sweeping.STALE + 300)
+    replacing(ended=ago)
+
+    assert sweep(context)[1]["decision"] == decision
 
 
 def test_what_a_person_admitted_a_moment_ago_is_not_taken_back(

@@ -22,8 +22,8 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.convergence.records import Ready
 from mistral_failover.fault_points import reach
-from mistral_failover.model.goal import fence_name
-from mistral_failover.store import groups, incidents, lying, totals
+from mistral_failover.model.goal import REPLACE_TYPE, fence_name
+from mistral_failover.store import groups, incidents, lying, totals, views
 from mistral_failover.store.lying import SWEPT
 
 STALE = 600.0
@@ -235,10 +235,16 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
 
 
 def _too_old(request: Request, incident: incidents.Incident) -> str | None:
-    """Hold an admitted incident back that could not be started for too long; why, if so."""
+    """Hold an admitted incident back that could not be started for too long; why, if so. While the
+    pack itself replaces members, nobody may be left to take over: that time does not count."""
 
     def why(tx: Any, found: incidents.Incident) -> str | None:
-        late = tx.now() - max(found.last_at, found.decided_at) > STALE
+        group_id = incident.group_id or ""
+        state = groups.get(tx, group_id)
+        if state is not None and standing_of(request, tx, state).striking:
+            return None
+        replaced_at = views.last_ended(tx, group_id, REPLACE_TYPE) or 0.0
+        late = tx.now() - max(found.last_at, found.decided_at, replaced_at) > STALE
         return f"it could not be started for {STALE / 60:.0f} minutes" if late else None
 
     return _held_back(request, incident, why, "too_late")
@@ -284,10 +290,11 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
         return known
 
     if member not in stands.lost:
+        lost = " and ".join(sorted(stands.lost))
         raise ActionError(
             "NOT_LOST",
-            f"{member} is not declared lost in {group}",
-            "Start a failover that declares it lost first.",
+            f"{member} is not declared lost in {group}, {lost or 'nobody'} is",
+            f"Is {lost} meant?" if lost else "No failover of it waits for such a word.",
         )
     reach("confirm.before")
     if not request.runtime.database.atomically(record):

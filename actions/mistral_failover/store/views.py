@@ -64,6 +64,17 @@ def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
+def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
+    """When the last operation on a resource of this type ended; None: never."""
+    query = (
+        sa.select(sa.func.max(operations.c.ended_at))
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .where(operations.c.group_id == group_id, resources.c.type == type_name)
+    )
+    ended: float | None = tx.connection.execute(query).scalar_one()
+    return ended
+
+
 def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     """Every operation of a traversal, in the order of their start."""
     query = (
