@@ -21,6 +21,7 @@ import mistral_failover.workflows
 
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill.audit import State, Violation, audit, no_secrets, read_state
+from mistral_failover.drill.secrecy import Secrets
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.clouds import write_clouds_yaml
@@ -179,7 +180,8 @@ class Slot:
     def secrets(self) -> list[Violation]:
         """Tokens that lie about in what the processes wrote."""
         files = [p for p in self.folder.rglob("*") if p.is_file() and p.name != "clouds.yaml"]
-        return list(no_secrets(files, set(self.cloud.emulation.state.tokens)))
+        tokens = Secrets(frozenset(self.cloud.emulation.state.tokens))
+        return list(no_secrets(files, read_state(self.database), tokens))
 
 
 def until(condition: Callable[[], Any], limit: float, what: Callable[[], str]) -> Any:

@@ -13,14 +13,17 @@ import pytest
 from bench import databases
 from mistral_failover.drill import examples
 from mistral_failover.drill.audit import audit, read_state
+from mistral_failover.drill.secrecy import Secrets, password_of
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.server import secret
 from mistral_failover.store.database import Database
 from support.deployments import create_example
 from support.servers import ServerProcess
 
 pytestmark = [pytest.mark.drills, pytest.mark.timeout(500)]
 GROUP = "payments"
+WEBHOOK = "webhook-secret"
 ATTACHING = 12.0  # seconds of the cloud's, in which one is killed
 SETTINGS = {
     "lease": 8,
@@ -95,9 +98,28 @@ def test_of_two_servers_on_one_mariadb_one_is_killed_in_mid_failover_and_the_oth
             assert "steal" in {row["kind"] for row in told}, told
         store = Database(database)
         try:
-            assert audit(cloud.client.audit(), read_state(store)) == []
+            seen, state = cloud.client.audit(), read_state(store)
+            files = [path for each in (a, b) for path in written(each)]
+            hidden = secrets(cloud, database, a, b)
+            assert audit(seen, state, files=files, secrets=hidden) == []
         finally:
             store.close()
+
+
+def written(server: ServerProcess) -> list[Path]:
+    """A server's files, but for those that are there for secrets."""
+    own = {WEBHOOK, "mistral.conf"}
+    return [p for p in server.folder.rglob("*") if p.is_file() and p.name not in own]
+
+
+def secrets(cloud: EmulatedCloud, database: str, *servers: ServerProcess) -> Secrets:
+    """What must stand in none of them."""
+    named = {"the database's password": password_of(database)}
+    for each in servers:
+        name, file = each.folder.name, each.folder / WEBHOOK
+        named[f"the webhook's secret of {name}"] = file.read_text("ascii").strip()
+        named[f"the webhook's token of {name}"] = secret.read(file).token
+    return Secrets(frozenset(cloud.emulation.state.tokens), named)
 
 
 def status(server: ServerProcess) -> dict[str, Any]:

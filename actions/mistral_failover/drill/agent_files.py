@@ -20,6 +20,9 @@ GROUP_FILE = "postgresql-on-a-volume/group.yaml"
 """The example's group whose commands the nodes have."""
 JOURNAL = "journal"
 """The agent's journal, a folder in the node's."""
+KEY, _BROKER = "key", "broker-url"
+SECRETS = (KEY, f"{KEY}.new", _BROKER, f"{_BROKER}.new")
+"""The node's files whose content is for its agent alone."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,15 @@ def write(node: Path, installation: Installation, member: Member, *, own_disk: b
     ``own_disk``: its application writes there, in ``own``, instead of on a volume."""
     secret = read_secret(str(installation.key_file))
     key = wire.member_key(wire.group_key(secret, member.group_id), member.name)
-    _private(node / "key", key.hex())
-    _private(node / "broker", installation.broker)
+    _private(node / KEY, key.hex())
+    _private(node / _BROKER, installation.broker)
     document = {
         "failover_agent_version": "2026-11-21",
-        "broker_file": str(node / "broker"),
+        "broker_file": str(node / _BROKER),
         "project": installation.project,
         "group": member.group,
         "member": member.name,
-        "key_file": str(node / "key"),
+        "key_file": str(node / KEY),
         "server": node.name,
         "journal": str(node / JOURNAL),
         "heartbeat": 1,

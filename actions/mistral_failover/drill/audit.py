@@ -8,8 +8,6 @@ state is checked, and that no call to the cloud starts under an old token.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.actions.runtime import request_id
+from mistral_failover.drill.secrecy import Secrets, contents
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import (
     groups,
@@ -31,7 +30,6 @@ from mistral_failover.store.tables import (
 )
 
 AT_REST = ("COMPLETE", "FAILED", "BLOCKED")
-_TOKEN_LIKE = re.compile(rb"gAAAA[\w-]{20,}")
 
 
 @dataclass(frozen=True)
@@ -93,10 +91,10 @@ def audit(
     state: State,
     *,
     files: Iterable[Path] = (),
-    token_hashes: Iterable[str] = (),
+    secrets: Secrets | None = None,
 ) -> list[Violation]:
-    """Every violation. ``events`` is the emulator's audit log; ``files`` must hold no token whose
-    SHA-256 is in ``token_hashes``."""
+    """Every violation. ``events`` is the emulator's audit log; neither ``files`` nor the state may
+    hold any of the ``secrets``."""
     return [
         *single_attachment(events),
         *safe_attachment(events),
@@ -107,7 +105,7 @@ def audit(
         *one_traversal_per_incident(state),
         *ended(state),
         *no_old_epoch(events),
-        *no_secrets(files, set(token_hashes)),
+        *no_secrets(files, state, secrets or Secrets()),
     ]
 
 
@@ -221,7 +219,7 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
 
 
 def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
-    """5. At rest reality equals the goal."""
+    """5. At rest reality equals the goal, and nothing hangs on a member that no record knows of."""
     current = {row["current_traversal"] for row in state.groups}
     by_id = {row["id"]: row for row in state.traversals}
     for row in state.resources:
@@ -239,6 +237,26 @@ def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Viola
         for row in state.resources:
             if row["group_id"] == group["id"]:
                 yield from _as_wanted(row, traversal, attached, servers)
+        own = {server: name for (where, name), server in servers.items() if where == group["id"]}
+        yield from _orphans(state, attached, own)
+
+
+def _orphans(
+    state: State, attached: Mapping[str, set[str]], own: Mapping[str, str]
+) -> Iterator[Violation]:
+    """Volumes on a group's members that nobody put there who is at rest. ``own``: the members by
+    their servers."""
+    known = {
+        row["physical_id"]
+        for row in state.resources
+        if row["type"] == "volume_attachment" and row["action"] != "DELETE"
+    }
+    for volume, held in attached.items():
+        for server in sorted(held & own.keys()):
+            if volume not in known:
+                yield Violation(
+                    5, f"volume {volume} is on {own[server]}, and no record knows of it"
+                )
 
 
 def _as_wanted(
@@ -307,12 +325,11 @@ def no_old_epoch(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
             running.pop(event["id"], None)
 
 
-def no_secrets(files: Iterable[Path], token_hashes: set[str]) -> Iterator[Violation]:
-    """9. No token in state or logs."""
-    for path in files:
-        for found in _TOKEN_LIKE.findall(path.read_bytes()):
-            if hashlib.sha256(found).hexdigest() in token_hashes:
-                yield Violation(9, f"{path.name} holds a token")
+def no_secrets(files: Iterable[Path], state: State, secrets: Secrets) -> Iterator[Violation]:
+    """9. No secret in state, logs or pages."""
+    for where, content in (*contents(files), ("the state store", repr(state).encode())):
+        for what in secrets.within(content):
+            yield Violation(9, f"{where} holds {what}")
 
 
 def _holders(

@@ -23,6 +23,7 @@ from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill import agent_files, examples
 from mistral_failover.drill.audit import Violation, audit, read_state
 from mistral_failover.drill.nodes import Nodes
+from mistral_failover.drill.secrecy import Secrets, password_of
 from mistral_failover.drill.stories import as_it_is
 from mistral_failover.embedded.selfsweep import SelfSweep
 from mistral_failover.embedded.server import EmbeddedMistral
@@ -212,16 +213,29 @@ class Scene:
 
     def violations(self) -> list[Violation]:
         """What the audit finds now."""
-        folder = self.state_dir / "cloud"
-        tokens = json.loads((folder / "state.json").read_text(encoding="utf-8"))["tokens"]
-        kept = [
-            path
-            for path in self.state_dir.iterdir()
-            if path.is_file() and path.name != "clouds.yaml"
-        ]
         state = read_state(self.database)
-        found = audit(self.cloud.audit(), state, files=kept, token_hashes=tokens)
+        found = audit(self.cloud.audit(), state, files=self.written(), secrets=self.secrets())
         return found + (self.nodes.violations() if self.nodes is not None else [])
+
+    def written(self) -> list[Path]:
+        """The files of the scene in which no secret may stand; there are others for secrets."""
+        own = ("clouds.yaml", "mistral.conf", self._secret.name, *agent_files.SECRETS)
+        folders = (self.state_dir / "nodes", self.state_dir / "broker")
+        everywhere = [*self.state_dir.iterdir(), *(p for f in folders for p in f.rglob("*"))]
+        return [path for path in everywhere if path.name not in own and path.is_file()]
+
+    def secrets(self) -> Secrets:
+        """What nobody may find in them."""
+        cloud = json.loads((self.state_dir / "cloud" / "state.json").read_text(encoding="utf-8"))
+        named = {
+            "the broker's password": password_of(self._broker),
+            "the database's password": password_of(self.database_url),
+        }
+        if self._agents:
+            named["the installation's secret"] = self._secret.read_text(encoding="ascii").strip()
+            for key in (self.state_dir / "nodes").rglob(agent_files.KEY):
+                named[f"the key of {key.parent.name}"] = key.read_text(encoding="ascii").strip()
+        return Secrets(frozenset(cloud["tokens"]), named)
 
     def recover(self, pause: float = 0.1, limit: float = 120) -> int:
         """Wait until nothing is under way any more: this Mistral sweeps by itself. Locks of a dead
