@@ -146,6 +146,14 @@ def test_what_can_not_be_resumed_is_refused(
     assert gate.Resume("payments", "why", **said).run(ann).error["code"] == code
 
 
+def test_a_misspelt_member_is_answered_with_the_one_that_is_meant(
+    begun: Ready, ann: ActionContext
+) -> None:
+    refused = gate.Maintenance("payments", "disks", minutes=9, members=["dba"]).run(ann)
+
+    assert refused.error["remedy"] == 'Did you mean "db_a"? Known: db_a, db_b.'
+
+
 def test_a_maintenance_ends_by_itself(
     begun: Ready, hear: Any, ann: ActionContext, state: Runtime
 ) -> None:
@@ -231,7 +239,7 @@ def test_what_is_held_is_listed_with_all_that_a_person_needs(
     (listed,) = gate.Held().run(context)["held"]
 
     assert listed["incident"] == held
-    assert (listed["group"], listed["lost"], listed["heard"]) == ("payments", "db_a", 2)
+    assert (listed["group"], listed["lost"], listed["heard"]) == ("payments", ["db_a"], 2)
     assert (listed["rule"], listed["source"]) == ("paused", "signal")
     assert listed["first_at"] < listed["last_at"]
     assert gate.Held("payments").run(context)["held"] == [listed]
@@ -307,6 +315,26 @@ def test_dismissing_twice_is_dismissing_once(held: str, ann: ActionContext) -> N
     assert gate.Dismiss([held], "again").run(ann) == first
 
 
+def test_of_an_incident_s_id_the_first_digits_do(
+    held: str, hear: Any, ann: ActionContext, context_of: Callable[..., ActionContext]
+) -> None:
+    second = hear(signal("w2"))["incident"]
+    stranger = context_of("another")
+
+    for identity in (held, second):
+        assert gate.Dismiss(identity[:8], "x").run(stranger).error["code"] == "UNKNOWN_ID"
+        refused = gate.Dismiss(identity[:7], "x").run(ann)
+        assert refused.error["code"] == "UNKNOWN_ID"
+        assert refused.error["message"].startswith("no incident of this project")
+    converge.Begin("payments", incident=held[:8], because="it is dead").run(ann)
+    (done,) = gate.Dismiss(second[:8], "a drill").run(ann)["dismissed"]
+
+    assert done["incident"] == second
+    rows = people.Status("payments").run(ann)["incidents"]
+    decisions = {row["id"]: row["decision"] for row in rows}
+    assert decisions == {held: "ADMITTED", second: "DISMISSED"}
+
+
 def test_several_are_dismissed_at_once(held: str, hear: Any, ann: ActionContext) -> None:
     second = hear(signal("w2"))["incident"]
     nobody_s = hear({"server": "nobody's"})["incident"]
@@ -317,7 +345,7 @@ def test_several_are_dismissed_at_once(held: str, hear: Any, ann: ActionContext)
 
 
 @pytest.mark.parametrize(
-    ("incident", "code"), [("none", "UNKNOWN_INCIDENT"), ([], "BAD_INPUT"), (7, "BAD_INPUT")]
+    ("incident", "code"), [("none", "UNKNOWN_ID"), ([], "BAD_INPUT"), (7, "BAD_INPUT")]
 )
 def test_what_is_not_there_can_not_be_dismissed(
     state: Runtime, ann: ActionContext, incident: Any, code: str
@@ -340,7 +368,7 @@ def test_another_project_neither_sees_nor_dismisses_it(
     stranger = context_of("another")
 
     assert gate.Held().run(stranger)["total"] == 0
-    assert gate.Dismiss(held, "x").run(stranger).error["code"] == "UNKNOWN_INCIDENT"
+    assert gate.Dismiss(held, "x").run(stranger).error["code"] == "UNKNOWN_ID"
 
 
 # -- several alarms in one body

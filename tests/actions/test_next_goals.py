@@ -116,6 +116,7 @@ def test_a_name_that_is_no_member_is_refused_with_those_that_are(facts: Facts, w
 
     assert caught.value.code == "UNKNOWN_MEMBER"
     assert "db_a, db_b, db_c" in caught.value.remedy
+    assert 'Did you mean "db_' in caught.value.remedy
 
 
 @pytest.mark.parametrize(

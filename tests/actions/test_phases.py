@@ -8,7 +8,8 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from mistral_failover.actions.phases import critical_path, phase_of, phases
+from mistral_failover.actions.phases import PHASE_OF, critical_path, phase_of, phases
+from mistral_failover.model.types import shipped_types
 
 
 def operation(
@@ -69,3 +70,7 @@ def test_the_critical_path_is_the_heaviest_way_through_the_graph() -> None:
 )
 def test_each_operation_belongs_to_one_phase(kind: str, verb: str, phase: str) -> None:
     assert phase_of(kind, verb) == phase
+
+
+def test_every_shipped_type_has_phases_of_its_own_and_no_other_has() -> None:
+    assert set(PHASE_OF) == set(shipped_types())

@@ -286,7 +286,7 @@ def test_repeats_of_an_alarm_of_nobody_are_one_incident(hear: Any, context: Acti
         hear(aodh(None, previous="alarm"), group="ghosts\nand more", member="db_a")
 
     (listed,) = gate.Held().run(context)["held"]
-    assert (listed["heard"], listed["lost"]) == (3, "db_a")
+    assert (listed["heard"], listed["lost"]) == (3, ["db_a"])
     assert "there is no group ghosts and more in this project" in listed["sentence"]
 
 
@@ -322,7 +322,7 @@ def test_a_person_can_give_an_alarm_of_nobody_to_a_group(
     assert answer.error["code"] == "CONFIG", "no cloud is configured: admitted, and not started"
     assert [i["id"] for i in kept(context, "ledger")] == [held["incident"]]
     other = converge.Begin("other", lost=["db_a"], incident=held["incident"]).run(context)
-    assert other.error["code"] == "UNKNOWN_INCIDENT"
+    assert other.error["code"] == "UNKNOWN_ID"
 
 
 def test_a_member_that_the_group_does_not_have_is_a_stranger(begun: Ready, hear: Any) -> None:

@@ -34,10 +34,10 @@ def test_a_held_alarm_is_listed_with_commands_that_can_be_typed_and_admitted_by_
 
     (row,) = deployment.shown("alarms", group)
     people = deployment.failover("alarms", group).stdout
-    program, *words = shlex.split(row["admit"])
+    program, *words = shlex.split(row["admit"].replace(incident, incident[:8]))
     done = deployment.failover(*words, "-f", "json")
 
-    assert row["incident"] == incident
+    assert (row["incident"], row["lost"]) == (incident, ["db_a"])
     assert row["admit"] in people.splitlines()
     assert row["dismiss"] in people.splitlines()
     assert program == "failover"
@@ -54,15 +54,16 @@ def test_an_alarm_is_dismissed_with_a_reason(deployment: Any, held: tuple[str, s
     group, incident = held
 
     without = deployment.failover("dismiss", incident)
-    (row,) = deployment.shown("dismiss", incident, "--because", "a drill")
+    (row,) = deployment.shown("dismiss", incident[:8], "--because", "a drill")
 
     assert without.returncode == 2
     assert row["incident"] == incident
     assert row["sentence"].endswith(": a drill")
     done = deployment.failover("alarms", group)
     assert (done.returncode, "No alarm is held." in done.stderr) == (0, True)
-    twice = deployment.failover("dismiss", "0badc0de", "--because", "noise")
-    assert (twice.returncode, "[UNKNOWN_INCIDENT]" in twice.stderr) == (1, True)
+    for command in ("dismiss", "admit"):
+        wrong = deployment.failover(command, "0badc0de", "--because", "noise")
+        assert (wrong.returncode, "[UNKNOWN_ID]" in wrong.stderr) == (1, True), wrong.stderr
 
 
 def test_of_an_alarm_about_nobody_it_must_be_said_whom_it_is_about(deployment: Any) -> None:
@@ -95,6 +96,7 @@ def test_a_refused_order_is_no_alarm_and_can_not_be_admitted(deployment: Any) ->
     )
 
     assert (listed.returncode, "[NOT_HELD]" in listed.stderr) == (1, True)
+    assert f"it is the incident {order['id']}, which is REFUSED" in listed.stderr
     assert (forced.returncode, "NOT_AN_ALARM" in forced.stdout) == (1, True)
     assert deployment.status(group)["lost"] == []
 
@@ -106,7 +108,7 @@ def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
     deployment.protect(group)
     paused = deployment.shown("pause", group, "--because", "we upgrade")
     working = deployment.shown(
-        "maintenance", "on", group, "db_a", "db_b", "--minutes", "30", "--because", "disks"
+        "maintenance", "on", group, "db_a", "--minutes", "30", "--because", "disks", "db_b"
     )
     screen = deployment.failover("status", group).stdout
     one = deployment.shown("maintenance", "off", group, "db_a")

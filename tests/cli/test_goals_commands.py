@@ -18,10 +18,12 @@ def test_machines_get_every_goal_whole_the_latest_first(deployment: Any) -> None
     newer, older = listed(deployment)
 
     assert (newer["roles"], older["roles"]) == ({"active": "db_b"}, {"active": "db_a"})
-    assert newer["now"] == "current, last complete"
+    assert (newer["current"], newer["last_complete"], older["current"]) == (True, True, False)
     assert newer["cause"] == "a test of the standby"
     assert len(older["version"]) == 64
-    assert older["given"] < newer["given"]
+    assert older["given_at"] < older["reached_at"] < newer["given_at"]
+    answer = deployment.mistral.client.run_action("failover.goals", {"group": deployment.group})
+    assert [newer, older] == answer, "its own keys and types"
 
 
 def test_people_get_a_table_that_says_when_and_why(deployment: Any) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,25 @@ def test_a_changed_file_is_converged_to_and_what_changes_is_said(
     assert "[UNKNOWN_GROUP]" in unknown.stderr
 
 
+def test_a_file_that_changes_nothing_is_recorded_as_that_and_converged_to(
+    deployment: Any, shop: str
+) -> None:
+    file = deployment.folder / "shop-as-it-is.yaml"
+    definition = deployment.shown("group", "show", shop)["definition"]
+    file.write_text(yaml.safe_dump(definition))
+
+    told = deployment.failover("group", "update", str(file), "--name", shop)
+
+    assert told.returncode == 0, told.stderr
+    assert re.search(r"changes +\| none ", told.stdout)
+    traversal = deployment.status(shop)["traversal"]
+    assert (traversal["status"], traversal["cause"]) == (
+        "COMPLETE",
+        "its definition was given again, unchanged",
+    )
+    assert "was changed" not in told.stderr
+
+
 def test_a_broken_file_is_refused_with_every_problem_before_a_server_is_asked(
     deployment: Any, tmp_path: Path
 ) -> None:
@@ -176,7 +196,7 @@ def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_stay_held(
     sure = deployment.failover("group", "delete", "closing", "-f", "json", typed="y\n")
 
     assert unsure.returncode == nobody.returncode == 1
-    assert "the 1 alarms that are held for it stay held" in unsure.stderr
+    assert "what is held for it stays held: 1 alarm" in unsure.stderr
     assert "--yes" in nobody.stderr
     assert sure.returncode == 0, sure.stderr
     told = json.loads(sure.stdout)

@@ -142,7 +142,7 @@ def test_the_doctor_tells_what_is_amiss_and_what_helps(deployment: Any) -> None:
     assert errors["volumes"]["remedy"]
     assert [r["level"] for r in found if r["check"] == "fence"] == ["warn"]
     assert people.returncode == 1
-    assert "1 errors" in people.stdout
+    assert "1 error," in people.stdout
 
 
 def take_away(cloud: Any, server: str, volume: str) -> None:

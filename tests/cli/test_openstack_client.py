@@ -104,6 +104,12 @@ def test_an_error_has_its_code_and_its_exit_code(deployment: Any) -> None:
     assert "[UNKNOWN_GROUP]" in done.stderr
 
 
+def test_a_wrong_command_line_has_its_exit_code_too(deployment: Any) -> None:
+    done = openstack(deployment, "failover", "plan", "bazaar", "--fact", "db_a dwn")
+
+    assert (done.returncode, "[USAGE]" in done.stderr) == (2, True), done.stderr
+
+
 def test_the_plugin_has_the_version_that_its_commands_are_declared_for() -> None:
     assert osc.DEFAULT_API_VERSION in osc.API_VERSIONS
     assert f"openstack.{osc.API_NAME}.v{osc.DEFAULT_API_VERSION}" in entry_points().groups

@@ -34,7 +34,7 @@ def test_an_order_whose_execution_was_ended_is_followed_by_its_group(deployment:
     deployment.protect(group)
 
     with Teller(io.StringIO()) as tell:
-        journal = ordering._Journal(client, group, tell)
+        journal = ordering._Journal(client, group, tell, set())
         never_begun = followed(client, journal, group)
         deployment.run("switchover", group=group)
         begun = followed(client, journal, group)

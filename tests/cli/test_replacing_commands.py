@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from mistral_failover.cli.replacing import Replace
 
 
 def server(deployment: Any, group: str, member: str) -> str:
@@ -61,8 +64,24 @@ def test_all_are_replaced_in_turn_and_people_see_each(deployment: Any) -> None:
 def test_what_makes_no_sense_together_is_refused(deployment: Any, words: tuple[str, ...]) -> None:
     done = deployment.failover("replace", deployment.group, *words)
 
-    assert done.returncode == 1
-    assert "[BAD_INPUT]" in done.stderr
+    assert done.returncode == 2
+    assert "[USAGE]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["payments", "db_b", "--resource", "disk"],
+        ["payments", "--resource", "disk", "db_b"],
+        ["--resource", "disk", "payments", "db_b"],
+    ],
+)
+def test_a_member_may_stand_behind_an_option(words: list[str]) -> None:
+    parser = Replace(SimpleNamespace(), None).get_parser("failover replace")
+
+    given = parser.parse_args(words)
+
+    assert (given.group, given.member, given.resource) == ("payments", "db_b", "disk")
 
 
 def test_two_ways_of_saying_whom_are_one_too_many(deployment: Any) -> None:

@@ -134,6 +134,48 @@ def test_volumes_and_what_is_in_trouble_are_told() -> None:
     assert facts["in trouble"] == "logs: it is stuck"
 
 
+COMMAND = "failover confirm-fenced payments db_a --because '...'"
+TRIED = "it is not certain that db_a no longer writes (stop: gave up. It is ACTIVE; confirm: no)."
+REASON = f"{TRIED} Make sure that it is off, then confirm it: {COMMAND} (or so). [FENCE_UNPROVEN]"
+
+
+def unproven() -> dict[str, Any]:
+    """The answer about a group whose fence proved nothing."""
+    fence = {"type": "fence", "name": "fence:db_a", "status": "CREATE_FAILED", "reason": REASON}
+    remedy = {"member": "db_a", "resource": "fence:db_a", "reason": REASON, "command": COMMAND}
+    reason = f"fence: fence:db_a: {REASON}"
+    return status("BLOCKED", lost=["db_a"], reason=reason, resources=[fence], remedies=[remedy])
+
+
+def test_the_screen_of_what_is_blocked_says_the_reason_once_and_the_command_once() -> None:
+    facts = screen.facts(unproven())
+
+    assert facts["why"] == f"fence: fence:db_a: {TRIED} [FENCE_UNPROVEN]"
+    assert facts["in trouble"] == "fence:db_a (create failed)"
+    assert facts["what helps"].splitlines()[1] == f"once you are sure that db_a is off: {COMMAND}"
+    assert screen.text(facts).count(COMMAND) == 1
+
+
+def test_a_remedy_that_stands_nowhere_else_stays_in_the_reason() -> None:
+    reason = "attach volume: data on db_b: it is in error. Set it: openstack volume set [VOLUME]"
+
+    assert screen.facts(status("BLOCKED", reason=reason))["why"] == reason
+
+
+def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() -> None:
+    answer, stream, terminal = unproven(), io.StringIO(), io.StringIO()
+    look = Watched(answer, [{"id": 1, "at": NOW, "sentence": answer["reason"]}])
+
+    list(watching._told(iter([look]), stream))
+    list(live(iter([look]), terminal))
+
+    _, last = stream.getvalue().splitlines()
+    assert "; fence: fence:db_a [FENCE_UNPROVEN]; if db_a is back" in last
+    for told in (stream, terminal):
+        assert " ".join(told.getvalue().split()).count("it is not certain") == 1
+    assert screen.short("its execution was ended") == "its execution was ended"
+
+
 def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:
     assert screen.facts(status())["active"] == "active on db_a (server s-a)"
     assert screen.facts(status("BLOCKED"))["active"] == "active is to be on db_a (server s-a)"

@@ -109,6 +109,16 @@ def test_a_server_refuses_before_it_touches_anything(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("option", ["--listen", "--webhook-listen"])
+@pytest.mark.parametrize("said", ["8799", "here:8799", "127.0.0.1:", "127.0.0.1:99999"])
+def test_what_is_no_address_is_a_wrong_command_line(option: str, said: str) -> None:
+    done = failover("server", "--emulated", option, said)
+
+    assert done.returncode == 2
+    assert f"argument {option}: HOST:PORT is expected" in done.stderr
+    assert f"not '{said}'" in done.stderr
+
+
 # -- the secret
 
 
@@ -347,6 +357,16 @@ def test_files_and_doors_are_looked_at(options: Options, private: Private, tmp_p
         "STATE_DIR_OPEN": False,
         "NO_CHANNEL": False,
     }
+
+
+@pytest.mark.parametrize("folder", ["/proc/self", "/proc/nowhere", "/proc/nowhere/deep"])
+def test_a_state_directory_that_nobody_can_write_is_found_whoever_asks(
+    options: Options, folder: str
+) -> None:
+    # Where root may do everything, and the file system refuses all the same.
+    asked = replace(options, state_dir=Path(folder))
+
+    assert found(asked)["STATE_DIR_UNUSABLE"] is True
 
 
 def test_a_state_directory_in_use_is_found(options: Options) -> None:

@@ -47,7 +47,7 @@ def test_the_unit_s_command_is_understood() -> None:
     words = settings()["ExecStart"].split()
     assert words[1] == "server"
     parsed = Server(None, argparse.Namespace(), None).get_parser("server").parse_args(words[2:])
-    assert parsed.webhook_listen == "0.0.0.0:8990"
+    assert str(parsed.webhook_listen) == "0.0.0.0:8990"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

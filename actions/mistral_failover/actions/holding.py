@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.identifying import identified, unknown
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import standing
 from mistral_failover.actions.who import person
@@ -20,9 +21,9 @@ def held(request: Request, group: str | None, limit: int) -> dict[str, Any]:
     """The alarms that are held in the project, or in one group of it, the latest first.
 
     Returns ``total``, how many there are, and ``held``, ``limit`` of them at most: ``incident``,
-    ``group`` (None: it is not known whose it is), ``lost`` (None: nor is the member), ``sentence``,
-    ``rule``, ``source``, ``heard`` (how often it was said), ``first_at``, ``last_at``, and the
-    commands that ``admit`` or ``dismiss`` it. Raises UnknownGroup.
+    ``group`` (None: it is not known whose it is), ``lost`` (a list; None: nor is the member),
+    ``sentence``, ``rule``, ``source``, ``heard`` (how often it was said), ``first_at``,
+    ``last_at``, and the commands that ``admit`` or ``dismiss`` it. Raises UnknownGroup.
     """
     group_id = standing(request, group).state.id if group else None
     total, found = request.runtime.database.reading(
@@ -34,28 +35,25 @@ def held(request: Request, group: str | None, limit: int) -> dict[str, Any]:
 def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict[str, Any]:
     """Take held alarms off the list, one after the other; who did it and why is recorded.
 
-    Returns ``dismissed``, a sentence for each. Raises ActionError UNKNOWN_INCIDENT, NOT_HELD.
+    Of an id its first digits do. Returns ``dismissed``, of each the whole id and a sentence. Raises
+    ActionError UNKNOWN_ID, AMBIGUOUS_ID, NOT_HELD.
     """
     if not identities:
         raise ActionError("BAD_INPUT", "incident: none is given", "failover.held lists them.")
     dismissed = []
     for identity in identities:
         step = partial(_dismissed, request, identity, because)
-        sentence = request.runtime.database.atomically(step)
-        dismissed.append({"incident": identity, "sentence": sentence})
+        dismissed.append(request.runtime.database.atomically(step))
     return {"dismissed": dismissed}
 
 
-def _dismissed(request: Request, identity: str, because: str, tx: Any) -> str:
+def _dismissed(request: Request, said: str, because: str, tx: Any) -> dict[str, str]:
+    identity = identified(request, tx, said, kind="incident").id
     known = incidents.get(tx, request.project_id, identity)
-    if known is None:
-        raise ActionError(
-            "UNKNOWN_INCIDENT",
-            f"the project has no incident {plain(identity)}",
-            "failover.held lists those that are held.",
-        )
+    if known is None:  # its group was forgotten at this moment
+        raise unknown(said, kind="incident")
     if known.decision == "DISMISSED":
-        return known.sentence
+        return {"incident": identity, "sentence": known.sentence}
     sentence = f"{known.sentence}; dismissed by {person(request)}: {plain(because)}"
     if known.decision != "HELD" or not incidents.dismiss(tx, identity, sentence):
         raise ActionError(
@@ -65,14 +63,20 @@ def _dismissed(request: Request, identity: str, because: str, tx: Any) -> str:
         )
     if known.group_id is not None:
         tx.journal(known.group_id, f"DISMISSED: {sentence}", kind="dismissed")
-    return sentence
+    return {"incident": identity, "sentence": sentence}
+
+
+def lost(incident: Incident) -> list[str] | None:
+    """Whom an alarm calls lost, as orders take it; None where it does not say that."""
+    member = incident.fact.get("lost")
+    return None if member is None else [str(member)]
 
 
 def _row(incident: Incident, group: str | None) -> dict[str, Any]:
     return {
         "incident": incident.id,
         "group": group,
-        "lost": incident.fact["lost"],
+        "lost": lost(incident),
         "sentence": incident.sentence,
         "rule": incident.rule,
         "source": incident.source,

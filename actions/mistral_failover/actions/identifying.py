@@ -23,13 +23,7 @@ def identified(
     if not found and said != said.lower():
         found = matches(tx, request.project_id, said, group, kind)
     if not found:
-        where = f"{group} of this project" if group else "this project"
-        raise ActionError(
-            "UNKNOWN_ID",
-            f"nothing of {where} has the id {plain(said)}",
-            f"Give the whole id or its first {SHORTEST} digits at least; failover status, goals, "
-            "history and locks show ids.",
-        )
+        raise unknown(said, group, kind)
     if len(found) > 1:
         named = "; ".join(
             f"{match.kind} {match.id}" + (f" of {match.group}" if match.group else "")
@@ -41,3 +35,23 @@ def identified(
             "Give more digits, or the group.",
         )
     return found[0]
+
+
+def unknown(said: str, group: str | None = None, kind: str | None = None) -> ActionError:
+    """That nothing has the id: nothing of ``kind``, and nothing of ``group`` where one is given."""
+    where = f"{group} of this project" if group else "this project"
+    what = f"no {kind}" if kind else "nothing"
+    return ActionError(
+        "UNKNOWN_ID",
+        f"{what} of {where} has the id {plain(said)}",
+        f"Give the whole id or its first {SHORTEST} digits at least; {_SHOWN[kind]}",
+    )
+
+
+_SHOWN = {
+    None: "failover status, goals, history, alarms and locks show ids.",
+    "incident": "failover alarms and failover status show ids.",
+    "plan": "or plan again, which is quick: failover plan GROUP.",
+    "resource": "failover locks and failover status show ids.",
+    "traversal": "failover history GROUP -f json shows ids.",
+}

@@ -14,19 +14,19 @@ import networkx as nx
 
 PHASES = ("fence", "quiesce", "detach", "attach", "activate", "patch", "replace", "other")
 """In the order of a failover; ``other`` are the operations of types of the user's own."""
-_PHASE_OF: Mapping[str, Mapping[str, str]] = {
+PHASE_OF: Mapping[str, Mapping[str, str]] = {
     "fence": {"create": "fence"},
     "activation": {"create": "activate", "update": "activate", "delete": "quiesce"},
     "volume_attachment": {"create": "attach", "update": "attach", "delete": "detach"},
     "stack_parameters": {"create": "patch", "update": "patch", "delete": "patch"},
-    "stack_template": {"create": "patch", "update": "patch", "delete": "patch"},
     "group_member": {"create": "replace"},
 }
+"""By shipped type and verb; what is not here is ``other``."""
 
 
 def phase_of(resource_type: str, verb: str) -> str:
     """The phase that an operation belongs to, one of :data:`PHASES`."""
-    return _PHASE_OF.get(resource_type, {}).get(verb, "other")
+    return PHASE_OF.get(resource_type, {}).get(verb, "other")
 
 
 def phases(

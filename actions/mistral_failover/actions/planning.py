@@ -15,6 +15,7 @@ from typing import Any
 from mistral_failover.actions import admitting, plan_steps, plan_world, starting
 from mistral_failover.actions.deriving import Asked, derive
 from mistral_failover.actions.errors import ActionError, describe
+from mistral_failover.actions.identifying import identified, unknown
 from mistral_failover.actions.plan_commands import planned_by
 from mistral_failover.actions.plan_risks import Case, risks
 from mistral_failover.actions.plan_world import Found
@@ -73,7 +74,7 @@ def look_again(request: Request, plan_id: str) -> dict[str, Any]:
     """A plan that was made before, as it would be now: as :func:`plan`, under its old id and with
     its old end; ``changed`` says in sentences why it can not be started any more.
 
-    Raises ActionError UNKNOWN_PLAN, and what the verb itself does.
+    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, and what the verb itself does.
     """
     kept, state = _find(request, plan_id)
     asked = _asked(kept)
@@ -91,8 +92,8 @@ def start(request: Request, plan_id: str, because: str | None) -> dict[str, Any]
     """Start the goal of a plan, once, if the world is the one that it was made in.
 
     Run again, or by two at once, it meets its own traversal. Returns as :func:`starting.begin`.
-    Raises ActionError UNKNOWN_PLAN, PLAN_EXPIRED, PLAN_STALE with what changed; CONTENDED and
-    CloudError.
+    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, PLAN_EXPIRED, PLAN_STALE with what changed;
+    CONTENDED and CloudError.
     """
     kept, state = _find(request, plan_id)
     if not _begun(request, kept, state):
@@ -204,14 +205,16 @@ def _late(request: Request, kept: KeptPlan) -> float:
     return now - kept.expires_at
 
 
-def _find(request: Request, plan_id: str) -> tuple[KeptPlan, GroupState]:
-    found = request.runtime.database.reading(lambda tx: plans.find(tx, request.project_id, plan_id))
-    if found is None:
-        raise ActionError(
-            "UNKNOWN_PLAN",
-            f"there is no plan {plan_id} in this project, or it was forgotten",
-            "Plan again: failover plan GROUP.",
-        )
+def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
+    """The plan with this id, of which the first digits do, and its group."""
+
+    def read(tx: Any) -> tuple[KeptPlan, GroupState] | None:
+        identity = identified(request, tx, said, kind="plan").id
+        return plans.find(tx, request.project_id, identity)
+
+    found = request.runtime.database.reading(read)
+    if found is None:  # it was forgotten at this moment
+        raise unknown(said, kind="plan")
     return found
 
 

@@ -16,6 +16,7 @@ from mistral_failover.actions.standing import Standing
 from mistral_failover.actions.starting import Derive, Facts
 from mistral_failover.model.assignment import require_eligible
 from mistral_failover.model.goal import Goal, empty_goal, returned_to
+from mistral_failover.model.validation import did_you_mean
 from mistral_failover.store import goals
 
 SHORTEST_PREFIX = 7
@@ -56,7 +57,9 @@ def removing(lost: tuple[str, ...]) -> Derive:
                 raise ActionError(
                     "UNKNOWN_MEMBER",
                     f"lost: nothing of {stands.group.name} is on {member}",
-                    f"Something is on: {', '.join(sorted(stands.occupied)) or 'nobody'}.",
+                    did_you_mean(member, stands.occupied)
+                    if stands.occupied
+                    else "Nothing of it is on anybody.",
                 )
         # A lost member stays fenced as long as anything of the group is left on it.
         return empty_goal(stands.group, (stands.lost | set(lost)) & stands.occupied)

@@ -11,6 +11,7 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.who import person
 from mistral_failover.alarms.alarm import clock, moment, plain
+from mistral_failover.model.validation import did_you_mean
 from mistral_failover.store import groups, suspensions
 from mistral_failover.store.suspensions import Kind
 
@@ -156,7 +157,7 @@ def _check_members(group: str, named: tuple[str, ...], known: Any) -> None:
             raise ActionError(
                 "UNKNOWN_MEMBER",
                 f"members: {plain(name)} is not a member of {group}",
-                f"Members: {', '.join(sorted(known)) or 'nobody looked yet'}.",
+                did_you_mean(name, known) if known else "Nobody has looked at its members yet.",
             )
 
 

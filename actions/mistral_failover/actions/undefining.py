@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.actions import hooks
+from mistral_failover.actions import holding, hooks
 from mistral_failover.actions.admitting import locked
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
@@ -33,9 +33,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
         for alarm in incidents.waiting(tx, state.id):
             sentence = f"{alarm.sentence}; its group {group} was deleted by {person(request)}"
             undefining.orphan(tx, alarm.id, sentence)
-            told.append(
-                {"incident": alarm.id, "lost": alarm.fact.get("lost"), "sentence": sentence}
-            )
+            told.append({"incident": alarm.id, "lost": holding.lost(alarm), "sentence": sentence})
         undefining.forget(tx, state.id)
         return told
 

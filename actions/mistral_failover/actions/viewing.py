@@ -7,6 +7,7 @@ from typing import Any
 
 from mistral_failover.actions import particulars, rights, suspending, switching
 from mistral_failover.actions.fencing import confirm_command
+from mistral_failover.actions.identifying import identified
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import standing
 from mistral_failover.convergence.records import Record
@@ -87,13 +88,18 @@ def _remedies(
 def history(
     request: Request, name: str, *, after: int, limit: int, traversal: str | None
 ) -> list[dict[str, Any]]:
-    """The group's journal: one sentence per step."""
-    stands = standing(request, name)
-    return request.runtime.database.reading(
-        lambda tx: views.history(
-            tx, stands.state.id, after=after, limit=limit, traversal_id=traversal
-        )
-    )
+    """The group's journal: one sentence per step; with ``traversal``, an id of one or its first
+    digits, of that alone. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID."""
+    group_id = standing(request, name).state.id
+
+    def read(tx: Any) -> list[dict[str, Any]]:
+        which = traversal
+        # Of one that was forgotten the journal is left, which has its whole id.
+        if which is not None and not views.history(tx, group_id, limit=1, traversal_id=which):
+            which = identified(request, tx, which, name, "traversal").id
+        return views.history(tx, group_id, after=after, limit=limit, traversal_id=which)
+
+    return request.runtime.database.reading(read)
 
 
 def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:

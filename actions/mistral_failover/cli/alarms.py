@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import Any
 
 from cliff.lister import Lister
@@ -11,8 +12,6 @@ from cliff.lister import Lister
 from mistral_failover.cli.base import Asking, for_people, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.ordering import Order
-
-_MOST = 1000
 
 
 def add_reason(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +57,7 @@ class List(Asking, Lister):
             return columns, [
                 [
                     row["group"] or "?",
-                    row["lost"] or "?",
+                    ", ".join(row["lost"] or ["?"]),
                     row["heard"],
                     when(row["last_at"]),
                     row["sentence"],
@@ -89,7 +88,9 @@ class Admit(Order):
 
     def add_group(self, parser: argparse.ArgumentParser) -> None:
         """The alarm says whom it is about."""
-        parser.add_argument("incident", help="the alarm's id, from 'failover alarms'")
+        parser.add_argument(
+            "incident", help="the alarm's id, from 'failover alarms'; its first 8 digits do"
+        )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """What the alarm does not say."""
@@ -123,17 +124,19 @@ class Admit(Order):
         return super().take_action(parsed_args)
 
     def _group(self, incident: str) -> str:
-        rows = self.ask("failover.held", limit=_MOST)["held"]
-        found = next((row for row in rows if row["incident"] == incident), None)
-        if found is None:
+        found = self.ask("failover.show", id=incident)
+        if found["kind"] != "incident" or found["decision"] != "HELD":
+            what = f"{found['kind']} {found['id']}"
+            stands = f", which is {found['decision']}" if "decision" in found else ""
             raise CommandFailed(
-                f"No alarm {incident} is held. 'failover alarms' lists those that are, 'failover "
-                f"show {incident}' says what became of it. [NOT_HELD]"
+                f"No alarm {incident} is held: it is the {what}{stands}. 'failover alarms' lists "
+                f"those that are, 'failover show {found['id']}' says what became of it. [NOT_HELD]"
             )
         if found["group"] is None:
+            lost = shlex.quote(found["fact"]["lost"] or "MEMBER")
             raise CommandFailed(
-                "It is not known which group the alarm is about. Say it: "
-                f"{found['admit']} [UNKNOWN_GROUP]"
+                "It is not known which group the alarm is about. Say it: failover admit "
+                f"{found['id']} --group GROUP --lost {lost} --because WHY [UNKNOWN_GROUP]"
             )
         return str(found["group"])
 
@@ -145,7 +148,10 @@ class Dismiss(Asking, Lister):
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument(
-            "incidents", nargs="+", metavar="incident", help="ids from 'failover alarms'"
+            "incidents",
+            nargs="+",
+            metavar="incident",
+            help="ids from 'failover alarms', or their first 8 digits",
         )
         add_reason(parser)
         return parser

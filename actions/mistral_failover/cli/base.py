@@ -39,10 +39,33 @@ class Asking:
         with connection.mistral(self.app) as client:
             return client.run_action(action, given(inputs), save_result=save_result)
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """A parser of what stands in any order: members may come behind an option too."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
+        return parser
+
     def run(self, parsed_args: argparse.Namespace) -> int:
         """The exit code is what the command has set as ``exit_code``."""
         self.exit_code = COMPLETE
-        return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
+        try:
+            return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
+        except connection.CommandLineWrong as error:
+            # Said as cliff says what a command raises, which would end with 1.
+            self.app.LOG.error(error)
+            return USAGE
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Python's None is for machines: people read a dash."""
+        shown = [_dashed(value) for value in data] if for_people(parsed_args) else data
+        return int(super().produce_output(parsed_args, column_names, shown))  # type: ignore[misc]
+
+
+def _dashed(value: Any) -> Any:
+    """A cell, or a row of them."""
+    if isinstance(value, list | tuple):
+        return [_dashed(each) for each in value]
+    return "-" if value is None else value
 
 
 def given(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -85,16 +108,21 @@ def worded(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: word(name, value) for name, value in facts.items()}
 
 
-def wrapped(text: str) -> str:
-    """A text whose lines a table can hold on most terminals."""
+def wrapped(text: str, width: int = _WIDTH) -> str:
+    """A text whose lines, of ``width`` characters, a table can hold on most terminals."""
     return "\n".join(
         "\n".join(
-            textwrap.wrap(line, _WIDTH, break_long_words=False, break_on_hyphens=False)
-            if len(line) > _WIDTH
+            textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+            if len(line) > width
             else [line]
         )
         for line in text.split("\n")
     )
+
+
+def counted(number: int, thing: str) -> str:
+    """So many things: ``1 error``, ``2 errors``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def when(seconds: float | None) -> str:

@@ -35,6 +35,15 @@ class CommandFailed(Exception):
     """What a command says before it ends with exit code 1."""
 
 
+class CommandLineWrong(CommandFailed):
+    """What is wrong with the command line itself, found out without asking anybody: exit code 2."""
+
+
+def whole(sentence: object) -> str:
+    """A sentence with its full stop: some of those that others wrote have one already."""
+    return f"{str(sentence).rstrip('.')}."
+
+
 def state_dir() -> Path:
     """Where ``failover server`` keeps its state unless told otherwise."""
     if given := os.environ.get(STATE_VARIABLE):
@@ -45,13 +54,12 @@ def state_dir() -> Path:
 
 def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Where Mistral is, as options of the program, which a command must not have: cliff takes them
-    wherever they stand. Of the many options with which OpenStack's
-    clients authenticate only those of clouds.yaml are there unless ``argv`` uses others or asks
-    for help: they take most of a second to load."""
+    wherever they stand. They are what ``argv`` says: the variables count where it says nothing.
+    Of the many options with which OpenStack's clients authenticate only those of clouds.yaml are
+    there unless ``argv`` uses others: they take most of a second to load."""
     group = parser.add_argument_group("Mistral")
     group.add_argument(
         "--mistral-url",
-        default=os.environ.get(URL_VARIABLE),
         metavar="URL",
         help="the API of a Mistral without authentication, ending in /v2 "
         f"(default ${URL_VARIABLE}); without it the cloud's catalog says where Mistral is",
@@ -59,7 +67,6 @@ def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     group.add_argument(
         "--embedded",
         action="store_true",
-        default=os.environ.get(EMBEDDED_VARIABLE, "") not in ("", "0"),
         help="the Mistral of the 'failover server' that runs on this machine; no credentials "
         f"(default: whether ${EMBEDDED_VARIABLE} is 1)",
     )
@@ -72,7 +79,9 @@ def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "~/.local/state/mistral-failover)",
     )
     add_namespace(group)
-    if _wants_all(argv):
+    authenticating = _authenticating(argv)
+    parser.set_defaults(authenticating=authenticating)
+    if set(authenticating) - {"--os-cloud"}:
         from openstack import config
 
         config.OpenStackConfig().register_argparse_arguments(parser, list(argv))
@@ -104,15 +113,17 @@ def namespace(app: Any) -> str:
     return str(os.environ.get(NAMESPACE_VARIABLE, "") if given is None else given)
 
 
-def _wants_all(argv: Sequence[str]) -> bool:
+def _authenticating(argv: Sequence[str]) -> list[str]:
+    """The options of OpenStack's clients among the words, which have defaults of their own."""
     names = [word.partition("=")[0] for word in argv]
-    return any(name.startswith("--os-") and name != "--os-cloud" for name in names)
+    return list(dict.fromkeys(name for name in names if name.startswith("--os-")))
 
 
 @contextlib.contextmanager
 def mistral(app: Any) -> Iterator[MistralClient]:
     """Mistral's API for a command of ``app``, a cliff application; what goes wrong there is a
-    failed command. ``app`` None, or without options: by the environment alone."""
+    failed command. An option of the program beats every variable. ``app`` None, or without options:
+    by the environment alone."""
     # Here, because every other command would wait for these imports.
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
@@ -122,11 +133,11 @@ def mistral(app: Any) -> Iterator[MistralClient]:
     try:
         yield _client(app)
     except EmbeddedError as error:
-        raise CommandFailed(f"{error.message}. {error.remedy} [{error.code}]") from None
+        raise CommandFailed(f"{whole(error.message)} {error.remedy} [{error.code}]") from None
     except (ClientException, SDKException) as error:
         raise CommandFailed(
-            f"{error}. Give --mistral-url, --embedded, or --os-cloud with an entry of clouds.yaml. "
-            "[NO_CLOUD]"
+            f"{whole(error)} Give --mistral-url, --embedded, or --os-cloud with an entry of "
+            "clouds.yaml. [NO_CLOUD]"
         ) from None
 
 
@@ -137,13 +148,36 @@ def _client(app: Any) -> MistralClient:
     if (manager := getattr(app, "client_manager", None)) is not None:
         client: MistralClient = manager.failover  # made by cli.osc
         return client
-    if getattr(options, "embedded", False):
+    url, embedded = _where(options)
+    if embedded:
         return MistralClient(str(server_facts(app)["url"]), timeout=_SLOW)
-    if url := getattr(options, "mistral_url", None) or os.environ.get(URL_VARIABLE):
+    if url:
         return MistralClient(url, timeout=_SLOW)
     from openstack import config
 
     return in_the_cloud(config.OpenStackConfig().get_one(argparse=options))
+
+
+def _where(options: Any) -> tuple[str | None, bool]:
+    """The URL of Mistral's API, and whether it is the embedded Mistral; neither: in the cloud."""
+    if _said(options):
+        return getattr(options, "mistral_url", None), bool(getattr(options, "embedded", False))
+    return os.environ.get(URL_VARIABLE), os.environ.get(EMBEDDED_VARIABLE, "") not in ("", "0")
+
+
+def _said(options: Any) -> list[str]:
+    """The options on the command line that say where Mistral is; of those with which OpenStack's
+    clients authenticate the first."""
+    given = {"--mistral-url": "mistral_url", "--embedded": "embedded"}
+    said = [name for name, key in given.items() if getattr(options, key, None)]
+    return said + getattr(options, "authenticating", [])[:1]
+
+
+def contradiction(options: Any) -> str:
+    """What is wrong with the program's options; empty where each command knows by them where
+    Mistral is."""
+    said = _said(options)
+    return f"{' and '.join(said)} name different Mistrals: give one of them" if said[1:] else ""
 
 
 def server_facts(app: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli import connection
-from mistral_failover.cli.base import COMPLETE, FAILED, Asking, for_people, given
+from mistral_failover.cli.base import COMPLETE, FAILED, Asking, counted, for_people, given
 
 _COLUMNS = ("level", "check", "group", "sentence", "remedy")
 _STYLES = {"ok": "green", "warn": "yellow", "error": "bold red"}
@@ -81,7 +81,8 @@ class Doctor(Asking, Lister):
             if remedy:
                 console.print(Text(f"{'':17}> {remedy}", style="dim"))
         errors, warnings = (sum(row[0] == level for row in rows) for level in ("error", "warn"))
-        console.print(f"{len(rows)} findings: {errors} errors, {warnings} warnings")
+        found = counted(len(rows), "finding")
+        console.print(f"{found}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
         return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.show import ShowOne
 
 from mistral_failover.cli import connection
+from mistral_failover.cli.base import for_people
 
 if TYPE_CHECKING:
     from mistral_failover.emulator.client import EmulatorClient
@@ -90,7 +91,7 @@ class Break(ShowOne):
             "server": server,
             target: struck,
             "done": mending if parsed_args.mend else fault,
-            "alarm": alarm,
+            "alarm": alarm or ("-" if for_people(parsed_args) else None),
         }
         return list(found), list(found.values())
 
@@ -121,8 +122,8 @@ def _start(clouds_file: Path, server: str) -> None:
             compute.wait_for_server(found, interval=0.2, wait=60)
     except SDKException as error:
         raise connection.CommandFailed(
-            f"What was broken is mended, but {server} could not be started: {error}. Start it with "
-            "another --mend. [NOT_STARTED]"
+            f"What was broken is mended, but {server} could not be started: "
+            f"{connection.whole(error)} Start it with another --mend. [NOT_STARTED]"
         ) from None
 
 
@@ -133,7 +134,8 @@ def _server(url: str, group: str, member: str) -> str:
     try:
         status = MistralClient(url).run_action("failover.status", {"group": group})
     except EmbeddedError as error:
-        raise connection.CommandFailed(f"{error.message}. {error.remedy} [{error.code}]") from None
+        told = connection.whole(error.message)
+        raise connection.CommandFailed(f"{told} {error.remedy} [{error.code}]") from None
     rows = status["members"]
     servers = {row["name"]: row["server"] for row in rows}
     if not servers.get(member):

@@ -8,15 +8,25 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli.base import Asking, for_people, when
+from mistral_failover.cli.base import Asking, for_people, when, wrapped
 
 SHOWN_DIGITS = 12
+KEYS = (
+    *("version", "roles", "lost", "status", "cause", "walked", "given_at", "reached_at"),
+    *("current", "last_complete"),
+)
+"""What machines get of a goal: what failover.goals answers."""
+_MARKS = {"current": "current", "last_complete": "last complete"}
+_TO_THE_MINUTE = 16  # characters of a time
+_CAUSE, _LINE = 40, 76  # characters of a line of a cause; of a difference, on 80 columns
 
 
 class List(Asking, Lister):
     """List the goals that a group was given, the latest first.
 
-    A rollback without a goal goes to the last one that was reached before the present one.
+    A rollback without a goal goes to the last one that was reached before the present one; of a
+    version the digits that are shown do, for 'failover rollback', 'diff' and 'show'. -f json has
+    each goal whole, with the time at which it was reached.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -28,9 +38,7 @@ class List(Asking, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Ask, and lay out: for people shortened, for machines whole."""
         goals = self.ask("failover.goals", group=parsed_args.group)
-        people = for_people(parsed_args)
-        columns = ["version", "roles", "lost", "status", "given", "reached", "now", "cause"]
-        return columns, [_row(goal, people=people) for goal in goals]
+        return rows(goals, people=for_people(parsed_args))
 
 
 class Diff(Asking, Lister):
@@ -57,33 +65,32 @@ class Diff(Asking, Lister):
             after=parsed_args.after,
         )
         if for_people(parsed_args):
-            return ["difference"], [[line] for line in found["lines"]]
-        rows = [[d["path"], d.get("before"), d.get("after")] for d in found["differences"]]
-        return ["path", "before", "after"], rows
+            return ["difference"], [[wrapped(line, _LINE)] for line in found["lines"]]
+        differences = [[d["path"], d.get("before"), d.get("after")] for d in found["differences"]]
+        return ["path", "before", "after"], differences
 
 
-def _row(goal: dict[str, Any], *, people: bool) -> list[Any]:
-    now = "current" if goal["current"] else ""
-    if goal["last_complete"]:
-        now = f"{now}, last complete" if now else "last complete"
+def rows(goals: list[dict[str, Any]], *, people: bool) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows of what failover.goals answered: for people shortened, so that a version
+    stands in one piece on 80 columns; for machines as it is."""
     if not people:
-        return [
-            goal["version"],
-            goal["roles"],
-            goal["lost"],
-            goal["status"],
-            goal["given_at"],
-            goal["reached_at"],
-            now,
-            goal["cause"],
-        ]
+        return list(KEYS), [[goal[key] for key in KEYS] for goal in goals]
+    return ["version", "roles", "status", "given", "cause"], [_row(goal) for goal in goals]
+
+
+def _row(goal: dict[str, Any]) -> list[str]:
+    roles = [f"{role}: {member}" for role, member in goal["roles"].items()]
+    roles += [f"lost: {member}" for member in goal["lost"]]
+    status = [goal["status"]]
+    if goal["reached_at"] is None:
+        status.append("not reached")
+    elif goal["status"] != "COMPLETE":
+        status.append("reached before")
+    status += [words for key, words in _MARKS.items() if goal[key]]
     return [
         goal["version"][:SHOWN_DIGITS],
-        ", ".join(f"{role}: {member}" for role, member in goal["roles"].items()) or "-",
-        ", ".join(goal["lost"]) or "-",
-        goal["status"],
-        when(goal["given_at"]),
-        when(goal["reached_at"]),
-        now,
-        goal["cause"],
+        "\n".join(roles) or "-",
+        "\n".join(status),
+        when(goal["given_at"])[:_TO_THE_MINUTE],
+        wrapped(goal["cause"], _CAUSE),
     ]

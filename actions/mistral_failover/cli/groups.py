@@ -63,7 +63,14 @@ class _Defining(Asking, ShowOne):
     ) -> dict[str, Any]:
         """Converge the group to its definition; what came of that."""
         inputs = {"group": name, "because": parsed_args.because or because}
-        facts = ordering.follow(self.app, ACTIVATE, inputs, group=name, wait=parsed_args.timeout)
+        facts = ordering.follow(
+            self.app,
+            ACTIVATE,
+            inputs,
+            group=name,
+            wait=parsed_args.timeout,
+            people=for_people(parsed_args),
+        )
         self.exit_code = ordering.exit_code(facts)
         return facts
 
@@ -136,7 +143,8 @@ class Update(_Defining):
         if not (parsed_args.dry_run or parsed_args.no_activate):
             for line in answer["lines"]:
                 self.app.stderr.write(f"{line}\n")
-            facts |= self.brought_up(parsed_args, given.name, "its definition was changed")
+            how = "changed" if changes else "given again, unchanged"
+            facts |= self.brought_up(parsed_args, given.name, f"its definition was {how}")
         shown = ordering.worded(facts) if people else facts
         return list(shown), list(shown.values())
 
@@ -279,7 +287,7 @@ class Delete(Order):
         held = self.ask("failover.held", group=group, limit=1)["total"]
         question = f"Take {group} out of service and forget it"
         if held:
-            question += f" (the {held} alarms that are held for it stay held)"
+            question += f" (what is held for it stays held: {base.counted(held, 'alarm')})"
         base.confirm(question, yes=parsed_args.yes)
         facts: dict[str, Any] = {"group": group}
         if status["traversal"] is not None:

@@ -43,6 +43,8 @@ def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str) -> G
     for name, text in screen.facts(status).items():
         style = STYLES.get(status["status"], "") if name in ("status", "what helps") else ""
         table.add_row(Text(name, style="dim"), Text(text, style=style))
-    told = [Text(f"{when(row['at'])}  {row['sentence']}") for row in steps]
+    above = status["reason"]  # as "why"
+    said = [screen.short(above) if row["sentence"] == above else row["sentence"] for row in steps]
+    told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]
     trouble = [Text(f"{away}: it is asked again", style="bold red")] if away else []
     return Group(table, Text(), *told, *trouble)

@@ -10,7 +10,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli.base import Asking, for_people, given
-from mistral_failover.cli.ordering import WAIT, exit_code, follow
+from mistral_failover.cli.ordering import WAIT, exit_code, follow, worded
 
 _WHOLE = (
     "group",
@@ -114,4 +114,5 @@ class Break(Asking, ShowOne):
         facts = follow(self.app, "failover.break_lock", inputs, group=found["group"], wait=wait)
         if wait:
             self.exit_code = exit_code(facts)
-        return list(facts), list(facts.values())
+        shown = worded(facts) if for_people(parsed_args) else facts
+        return list(shown), list(shown.values())

@@ -55,6 +55,11 @@ class FailoverApp(App):
         connection.add_options(parser, self._argv)
         return parser
 
+    def initialize_app(self, argv: list[str]) -> None:
+        """Refuse options that contradict each other, as any wrong command line: exit code 2."""
+        if wrong := connection.contradiction(self.options):
+            self.parser.error(wrong)
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""

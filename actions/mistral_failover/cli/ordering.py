@@ -16,7 +16,7 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli import base, connection
+from mistral_failover.cli import base, connection, screen
 from mistral_failover.cli.telling import Teller
 
 WAIT = 3600.0  # seconds that an order is followed unless told otherwise
@@ -81,10 +81,13 @@ class Order(base.Asking, ShowOne):
             }
         )
         wait = 0.0 if parsed_args.no_wait else parsed_args.timeout
-        facts = follow(self.app, self.workflow, inputs, group=parsed_args.group, wait=wait)
+        people = base.for_people(parsed_args)
+        facts = follow(
+            self.app, self.workflow, inputs, group=parsed_args.group, wait=wait, people=people
+        )
         if not parsed_args.no_wait:
             self.exit_code = exit_code(facts)
-        shown = worded(facts) if base.for_people(parsed_args) else facts
+        shown = worded(facts) if people else facts
         return list(shown), list(shown.values())
 
 
@@ -98,7 +101,13 @@ def worded(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def follow(
-    app: Any, workflow: str, inputs: Mapping[str, Any], *, group: str | None, wait: float
+    app: Any,
+    workflow: str,
+    inputs: Mapping[str, Any],
+    *,
+    group: str | None,
+    wait: float,
+    people: bool = False,
 ) -> dict[str, Any]:
     """Start a workflow and follow it for ``wait`` seconds, telling the steps of ``group`` on
     stderr. With a wait of 0 it is only started.
@@ -107,9 +116,13 @@ def follow(
     reason, roles, seconds; of its error code, message, remedy. A status of IN_PROGRESS is followed
     on: then others carry the traversal; so they do when the execution was ended without a word, as
     a Mistral that starts anew does with what the former one left. A Mistral that goes away is asked
-    again until the time is over. Raises CommandFailed.
+    again until the time is over. ``people``: a reason that was told among the steps is shortened.
+    Raises CommandFailed.
     """
-    execution, facts = _followed(app, workflow, inputs, group, wait)
+    told: set[str] = set()
+    execution, facts = _followed(app, workflow, inputs, group, wait, told)
+    if people and facts.get("reason") in told:
+        facts["reason"] = screen.short(facts["reason"])
     return {"execution": execution["id"], "state": execution["state"], **facts}
 
 
@@ -117,17 +130,22 @@ def execute(
     app: Any, workflow: str, inputs: Mapping[str, Any], *, group: str | None = None, wait: float
 ) -> dict[str, Any]:
     """As :func:`follow`; returns Mistral's execution, with its ``output``."""
-    execution, _ = _followed(app, workflow, inputs, group, wait)
+    execution, _ = _followed(app, workflow, inputs, group, wait, set())
     return execution
 
 
 def _followed(
-    app: Any, workflow: str, inputs: Mapping[str, Any], group: str | None, wait: float
+    app: Any,
+    workflow: str,
+    inputs: Mapping[str, Any],
+    group: str | None,
+    wait: float,
+    told: set[str],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     from mistral_failover.embedded.errors import EmbeddedError
 
     with connection.mistral(app) as client, Teller(sys.stderr, "asking Mistral") as tell:
-        journal = _Journal(client, group, tell) if wait and group else None
+        journal = _Journal(client, group, tell, told) if wait and group else None
         # An id of our making: whoever lost the answer knows where to look all the same.
         identity = str(uuid.uuid4())
         try:
@@ -231,10 +249,11 @@ def exit_code(facts: Mapping[str, Any]) -> int:
 
 
 class _Journal:
-    """Tells what a group's history says that is newer than this object."""
+    """Tells what a group's history says that is newer than this object, and keeps in ``told`` what
+    that was."""
 
-    def __init__(self, client: Any, group: str | None, tell: Teller) -> None:
-        self._client, self._group, self._tell = client, group, tell
+    def __init__(self, client: Any, group: str | None, tell: Teller, told: set[str]) -> None:
+        self._client, self._group, self._tell, self._told = client, group, tell, told
         self._began: float | None = None
         self._after = 0
         # A group that is not there yet has no history; what is wrong with it the order will say.
@@ -244,6 +263,7 @@ class _Journal:
         for row in self._new():
             self._began = self._began or row["at"]
             self._tell(row["at"] - self._began, row["kind"], row["sentence"])
+            self._told.add(row["sentence"])
             self._after = row["id"]
 
     def tells_of(self, traversal: Mapping[str, Any] | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli import base, ordering
+from mistral_failover.cli import base, connection, ordering
 from mistral_failover.cli.base import Asking
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.ordering import Order
@@ -80,7 +80,8 @@ class Sweep(Asking, Lister):
         output = execution.get("output") or {}
         columns = ["found", "group", "sentence"]
         if error := output.get("error"):
-            raise CommandFailed(f"{error['message']}. {error['remedy']} [{error['code']}]")
+            told = connection.whole(error["message"])
+            raise CommandFailed(f"{told} {error['remedy']} [{error['code']}]")
         if not parsed_args.no_wait:
             self.exit_code = ordering.exit_code(execution)
         if self.exit_code == base.FAILED:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from mistral_failover.cli.base import lasted, when
+from mistral_failover.cli.base import counted, lasted, when
 
 Row = Mapping[str, Any]
 _DIGITS = 12
@@ -68,7 +68,7 @@ def _incident(found: Row) -> Iterator[RenderableType]:
             ("rule", found["rule"]),
             ("source", found["source"]),
             ("fact", found["fact"]),
-            ("heard", f"{found['heard']} times, last {when(found['last_at'])}"),
+            ("heard", f"{counted(found['heard'], 'time')}, last {when(found['last_at'])}"),
             ("arrived", when(found["first_at"])),
             ("decided", when(found["decided_at"])),
             ("counts on", found["counts_on"]),

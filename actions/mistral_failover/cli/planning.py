@@ -39,7 +39,7 @@ def show_plan(app: Any, parsed_args: argparse.Namespace, **inputs: Any) -> tuple
 def facts_said(sentences: Iterable[str]) -> tuple[list[str], list[str]]:
     """The members that are lost and those that recovered, by sentences such as ``db_a is down``.
 
-    Raises CommandFailed for one that is not understood, with the forms that are.
+    Raises CommandLineWrong for one that is not understood, with the forms that are.
     """
     lost: list[str] = []
     recovered: list[str] = []
@@ -50,10 +50,10 @@ def facts_said(sentences: Iterable[str]) -> tuple[list[str], list[str]]:
         member = words[0].strip("\"'") if words else ""
         said = " ".join(word for word in (w.lower() for w in words[1:]) if word not in _FILLING)
         if said not in (*_LOST, *_RECOVERED):
-            raise connection.CommandFailed(
+            raise connection.CommandLineWrong(
                 f'--fact "{sentence}" is not understood. Say "MEMBER is WORD", with one of '
                 f"{', '.join(_LOST)} for a member that is lost, or {', '.join(_RECOVERED)} for one "
-                "that serves again. [BAD_INPUT]"
+                "that serves again. [USAGE]"
             )
         (lost if said in _LOST else recovered).append(member)
     return lost, recovered
@@ -150,7 +150,8 @@ class Plan(base.Asking, ShowOne):
         parser.add_argument(
             "--plan",
             metavar="ID",
-            help="look at a plan again that was made before: does it still hold?",
+            help="look at a plan again that was made before: does it still hold? The first 8 "
+            "digits do",
         )
         parser.add_argument(
             "--verb", choices=VERBS, default=None, help="what would be done (default failover)"
@@ -173,7 +174,7 @@ class Plan(base.Asking, ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask, and lay out."""
         if (parsed_args.group is None) == (parsed_args.plan is None):
-            raise connection.CommandFailed("Give a group, or --plan with a plan's id. [BAD_INPUT]")
+            raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
         inputs = {
             name: getattr(parsed_args, name)
             for name in ("group", "plan", "verb", "role", "goal", "member", "resource")
@@ -201,7 +202,11 @@ class Start(ordering.Order):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The plan, or the facts."""
-        parser.add_argument("--plan", metavar="ID", help="a plan's id, as 'failover plan' shows it")
+        parser.add_argument(
+            "--plan",
+            metavar="ID",
+            help="a plan's id, as 'failover plan' shows it, or its first 8 digits",
+        )
         add_facts(parser)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -215,13 +220,13 @@ class Start(ordering.Order):
         facts = given_facts(parsed_args)
         said = any(value is not None for value in facts.values())
         if parsed_args.plan and (parsed_args.group or said):
-            raise connection.CommandFailed("A plan says everything: give --plan alone. [BAD_INPUT]")
+            raise connection.CommandLineWrong("A plan says everything: give --plan alone. [USAGE]")
         if parsed_args.plan:
             self.workflow = "failover.start_plan"
             # Its group, to tell the steps of; what became of it says whoever starts it.
             parsed_args.group = self.ask("failover.plan", plan=parsed_args.plan)["group"]
         elif not parsed_args.group:
-            raise connection.CommandFailed("Give a group, or --plan with a plan's id. [BAD_INPUT]")
+            raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
         else:
             if not said:
                 self._goes_on(parsed_args.group)
@@ -274,7 +279,7 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
 
 def given_facts(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """The inputs ``to``, ``lost`` and ``recovered`` that the options of :func:`add_facts` say; None
-    where they say nothing. Raises CommandFailed."""
+    where they say nothing. Raises CommandLineWrong."""
     lost, recovered = facts_said(parsed_args.fact or ())
     lost += [name for name in parsed_args.lost or () if name]
     recovered += parsed_args.recovered or ()

@@ -7,7 +7,7 @@ import argparse
 from typing import Any
 
 from mistral_failover.cli import planning
-from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.connection import CommandLineWrong
 
 
 class Replace(planning.Plannable):
@@ -30,8 +30,8 @@ class Replace(planning.Plannable):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Who, and how much of it."""
+        parser.add_argument("member", nargs="?", help="the member")
         whom = parser.add_mutually_exclusive_group()
-        whom.add_argument("member", nargs="?", help="the member")
         whom.add_argument(
             "--oldest", action="store_true", help="the oldest; before it those that failed"
         )
@@ -53,13 +53,17 @@ class Replace(planning.Plannable):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Show the plan, or start, follow and show."""
-        if parsed_args.pause is not None and not parsed_args.all:
-            raise CommandFailed(
-                "--pause is of --all: one member is nobody to wait for. [BAD_INPUT]"
+        among = parsed_args.oldest or parsed_args.newest or parsed_args.all
+        if parsed_args.member and among:
+            raise CommandLineWrong(
+                f"{parsed_args.member} is named, so leave --oldest, --newest and --all away. "
+                "[USAGE]"
             )
+        if parsed_args.pause is not None and not parsed_args.all:
+            raise CommandLineWrong("--pause is of --all: one member is nobody to wait for. [USAGE]")
         if parsed_args.all and (parsed_args.resource or parsed_args.dry_run):
             said = "--resource" if parsed_args.resource else "--dry-run"
-            raise CommandFailed(f"{said} is of one member: name it in place of --all. [BAD_INPUT]")
+            raise CommandLineWrong(f"{said} is of one member: name it in place of --all. [USAGE]")
         if parsed_args.all:
             self.workflow = "failover.replace_members"
         return super().take_action(parsed_args)

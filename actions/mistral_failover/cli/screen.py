@@ -7,16 +7,18 @@ asks anybody.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mistral_failover.cli.base import lasted, when
+from mistral_failover.cli.base import counted, lasted, when
 
 Facts = dict[str, str]
 _ATTACHMENT = "volume_attachment"
 _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
+_CODE = re.compile(r" \[[A-Z_]+\]$")
 
 
 def suspended(row: Mapping[str, Any]) -> list[str]:
@@ -37,7 +39,7 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
     found = {
         "group": f"{status['group']} (stack {status['stack']})",
         "status": _stands(status),
-        "why": str(status["reason"] or (status["traversal"] or {}).get("cause", "")),
+        "why": why(status) or str((status["traversal"] or {}).get("cause", "")),
         "what helps": "\n".join(helps(status)),
         "active": _holders(status),
         "lost": ", ".join(status["lost"]),
@@ -50,8 +52,8 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
         "members": "\n".join(_members(status)),
         "alarms": "\n".join(suspended(status)),
         "held": _listed(
-            f"{row['sentence']} (heard {row['heard']} times, last {when(row['last_at'])})\n"
-            f"  {row['admit']}\n  {row['dismiss']}"
+            f"{row['sentence']} (heard {counted(row['heard'], 'time')}, "
+            f"last {when(row['last_at'])})\n  {row['admit']}\n  {row['dismiss']}"
             for row in held
         ),
         "goal": (status["goal"] or "")[:_SHOWN],
@@ -70,6 +72,19 @@ def text(facts: Mapping[str, str]) -> str:
         lines.append(f"{name:{wide}}  {first}".rstrip())
         lines += [f"{'':{wide}}  {line}".rstrip() for line in more]
     return "".join(f"{line}\n" for line in lines)
+
+
+def why(status: Mapping[str, Any]) -> str:
+    """The reason for where it stands, without the remedy whose command is among :func:`helps`."""
+    return _without_remedy(status["reason"], status)
+
+
+def short(reason: str) -> str:
+    """Of the reason of a failed step what it was and the code, for where the whole of it was told
+    before; any other reason as it is."""
+    *what, _ = reason.split(": ", 2)
+    code = _CODE.search(reason)
+    return f"{': '.join(what)}{code.group()}" if code and what[1:] else reason
 
 
 def helps(status: Mapping[str, Any]) -> list[str]:
@@ -112,7 +127,7 @@ def where(status: Mapping[str, Any]) -> str:
 
 def _unblocking(status: Mapping[str, Any]) -> list[str]:
     """What a person can do about fences that prove nothing: first what needs nobody's word."""
-    rows = status.get("remedies", ())
+    rows = status["remedies"]
     if not rows:
         return []
     group = shlex.quote(status["group"])
@@ -121,7 +136,22 @@ def _unblocking(status: Mapping[str, Any]) -> list[str]:
     lost = " ".join(f"--lost {shlex.quote(member)}" for member in members)
     are = "is" if len(members) == 1 else "are"
     again = f"if {' and '.join(members)} {are} back: failover {verb} {group} {lost}"
-    return [f"{again}   (tries the proof again)", *(row["command"] for row in rows)]
+    return [
+        f"{again}   (tries the proof again)",
+        *(f"once you are sure that {row['member']} is off: {row['command']}" for row in rows),
+    ]
+
+
+def _without_remedy(reason: str, status: Mapping[str, Any]) -> str:
+    """A reason reads ``what: message. Remedy [CODE]``; it keeps a remedy that is told nowhere
+    else."""
+    for row in status["remedies"]:
+        command = reason.find(row["command"])
+        end = reason.rfind(". ", 0, max(command, 0))
+        if end > 0:
+            code = _CODE.search(reason)
+            return f"{reason[: end + 1]}{code.group() if code else ''}"
+    return reason
 
 
 def _on(status: Mapping[str, Any]) -> str:
@@ -183,7 +213,10 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
 def _trouble(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["resources"]:
         if row["status"].endswith("FAILED"):
-            yield f"{row['name']}: {row['reason']}"
+            if row["reason"] in status["reason"]:  # it was told already
+                yield f"{row['name']} ({_word(row['status'])})"
+            else:
+                yield f"{row['name']}: {_without_remedy(row['reason'], status)}"
 
 
 def _members(status: Mapping[str, Any]) -> Iterable[str]:

@@ -72,12 +72,14 @@ class Server(Lister):
         )
         parser.add_argument(
             "--listen",
+            type=_address,
             default=_DEFAULT_API,
             metavar="HOST:PORT",
             help=f"where Mistral's API is, on loopback (default {_DEFAULT_API}); port 0: any",
         )
         parser.add_argument(
             "--webhook-listen",
+            type=_address,
             default=_DEFAULT_WEBHOOK,
             metavar="HOST:PORT",
             help=f"where alarms are taken (default {_DEFAULT_WEBHOOK}); elsewhere than on loopback "
@@ -173,9 +175,20 @@ class Server(Lister):
         return 0
 
 
+def _address(text: str) -> Any:
+    """Where to listen. Raises ArgumentTypeError."""
+    from mistral_failover.server.addresses import Address
+
+    try:
+        return Address.parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"HOST:PORT is expected, with the host's IP address, not {text!r}"
+        ) from None
+
+
 def _options(given: argparse.Namespace, program: Any) -> Any:
     from mistral_failover.server import options
-    from mistral_failover.server.addresses import Address
 
     settings = options.read_settings(given.config_file) if given.config_file else {}
     settings |= options.from_environment(os.environ)
@@ -183,12 +196,6 @@ def _options(given: argparse.Namespace, program: Any) -> Any:
         settings["database"] = options.read_url(given.database_file)
     if given.database:
         settings["database"] = given.database
-    try:
-        listen, webhook = Address.parse(given.listen), Address.parse(given.webhook_listen)
-    except ValueError as error:
-        raise connection.CommandFailed(
-            f"{error} is no HOST:PORT, with the host's IP address. [USAGE]"
-        ) from None
     cloud = getattr(program, "os_cloud", None)
     if cloud is None and "OS_AUTH_URL" in os.environ:
         cloud = "envvars"  # openstacksdk's name for an entry made of the variables
@@ -196,8 +203,8 @@ def _options(given: argparse.Namespace, program: Any) -> Any:
     return options.Options(
         state_dir=folder.absolute(),
         cloud=cloud,
-        listen=listen,
-        webhook=webhook,
+        listen=given.listen,
+        webhook=given.webhook_listen,
         secret_file=given.webhook_secret_file,
         tls_cert=given.tls_cert,
         tls_key=given.tls_key,

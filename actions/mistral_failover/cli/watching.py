@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from cliff.command import Command
@@ -13,7 +13,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, screen
-from mistral_failover.cli.base import Asking, for_people, lasted, when
+from mistral_failover.cli.base import Asking, counted, for_people, lasted, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.following import Journal, Watched, watched
 
@@ -72,12 +72,12 @@ class Status(Asking, ShowOne):
         answer: dict[str, Any] = self.ask("failover.status")
         held = self.ask("failover.held", limit=_HELD)
         if not people:
-            return {**answer, "held": held}
+            return {**answer, "held": held["total"], "alarms": held["held"]}
         facts = {row["name"]: _row(row) for row in answer["overview"]}
         if (more := answer["total"] - len(answer["overview"])) > 0:
             facts["..."] = f"and {more} more groups"
         if held["total"]:
-            facts["alarms"] = f"{held['total']} are held: failover alarms"
+            facts["alarms"] = f"{counted(held['total'], 'alarm')} held: failover alarms"
         return facts or {"groups": "there is none: failover group create --help"}
 
 
@@ -140,11 +140,13 @@ class Watch(Asking, Command):
 def _told(looks: Iterator[Watched], stream: Any) -> Iterator[Watched]:
     """Write a line for each step, and for each change of the status."""
     before = ""
+    told: set[str] = set()
     for look in looks:
+        told.update(row["sentence"] for row in look.steps)
         lines = [f"{when(row['at'])}  {row['sentence']}" for row in look.steps]
         if look.away:
             lines.append(f"{look.away}: it is asked again")
-        if look.status and (now := _stands(look.status)) != before:
+        if look.status and (now := _stands(look.status, told)) != before:
             lines.append(f"{when(look.status['now'])}  -- {now}")
             before = now
         for line in lines:
@@ -153,10 +155,13 @@ def _told(looks: Iterator[Watched], stream: Any) -> Iterator[Watched]:
         yield look
 
 
-def _stands(status: dict[str, Any]) -> str:
+def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
+    """In one line; a reason that was ``told`` as a step is not told whole once more."""
     words = [f"{status['group']} is {status['status']}", screen.where(status)]
     if status["status"] in ("BLOCKED", "FAILED"):
-        words += [status["reason"], *screen.helps(status)]
+        said = status["reason"] in told
+        why = screen.short(status["reason"]) if said else screen.why(status)
+        words += [why, *screen.helps(status)]
     return "; ".join(filter(None, words))
 
 
@@ -173,7 +178,11 @@ class History(Asking, Lister):
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
-        parser.add_argument("--traversal", metavar="ID", help="only the steps of this traversal")
+        parser.add_argument(
+            "--traversal",
+            metavar="ID",
+            help="only the steps of this traversal; its first 8 digits do",
+        )
         parser.add_argument(
             "--limit",
             type=int,
@@ -203,7 +212,7 @@ class History(Asking, Lister):
             self._follow(parsed_args, rows)
             return columns, []
         if people and rows:
-            self._phases(parsed_args.traversal or _latest(rows))
+            self._phases(_latest(rows))
         return columns, [
             [when(row["at"]), row["sentence"]] if people else [row[key] for key in columns]
             for row in rows

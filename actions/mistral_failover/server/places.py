@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,18 +41,24 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def check_free(folder: Path) -> None:
-    """Whether a server could have this state directory, which is there; nothing is written.
+    """Whether a server could have this state directory, which is there; nothing is left in it.
 
     Raises EmbeddedError as :func:`claimed`.
     """
     try:
         taken = _in_use(folder)
+        try_writing(folder)
     except OSError as error:
         raise _unusable(folder, error.strerror) from None
-    if not os.access(folder, os.W_OK):
-        raise _unusable(folder, os.strerror(errno.EACCES))
     if taken:
         raise _taken(folder)
+
+
+def try_writing(folder: Path) -> None:
+    """Make a file in a folder that is gone at once: the mode alone does not say whether one can,
+    to root least of all. Raises OSError."""
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def running(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands say to people, without a server: no Python, one full stop, plurals."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from cliff.lister import Lister
+from cliff.show import ShowOne
+from openstack.exceptions import SDKException
+from rich.console import Console
+
+from mistral_failover.cli import base, connection, doctor, pages, screen
+from mistral_failover.cli.main import FailoverApp
+from mistral_failover.embedded.errors import EmbeddedError
+
+
+class One(base.Asking, ShowOne):
+    """Shows one thing."""
+
+    def take_action(self, _: Any) -> tuple[list[str], list[Any]]:
+        return ["group", "seconds"], ["payments", None]
+
+
+class Many(base.Asking, Lister):
+    """Shows a row."""
+
+    def take_action(self, _: Any) -> tuple[list[str], list[Any]]:
+        return ["group", "seconds"], [["payments", None]]
+
+
+class App:
+    """What a command of cliff's knows of its application."""
+
+    def __init__(self) -> None:
+        self.stdout = io.StringIO()
+
+
+@pytest.mark.parametrize("kind", [One, Many])
+def test_people_read_a_dash_where_machines_get_null(kind: type[Any]) -> None:
+    told = {}
+    for formatter in ("table", "json"):
+        command = kind(App(), None)
+        command.run(command.get_parser("failover").parse_args(["-f", formatter]))
+        told[formatter] = command.app.stdout.getvalue()
+
+    assert "None" not in told["table"]
+    assert "| -" in told["table"]
+    assert "null" in told["json"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EmbeddedError("CONFIG", "No channel is configured.", "Set it."),
+        EmbeddedError("CONFIG", "No channel is configured", "Set it."),
+        SDKException("Cloud nope was not found."),
+    ],
+)
+def test_a_sentence_has_one_full_stop_whoever_wrote_it(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(connection, "_client", fails)
+
+    with pytest.raises(connection.CommandFailed) as said, connection.mistral(None):
+        pass
+
+    assert ".. " not in str(said.value)
+    assert any(words in str(said.value) for words in ("configured. Set it. [", "found. Give --"))
+
+
+def test_one_thing_is_told_in_the_singular() -> None:
+    command = doctor.Doctor(FailoverApp(), None)
+    command.app.stdout = io.StringIO()
+    words = command.get_parser("failover doctor").parse_args([])
+
+    command.produce_output(words, (), [["error", "store", None, "it is away", ""]])
+
+    assert command.app.stdout.getvalue().endswith("1 finding: 1 error, 0 warnings\n")
+    assert base.counted(2, "time") == "2 times"
+
+
+def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
+    alarm = {"sentence": "db_a is down", "heard": 1, "last_at": 0.0, "admit": "a", "dismiss": "d"}
+    status = {
+        **{"group": "g", "stack": "g", "status": "COMPLETE", "reason": "", "roles": {"a": "m"}},
+        **{"lost": [], "goal": "0", "traversal": None, "members": [], "resources": []},
+        **{"remedies": [], "under_way": [], "deferred": [], "agents": {}, "pause": None},
+        **{"maintenance": None, "now": 0.0},
+    }
+    incident = {
+        **{"decision": "HELD", "rule": "paused", "source": "signal", "fact": {}, "said": ""},
+        **{"sentence": "db_a is down", "heard": 1, "first_at": 0.0, "last_at": 0.0},
+        **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
+        **{"group": "g", "executions": {"trees": [], "left_out": ""}},
+    }
+    stream = io.StringIO()
+
+    Console(file=stream, width=200).print(pages.page(incident))
+
+    assert "heard 1 time, last" in screen.facts(status, [alarm])["held"]
+    assert "1 time, last" in stream.getvalue()
