@@ -10,12 +10,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+from columns import TABLES, meaning
 from oslo_config import generator
 from sphinx.application import Sphinx
 
 from mistral_failover.store import tables
 
 FOLDER = "generated"
+PREFIX = "failover_"
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 OUTSIDE = {
@@ -79,18 +82,38 @@ def _sample(folder: Path) -> str:
 def _state() -> str:
     lines = ["# The state store's tables", "", " ".join((tables.__doc__ or "").split()), ""]
     for table in tables.metadata.sorted_tables:
-        lines += [f"## {table.name}", "", "| column | type | |", "|---|---|---|"]
+        name = table.name.removeprefix(PREFIX)
+        lines += [f"## {table.name}", "", TABLES[name], ""]
+        lines += ["| column | type | holds |", "|---|---|---|"]
         for column in table.columns:
-            kind = str(column.type).split("(")[0] if column.type else ""
+            json = isinstance(column.type, tables.PlainJson)
+            kind = "JSON" if json else str(column.type).split("(")[0]
             length = getattr(column.type, "length", None)
             notes = [
-                "primary key" if column.primary_key else "",
+                "**primary key**" if column.primary_key else "",
+                meaning(name, column.name).replace("|", r"\|"),
                 "may be null" if column.nullable else "",
             ]
-            said = ", ".join(note for note in notes if note)
+            said = "; ".join(note for note in notes if note)
             lines.append(f"| `{column.name}` | {kind}{f' {length}' if length else ''} | {said} |")
-        lines.append("")
+        lines += ["", *_found_by(table)]
     return "\n".join(lines)
+
+
+def _found_by(table: sa.Table) -> list[str]:
+    """The indexes of a table: what is looked for quickly, and what there is but once."""
+    unique = [
+        list(constraint.columns)
+        for constraint in table.constraints
+        if isinstance(constraint, sa.UniqueConstraint)
+    ]
+    indexes = [list(index.columns) for index in table.indexes]
+    lines = [
+        f"- {what}: " + ", ".join(f"`{column.name}`" for column in columns)
+        for what, several in (("unique", unique), ("index", indexes))
+        for columns in sorted(several, key=lambda found: [column.name for column in found])
+    ]
+    return [*lines, ""] if lines else []
 
 
 def _written(file: Path, text: str) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables. Times are seconds since the epoch by the database's clock, ids are UUIDs.
 
-Every row belongs to a group and a group to one project; nothing is read without either.
+Every row belongs to a group and a group to one project, or to a project alone; nothing is read
+without either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
 
+# What each column holds stands in docs/_ext/columns.py, of which the documentation is made.
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
