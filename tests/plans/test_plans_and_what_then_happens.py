@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mistral_lib.actions import Result
 
 from mistral_failover.actions import converge, plans, replacing
+from support import foretold
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 MEMBERS = ("db_a", "db_b", "db_c")
@@ -105,17 +106,6 @@ def brought_about(protect: Callable[..., Any], situation: dict[str, Any]) -> Any
     return group
 
 
-def refuse_disorder(plan: dict[str, Any], started: list[str]) -> None:
-    """What began did so behind all that it waits for."""
-    places = {what: place for place, what in enumerate(started)}
-    by_number = {step["number"]: step for step in plan["steps"]}
-    for step in plan["steps"]:
-        for number in step["after"]:
-            before, after = by_number[number]["what"], step["what"]
-            if before in places and after in places:
-                assert places[before] < places[after], (before, after, started)
-
-
 @pytest.mark.timeout(900)
 @settings(
     max_examples=200 if THOROUGH else 8,
@@ -127,6 +117,11 @@ def test_what_happens_is_what_the_plan_said(
 ) -> None:
     group = brought_about(protect, situation)
     verb, inputs = situation["order"]
+    compare(group, verb, inputs)
+
+
+def compare(group: Any, verb: str, inputs: dict[str, Any]) -> None:
+    """Plan this, start it, and hold what happens against what the plan said."""
     written, seen, last = group.written(), group.seen(), group.last()
 
     plan = group.ask(plans.Plan(group.name, verb=verb, **inputs))
@@ -135,8 +130,8 @@ def test_what_happens_is_what_the_plan_said(
     assert group.written() == written
     if isinstance(plan, Result):
         refused = group.ask(VERBS[verb](group.name, **inputs))
-        if plan.error["code"] == "MOVE_FIRST":  # the verb moves the roles by a plan of its own
-            assert refused["moves"]
+        if plan.error["code"] == "MOVE_FIRST":
+            move_first(group, refused)
             return
         assert isinstance(refused, Result), refused
         assert (refused.error["code"], refused.error["message"]) == (
@@ -148,6 +143,9 @@ def test_what_happens_is_what_the_plan_said(
         assert group.done(VERBS[verb](group.name, **inputs))["ready"] == []
         return
     assert group.plan(verb=verb, **inputs)["plan"] == plan["plan"]
+    foretold.refuse_other_times(group, plan)
+    foretold.refuse_other_waves(plan)
+    fences = foretold.fences_of(group)
 
     begun = group.start(plan["plan"])
 
@@ -157,10 +155,61 @@ def test_what_happens_is_what_the_plan_said(
         step["what"].removeprefix("if need be ") for step in plan["steps"] if not step["certain"]
     )
     report = group.ask(converge.Report(group.name, begun["traversal"]))
-    if isinstance(report, Result):  # it failed on the way, and nothing else was begun by then
-        started = group.started(last, begun["traversal"])
-    else:
+    arrived = not isinstance(report, Result)
+    if arrived:
         started = group.started(last)
         assert not certain - Counter(started), (report, plan, started)
+    else:  # it failed on the way, and nothing else was begun by then
+        started = group.started(last, begun["traversal"])
     assert not Counter(started) - certain - possible, (report, plan, started)
-    refuse_disorder(plan, started)
+    foretold.refuse_disorder(plan, started)
+    foretold.refuse_order_within_waves(group, plan, begun["traversal"])
+    after = foretold.fences_of(group)
+    foretold.refuse_other_fences(plan, fences, after, started, arrived=arrived)
+
+
+def move_first(group: Any, idle: dict[str, Any]) -> None:
+    """Go on as ``failover.replace_member`` does with who holds roles and is well: the first role
+    is moved as planned; where that arrived, the same replacement is ordered again."""
+    member, role = idle["member"], idle["moves"][0]
+    assert group.status()["roles"][role] == member
+
+    compare(group, "switchover", {"role": role})
+
+    if group.status()["roles"][role] != member:
+        compare(group, "replace", {"member": member})
+
+
+@pytest.mark.parametrize(
+    ("verb", "inputs", "fences"),
+    [
+        ("failover", {"lost": ["db_b"]}, {"db_a": "stands", "db_b": "climbs"}),
+        ("switchover", {"to": "db_c"}, {"db_a": "stands"}),
+        ("failback", {"recovered": ["db_a"]}, {"db_a": "lifted"}),
+    ],
+)
+def test_who_is_fenced_stays_so_or_is_freed_is_as_the_plan_said(
+    protect: Callable[..., Any], verb: str, inputs: dict[str, Any], fences: dict[str, str]
+) -> None:
+    group = protect(MEMBERS)
+    group.order(converge.Begin(group.name, lost=[]))
+    group.order(converge.Begin(group.name, lost=["db_a"], to="db_b"))
+
+    told = group.plan(verb=verb, **inputs)["fences"]
+
+    assert {row["member"]: row["state"] for row in told} == fences
+    compare(group, verb, inputs)
+    assert group.status()["status"] == "COMPLETE"
+
+
+def test_who_holds_roles_gives_them_up_one_by_one_as_planned_and_is_replaced_then(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(roles=("active", "files"))
+    group.order(converge.Begin(group.name, lost=[], to={"active": "db_a", "files": "db_a"}))
+    server = group.server("db_a")
+
+    compare(group, "replace", {"member": "db_a"})
+
+    assert group.status()["roles"] == {"active": "db_b", "files": "db_b"}
+    assert group.server("db_a") != server

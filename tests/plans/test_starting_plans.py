@@ -262,8 +262,19 @@ def test_a_plan_of_another_project_is_unknown(group: Any) -> None:
     )
 
     for action in (plans.StartPlan(plan), plans.Plan(plan=plan)):
-        assert refused(action.run(stranger)) == "UNKNOWN_PLAN"
-    assert refused(group.ask(plans.StartPlan("no-such-plan"))) == "UNKNOWN_PLAN"
+        assert refused(action.run(stranger)) == "UNKNOWN_ID"
+    assert refused(plans.Plan(plan=plan[:8]).run(stranger)) == "UNKNOWN_ID"
+    assert refused(group.ask(plans.StartPlan("no-such-plan"))) == "UNKNOWN_ID"
+
+
+def test_of_a_plan_s_id_the_first_digits_do(group: Any) -> None:
+    plan = group.plan()["plan"]
+
+    again = group.done(plans.Plan(plan=plan[:8]))
+    begun = group.done(plans.StartPlan(plan[:8]))
+
+    assert again["plan"] == plan
+    assert group.done(plans.StartPlan(plan))["traversal"] == begun["traversal"]
 
 
 def test_a_planned_move_keeps_its_promise_to_return(group: Any) -> None:
@@ -293,4 +304,4 @@ def test_the_plans_of_a_group_are_bounded_and_the_latest_are_kept(
         answer.error["code"] if isinstance(answer, Result) else "kept"
         for answer in (group.ask(plans.Plan(plan=plan)) for plan in made)
     ]
-    assert codes == ["UNKNOWN_PLAN", "UNKNOWN_PLAN", "kept", "kept"]
+    assert codes == ["UNKNOWN_ID", "UNKNOWN_ID", "kept", "kept"]
