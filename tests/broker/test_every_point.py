@@ -71,7 +71,8 @@ def test_the_increment_runs_once(
     assert node.contradictions() == []
     if mode == "freeze" and victim is executor:
         woken = until(lambda: executor.outcome, PATIENCE, lambda: "an end of who woke up")
-        assert woken.code in ("", "LEASE_LOST"), str(woken)
+        # UNREACHABLE: it slept its time away before it had sent anything.
+        assert woken.code in ("", "LEASE_LOST", "UNREACHABLE"), str(woken)
 
 
 @pytest.mark.parametrize("when", ["early", "late"])

@@ -78,6 +78,17 @@ def test_whatever_fails_or_would_wait_for_a_person_takes_the_group_back(
     assert told.startswith("rolling back to the last goal that was reached (active on a): ")
 
 
+def test_of_a_move_that_came_back_only_the_step_says_what_helps(
+    simulation: Simulation, home: Goal
+) -> None:
+    away = simulation.start(planned(simulation, "b"))
+
+    simulation.carry(away.ready, stumbling(simulation, "create", "database", "b"))
+
+    assert simulation.reason(away.traversal_id).endswith("database on b: it broke. [BROKEN]")
+    assert any("it broke. Mend it. [BROKEN]" in said for said in sentences(simulation, "failed"))
+
+
 def test_what_could_not_be_stopped_is_brought_back_where_it_is_and_not_stopped_again(
     simulation: Simulation, home: Goal
 ) -> None:

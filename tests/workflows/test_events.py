@@ -140,7 +140,7 @@ def test_what_a_maintenance_held_is_dismissed(light: Callable[..., Any]) -> None
     assert held["decision"] == "HELD"
     assert done.output["dismissed"][0]["sentence"].endswith(": expected")
     assert group.run("dismiss", incident="none", because="x").output["error"]["code"] == (
-        "UNKNOWN_INCIDENT"
+        "UNKNOWN_ID"
     )
 
 

@@ -163,7 +163,7 @@ def test_an_incident_of_another_group_is_refused(protect: Callable[..., Any]) ->
 
     run = one.run("failover", group=one.name, incident=incident)
 
-    run.assert_failed_with("UNKNOWN_INCIDENT")
+    run.assert_failed_with("UNKNOWN_ID")
     assert len(one.traversals()) == 1
 
 
@@ -172,7 +172,7 @@ def test_an_incident_that_nobody_recorded_is_refused(group: Any) -> None:
 
     run = group.run("failover", group=group.name, incident="no such incident")
 
-    run.assert_failed_with("UNKNOWN_INCIDENT")
+    run.assert_failed_with("UNKNOWN_ID")
     assert len(group.traversals()) == 1
 
 

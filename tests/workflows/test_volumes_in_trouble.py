@@ -91,7 +91,7 @@ def test_a_volume_on_a_dead_host_waits_for_a_person_who_deletes_its_server(
 
     assert "HOST_DOWN" in run.output["error"]["message"]
     assert f"openstack server delete {server}" in run.output["error"]["message"]
-    assert f'failover.failover with group "{group.name}"' in run.output["error"]["message"]
+    assert f"failover start {group.name} [HOST_DOWN]" in run.output["error"]["message"]
     assert CONFIRMED in fence(group)["attributes"]["observed"]
     assert group.holders() == ["db_a"]
     assert group.status()["status"] == "BLOCKED"
@@ -189,7 +189,7 @@ def test_an_agent_s_word_deletes_no_server(
     run = group.run("failover", group=group.name).assert_failed_with("BLOCKED")
 
     assert fence(group)["attributes"]["rung"] == "quiesce"
-    assert "failover.confirm_fenced" in run.output["error"]["message"]
+    assert "failover confirm-fenced" in run.output["error"]["message"]
     assert operator.server_exists(server)
     confirm(group)
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
@@ -307,7 +307,7 @@ def test_what_nova_lists_and_cinder_has_lost_waits_for_a_person(
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "state"),
+    ("status", "code", "mended"),
     [
         ("error", "VOLUME_ERROR", "in-use"),
         ("available", "VOLUME_DISPUTED", "in-use"),
@@ -315,7 +315,7 @@ def test_what_nova_lists_and_cinder_has_lost_waits_for_a_person(
     ],
 )
 def test_a_volume_in_a_wrong_state_waits_for_an_administrator(
-    make: Callable[..., Any], operator: Operator, status: str, code: str, state: str
+    make: Callable[..., Any], operator: Operator, status: str, code: str, mended: str
 ) -> None:
     group = make()
     volume = volume_of(group)
@@ -324,8 +324,8 @@ def test_a_volume_in_a_wrong_state_waits_for_an_administrator(
     run = group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
 
     assert code in run.output["error"]["message"]
-    assert f"openstack volume set --state {state} {volume}" in run.output["error"]["message"]
-    operator.set_volume(volume, state)
+    assert f"openstack volume set --state {mended} {volume}" in run.output["error"]["message"]
+    operator.set_volume(volume, mended)
     group.run("sweep").assert_succeeded()
     is_on(group, "db_b")
 
