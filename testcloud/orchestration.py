@@ -65,6 +65,9 @@ def mistral(settings: Settings) -> Sections:
                 "database": settings.database_url("failover"),
                 # Whoever uses this cloud makes everything fail at once, and means it.
                 "storm_groups": "0",
+                # Tests wait for the end of what hangs; nothing here is at work for so long without
+                # a lock.
+                "hang_after": "60",
                 "command_channel": f"emulator+http://{guests}",
             },
         },

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -24,9 +25,15 @@ _SERVER: dict[str, Any] = {
 _SPREAD = {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}}
 
 
-def protected(example: str, *, volumes: int = 1, fence: list[Any] | None = None) -> str:
-    """An example's template whose group may fail over at any time; with further volumes and
-    another ladder if asked."""
+def protected(
+    example: str,
+    *,
+    volumes: int = 1,
+    fence: list[Any] | None = None,
+    also: Mapping[str, Any] | None = None,
+) -> str:
+    """An example's template whose group may fail over at any time; with further volumes, another
+    ladder and ``also`` more resources if asked."""
     template = yaml.safe_load((ROOT / "examples" / example).read_text("utf-8"))
     text = template["resources"]["protection"]["properties"]["input"]["definition"]["str_replace"]
     group = yaml.safe_load(text["template"])
@@ -45,6 +52,7 @@ def protected(example: str, *, volumes: int = 1, fence: list[Any] | None = None)
     group["resources"]["files"]["depends_on"] = [
         name for name, spec in group["resources"].items() if spec["type"] == "volume_attachment"
     ]
+    group["resources"] |= also or {}
     text["template"] = _dumped(group)
     return _dumped(template)
 

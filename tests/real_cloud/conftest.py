@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from support.cloud_audit import CloudAudit
 from testcloud import settings, templates
 from testcloud.errors import CloudError
 from testcloud.settings import Settings
@@ -49,7 +51,17 @@ def operator(where: Settings) -> Tenant:
 
 
 @pytest.fixture(scope="module")
-def protect(demo: Tenant, where: Settings) -> Iterator[Callable[..., Protected]]:
+def audited(where: Settings, demo: Tenant, other: Tenant) -> Iterator[CloudAudit]:
+    """Watches the module's groups; whoever makes one tells it."""
+    made = CloudAudit(where, (demo, other))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def protect(
+    demo: Tenant, where: Settings, audited: CloudAudit
+) -> Iterator[Callable[..., Protected]]:
     """Create a stack of an example, and wait until it is active; deleted with the module's others,
     all at once, for that takes long."""
     made: list[tuple[Tenant, str]] = []
@@ -61,12 +73,14 @@ def protect(demo: Tenant, where: Settings) -> Iterator[Callable[..., Protected]]
         tenant: Tenant = demo,
         name: str = "",
         volumes: int = 1,
+        also: Mapping[str, Any] | None = None,
     ) -> Protected:
         name = name or f"real-{os.getpid()}-{next(_numbers)}"
         made.append((tenant, name))
+        audited.watch(tenant, name)
         tenant.create_stack(
             name,
-            templates.protected(template, volumes=volumes),
+            templates.protected(template, volumes=volumes, also=also),
             alarm_path=path,
             heat_url=where.url("heat-api") + "/v1",
         )
@@ -93,8 +107,10 @@ def _tidy(tenant: Tenant, name: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _audited(demo: Tenant) -> Iterator[None]:
-    """After each test no guest has seen what must never be."""
-    before = len(demo.guests.violations())
+def _audited(audited: CloudAudit) -> Iterator[None]:
+    """After each test every invariant holds (docs/architecture.md), by what the cloud, its guests
+    and the state store have written down since the module began."""
+    audited.look()
     yield
-    assert demo.guests.violations()[before:] == []
+    audited.settle()
+    assert audited.violations() == []

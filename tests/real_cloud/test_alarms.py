@@ -12,41 +12,11 @@ from typing import Any
 
 import pytest
 
+from support.protected_stacks import dies, is_repaired, stands_on
 from testcloud.templates import GROUP, SERVERS
-from testcloud.tenant import Protected, Tenant, until
+from testcloud.tenant import Protected, Tenant
 
 pytestmark = pytest.mark.timeout(1200)
-
-
-def dies(stack: Protected, operator: Tenant, member: str) -> None:
-    """The member's guest crashes, and Nova says so."""
-    server = stack.servers()[member]
-    stack.tenant.guests.fault("server", server, "crash")
-    operator.cloud.compute.reset_server_state(server, "error")
-
-
-def is_repaired(stack: Protected, operator: Tenant, member: str) -> None:
-    """The member's server runs again, and somebody vouches for it."""
-    server = stack.servers()[member]
-    compute = operator.cloud.compute
-    if compute.get_server(server).status == "ERROR":
-        compute.reset_server_state(server, "active")
-    if compute.get_server(server).status == "SHUTOFF":
-        compute.start_server(server)
-    until(lambda: compute.get_server(server).status == "ACTIVE", f"{member} to be up", 120)
-    stack.tenant.guests.fault("server", server, "revive")
-    done = stack.tenant.run(
-        "failover.failover", group=stack.name, lost=[], recovered=[member], because="repaired"
-    )
-    assert done["state"] == "SUCCESS", done["output"]
-
-
-def stands_on(stack: Protected, member: str) -> None:
-    """Assert that volume, application and stack are where they belong."""
-    server = stack.servers()[member]
-    assert stack.tenant.holders(stack.volume()) == [server]
-    assert [m for m, running in stack.applications().items() if running] == [member]
-    assert stack.tenant.outputs(stack.name)["active"] == member
 
 
 def admitted(stack: Protected) -> list[dict[str, Any]]:

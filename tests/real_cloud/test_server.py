@@ -21,6 +21,7 @@ import yaml
 
 from bench import databases
 from mistral_failover.drill import examples
+from support.cloud_audit import CloudAudit
 from support.servers import ServerProcess
 from testcloud.settings import REGION, Settings
 from testcloud.tenant import Tenant, until
@@ -82,6 +83,7 @@ def pair(
     where: Settings,
     demo: Tenant,
     credential: dict[str, str],
+    audited: CloudAudit,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Pair]:
     """Both servers, on one MariaDB."""
@@ -104,7 +106,8 @@ def pair(
         fresh = kinds.get("mariadb") or kinds["mysql"]
         database = folder / "database"
         database.touch(0o600)
-        database.write_text(fresh())
+        url = fresh()
+        database.write_text(url)
         environment = {"OS_CLIENT_CONFIG_FILE": str(clouds), "OS_CLOUD": "mine"}
         words = ("--database-file", str(database))
         a, b = (
@@ -112,6 +115,8 @@ def pair(
             for name in "ab"
         )
         with stacks(demo) as names, a, b:
+            for name in names:
+                audited.watch(demo, name, url=url, logs=(a.log, b.log))
             yield Pair((a, b), names, environment)
 
 

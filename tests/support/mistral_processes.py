@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of the test cloud's Mistral: who carries out what, and who listens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from kombu.connection import Connection
+
+from mistral_failover.store.tables import groups, operations, resources
+from testcloud.processes import Processes
+from testcloud.settings import Settings
+from testcloud.tenant import until
+
+EXECUTORS = ("mistral-executor-1", "mistral-executor-2")
+
+Row = Mapping[str, Any]
+
+
+def ledger(where: Settings, group: str) -> dict[str, Row]:
+    """The operations of a group by their keys, each with its resource's name, type and id."""
+    engine = sa.create_engine(where.database_url("failover"), poolclass=sa.pool.NullPool)
+    query = (
+        sa.select(operations, resources.c.name, resources.c.type, resources.c.physical_id)
+        .join(groups, groups.c.id == operations.c.group_id)
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .where(groups.c.name == group)
+    )
+    with engine.connect() as connection:
+        return {row.key: dict(row._mapping) for row in connection.execute(query)}
+
+
+def pid_of(owner: str) -> int:
+    """The process in an owner's words: execution/action@host:pid."""
+    return int(owner.rpartition(":")[2])
+
+
+def is_held(row: Row, pid: int) -> bool:
+    """Whether a process has an operation in its hands."""
+    return row["status"] == "started" and pid_of(row["owner"]) == pid
+
+
+def executor_of(where: Settings, pid: int) -> str:
+    """The executor that a worker's process belongs to."""
+    for name in EXECUTORS:
+        found = Processes(where).find(name)
+        if found is not None and pid in found.members():
+            return name
+    raise AssertionError(f"no executor has process {pid}")
+
+
+def until_attaching(where: Settings, group: str) -> Row:
+    """Wait until a volume is being attached; the operation."""
+    (row, *_) = until(lambda: _attaching(where, group), "a volume to be attached", 120)
+    return dict(row)
+
+
+def freeze_with_an_attachment(where: Settings, group: str) -> tuple[str, int]:
+    """Freeze an executor while it makes an attachment; its name, and the worker's process."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        pid = pid_of(until_attaching(where, group)["owner"])
+        name = executor_of(where, pid)
+        os.kill(pid, signal.SIGSTOP)
+        if any(is_held(row, pid) for row in _attaching(where, group)):
+            return name, pid
+        os.kill(pid, signal.SIGCONT)  # it was quicker: that one is over
+    raise AssertionError("every attachment was over too soon")
+
+
+def until_all_listen(where: Settings) -> None:
+    """Wait until Mistral's engine and both executors take messages."""
+
+    def listen() -> bool:
+        with Connection(where.messages_url.replace("rabbit:", "pyamqp:", 1)) as connection:
+            channel = connection.default_channel
+            found = [
+                channel.queue_declare(queue=queue, passive=True).consumer_count
+                for queue in ("mistral_engine", "mistral_executor")
+            ]
+        return found == [1, len(EXECUTORS)]
+
+    until(listen, "Mistral's processes to listen", 120)
+
+
+def _attaching(where: Settings, group: str) -> list[Row]:
+    made = ("volume_attachment", "create", "started")
+    rows = ledger(where, group).values()
+    return [row for row in rows if (row["type"], row["verb"], row["status"]) == made]
