@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistral's own processes die in the middle of a failover, and it goes on.
 
-Mistral loses the work of a process that dies; the sweep finds it in the state store.
+Mistral loses the work of a process that dies; the sweep finds it in the state store. The failovers
+begin with a real alarm, fence the active member and move four volumes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from support.cloud_audit import Tail
 from support.mistral_processes import (
+    ENGINE,
     EXECUTORS,
     executor_of,
     freeze_with_an_attachment,
@@ -23,7 +26,9 @@ from support.mistral_processes import (
     ledger,
     pid_of,
     until_all_listen,
+    until_attaching,
 )
+from support.pinned_steps import pinned
 from support.protected_stacks import dies, is_repaired, stands_on
 from testcloud import cloud
 from testcloud.errors import CloudError
@@ -34,7 +39,7 @@ pytestmark = pytest.mark.timeout(1200)
 VOLUMES = 4
 SWEEP_EVERY = 10.0
 STARTS = {"volume-up": 1, "pg-start": 1, "web-start": 1}
-# Beside the database: two are ready at once, and Mistral's engine has to spread them.
+# Beside the database: two are ready at once, and only Mistral's engine can spread them.
 WEB = {
     "web": {
         "type": "activation",
@@ -46,37 +51,6 @@ WEB = {
         },
     }
 }
-
-
-def until_leaving(stack: Protected) -> dict[str, Any]:
-    """Wait until something is being removed from who was active: quiesced or detached."""
-
-    def look() -> dict[str, Any] | None:
-        rows = stack.status()["under_way"]
-        return next((row for row in rows if row["verb"] == "delete"), None)
-
-    found: dict[str, Any] = until(look, "something to be removed", 60)
-    return found
-
-
-def sweep_until_moved(stack: Protected, first: str) -> str:
-    """Sweep by hand until somebody else is active."""
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        try:
-            return stack.wait_until_active(first, limit=SWEEP_EVERY)
-        except CloudError as error:
-            if error.code not in ("TOO_LATE", "MISTRAL"):  # its engine was killed just now
-                raise
-        with contextlib.suppress(CloudError):
-            stack.tenant.start("failover.sweep", group=stack.name)
-    raise AssertionError(stack.status())
-
-
-def move(stack: Protected, first: str) -> str:
-    """Start a planned move away from the member; the execution's id."""
-    to = next(member for member in stack.servers() if member != first)
-    return stack.tenant.start("failover.failover", group=stack.name, to=to, lost=[])
 
 
 def sweep(tenant: Tenant) -> None:
@@ -145,6 +119,12 @@ def all_volumes_are_on(stack: Protected, where: Settings, member: str) -> None:
     holders = {volume: stack.tenant.holders(volume) for volume in volumes}
     assert holders == {volume: [stack.servers()[member]] for volume in volumes}
     assert stack.status()["status"] == "COMPLETE"
+
+
+def moved(stack: Protected, first: str) -> str | None:
+    """Who is active by now, if not ``first``."""
+    active = stack.active()
+    return active if active != first else None
 
 
 def last_told(stack: Protected) -> int:
@@ -219,18 +199,40 @@ def test_an_executor_dies_with_an_attachment_in_its_hands_and_the_other_one_take
     what_hangs_is_ended(stack, alarms, last)
 
 
-def test_the_engine_dies_in_the_middle(protect: Callable[..., Protected], where: Settings) -> None:
-    stack = protect()
-    first = stack.active()
-    assert first is not None
-    move(stack, first)
-    until_leaving(stack)
+def test_the_engine_dies_with_the_result_of_a_step_in_its_hands_and_a_sweep_goes_on(
+    stack: Protected, operator: Tenant, where: Settings
+) -> None:
+    first = stack.wait_until_active()
+    last, since, alarms = last_told(stack), seen(stack), alarms_of(stack)
+    log = Tail(where.log / f"{ENGINE}.log")
 
-    cloud.stop(where, ["mistral-engine"], kill=True)
-    cloud.start(where, ["mistral-engine"])
+    dies(stack, operator, first)
+    traversal = until_attaching(where, stack.name)["traversal_id"]
 
-    second = sweep_until_moved(stack, first)
-    assert stack.tenant.holders(stack.volume()) == [stack.servers()[second]]
+    def all_are_under_way() -> bool:
+        rows = [r for r in ledger(where, stack.name).values() if r["traversal_id"] == traversal]
+        detaching = [r for r in rows if (r["type"], r["verb"]) == ("volume_attachment", "delete")]
+        return len(detaching) == VOLUMES
+
+    until(all_are_under_way, "the executors to have all four branches", 60)
+    with pinned(where, traversal, log) as held:
+        assert held.steps, "it is in the middle"
+        until(held.taken_in, "the engine to have the results in its hands", 120)
+        cloud.stop(where, [ENGINE], kill=True)
+    cloud.start(where, [ENGINE])
+    until_all_listen(where)
+
+    status = stack.status()
+    assert (status["status"], status["under_way"]) == ("IN_PROGRESS", [])
+    assert said(told(stack, last), "sweep") == ""
+    second = sweep_until(stack, lambda: moved(stack, first), "somebody else to be active", 240)
+
+    swept = said(told(stack, last), "sweep")
+    for name in ("database", "web"):
+        assert f"{name}: triggered by a sweep, for nobody works on it" in swept
+    all_volumes_are_on(stack, where, second)
+    started_once(stack, second, since)
+    what_hangs_is_ended(stack, alarms, last)
 
 
 def test_two_executors_share_the_work_of_one_failover(stack: Protected, where: Settings) -> None:

@@ -17,6 +17,7 @@ from testcloud.processes import Processes
 from testcloud.settings import Settings
 from testcloud.tenant import until
 
+ENGINE = "mistral-engine"
 EXECUTORS = ("mistral-executor-1", "mistral-executor-2")
 
 Row = Mapping[str, Any]
