@@ -40,7 +40,7 @@ class EmulatedRig(Rig):
     def kill(self, host: str, unnoticed: Callable[[], None] | None = None) -> None:
         """Nova notices at once here, so it is what does not end before that reaches nobody."""
         client = self._cloud.client
-        client.set_latency(**dict.fromkeys(_UNNOTICED, 0.5))
+        client.set_latency(**dict.fromkeys(_UNNOTICED, 4.0))
         if unnoticed is not None:
             unnoticed()
         client.fault("host", host, "compute_down")

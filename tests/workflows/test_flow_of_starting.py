@@ -160,7 +160,7 @@ def test_work_that_broke_off_is_an_error_and_the_standing_is_reported_all_the_sa
     run.assert_tasks(starter[3], starter[4], "report")
     assert run.task(starter[4]).state == "ERROR"
     assert run.output["outcome"]["status"] == "IN_PROGRESS"
-    assert "failover.sweep" in run.output["error"]["remedy"]
+    assert "failover sweep" in run.output["error"]["remedy"]
 
 
 @pytest.mark.parametrize("starter", STARTERS, ids=lambda s: s[0])

@@ -126,7 +126,7 @@ def _in_service(derive: starting.Derive) -> starting.Derive:
             raise ActionError(
                 "NOT_IN_SERVICE",
                 f"{stands.group.name} was taken out of service",
-                "failover.activate_first brings it up again.",
+                "failover group activate brings it up again.",
             )
         return derive(stands)
 

@@ -212,10 +212,10 @@ class Report(FailoverAction):
             remedy = "Nothing is broken off. Mend what failed, then start the same move again."
             error = {"code": "RETURNED", "remedy": remedy}
         elif found["status"] == "OVERTAKEN":
-            remedy = "See failover.status for where the group stands."
+            remedy = "See failover status for where the group stands."
             error = {"code": "OVERTAKEN", "remedy": remedy}
         elif found["status"] == "IN_PROGRESS" and found["reason"]:
-            remedy = "Run failover.sweep with a token of your own, unless a cron trigger does."
+            remedy = "Run failover sweep with a token of your own, unless a cron trigger does."
             error = {"code": "RIGHTS_ENDED", "remedy": remedy}
         else:
             return found

@@ -93,7 +93,9 @@ def read_ready(traversal: str, node: str) -> Ready:
     try:
         return Ready(str(traversal), Node.parse(str(node)))
     except ValueError as error:
-        raise ActionError("BAD_INPUT", f"node: {error}", "Copy it from failover.status.") from None
+        raise ActionError(
+            "BAD_INPUT", f"node: {error}", "Copy it from failover status -f json."
+        ) from None
 
 
 def operation_document(

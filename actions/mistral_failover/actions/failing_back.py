@@ -98,7 +98,7 @@ def _homes(
     if to is not None and not asked:
         raise NoEligibleMember(
             f"no role that was asked for is at home on {to}",
-            "Move one there with failover.switchover, or prefer it in the group file.",
+            "Move one there with failover switchover, or prefer it in the group file.",
             {to: f"at home are: {', '.join(f'{r} on {m}' for r, m in sorted(ideal.items()))}"},
         )
     if away and all(home == stands.roles.get(role) for role, home in going.items()):

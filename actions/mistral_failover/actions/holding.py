@@ -39,7 +39,7 @@ def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict
     ActionError UNKNOWN_ID, AMBIGUOUS_ID, NOT_HELD.
     """
     if not identities:
-        raise ActionError("BAD_INPUT", "incident: none is given", "failover.held lists them.")
+        raise ActionError("BAD_INPUT", "incident: none is given", "failover alarms lists them.")
     dismissed = []
     for identity in identities:
         step = partial(_dismissed, request, identity, because)
@@ -59,7 +59,7 @@ def _dismissed(request: Request, said: str, because: str, tx: Any) -> dict[str, 
         raise ActionError(
             "NOT_HELD",
             f"incident {identity} is {known.decision}, and only what is HELD can be dismissed",
-            "failover.held lists those that are held.",
+            "failover alarms lists those that are held.",
         )
     if known.group_id is not None:
         tx.journal(known.group_id, f"DISMISSED: {sentence}", kind="dismissed")

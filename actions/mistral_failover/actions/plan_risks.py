@@ -83,7 +83,7 @@ def _traversal(case: Case) -> Iterator[Risk]:
     yield risk(
         f"TRAVERSAL_{current.status}",
         f"{case.name} did not reach its present goal: {current.reason or current.cause}",
-        "What it failed at may fail again: mend that first; failover.status says what it is.",
+        "What it failed at may fail again: mend that first; failover status says what it is.",
     )
 
 
@@ -133,7 +133,7 @@ def _members(case: Case) -> Iterator[Risk]:
         yield risk(
             "TARGET_UNWELL",
             f"{member} is to hold {role}, and {why}",
-            "Repair it first, or give another member as to; failover.members shows them all.",
+            "Repair it first, or give another member as to; failover member list shows them all.",
         )
     refused = unfit(case.stands, case.found, lost)
     spare = facts.keys() - refused.keys() - set(holders.values())
@@ -171,7 +171,7 @@ def _alarms(case: Case) -> Iterator[Risk]:
                 "ALARM_NOT_BEGUN",
                 f"an alarm was admitted that says that {who} is lost, and its failover has not "
                 f"begun: {alarm.sentence}",
-                "Wait for it; if nothing moves, run failover.sweep, and plan again.",
+                "Wait for it; if nothing moves, run failover sweep, and plan again.",
             )
         else:
             yield risk(
@@ -191,7 +191,7 @@ def _holds(case: Case) -> Iterator[Risk]:
             "PAUSED",
             f"{case.name} is paused by {pause['by']}, {pause['because']}: its alarms are held "
             "back, what a person starts is not",
-            "failover.resume ends the pause.",
+            "failover resume ends the pause.",
         )
     if work := held["maintenance"]:
         of = f" of {', '.join(work['members'])}" if work["members"] else ""
@@ -199,7 +199,7 @@ def _holds(case: Case) -> Iterator[Risk]:
             "MAINTENANCE",
             f"there is a maintenance{of} by {work['by']} until {clock(work['until'])}, "
             f"{work['because']}: alarms are held back, what a person starts is not",
-            "failover.resume ends it.",
+            "failover resume ends it.",
         )
 
 

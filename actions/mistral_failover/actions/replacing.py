@@ -110,8 +110,7 @@ def replacing(request: Request, wish: Wish, *, remember: bool = True) -> Derive:
             raise ActionError(
                 "MOVE_FIRST",
                 f"{name} holds {roles} and is well, so that is moved by plan before it is replaced",
-                "Plan the switchover; or start failover.replace_member, which does one after the "
-                "other.",
+                "Plan the switchover; or run failover replace, which does one after the other.",
             )
         properties = {"server_id": chosen.fact.server_id, "resource": wish.resource}
         if wish.resource is not None:

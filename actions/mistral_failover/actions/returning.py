@@ -124,7 +124,7 @@ def _nothing_to_return_to(stands: Standing) -> ActionError:
     return ActionError(
         "NOTHING_TO_RETURN_TO",
         f"{stands.group.name} reached no other goal than its present one",
-        "failover.goals lists the goals that it had.",
+        "failover goals lists the goals that it had.",
     )
 
 
@@ -146,6 +146,6 @@ def find(tx: Any, group_id: str, name: str, prefix: str) -> str:
         raise ActionError(
             "UNKNOWN_GOAL",
             f"{name} has no goal {prefix}",
-            "failover.goals lists those that are kept.",
+            "failover goals lists those that are kept.",
         )
     return found[0]

@@ -299,7 +299,7 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
     reach("confirm.before")
     if not request.runtime.database.atomically(record):
         raise ActionError(
-            "UNKNOWN_MEMBER", f"{member} is not a member of {group}", "See failover.status."
+            "UNKNOWN_MEMBER", f"{member} is not a member of {group}", "See failover member list."
         )
     reach("confirm.recorded")
     ready = request.runtime.engine.resume(stands.state.id)

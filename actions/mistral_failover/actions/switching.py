@@ -27,15 +27,15 @@ from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.store import incidents, views
 
 _REMEDIES = {
-    "IN_PROGRESS": "Wait for its end (failover.status); if nothing moves, run failover.sweep.",
-    "BLOCKED": "Mend what it waits for first; failover.status says what.",
+    "IN_PROGRESS": "Wait for its end (failover status); if nothing moves, run failover sweep.",
+    "BLOCKED": "Mend what it waits for first; failover status says what.",
     "FAILED": "Mend that, then: failover start {group} (or back: failover rollback {group})",
 }
 STACK_PARAMETERS = "stack_parameters"
 ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 """How a planned move ends that did not arrive: codes of the execution's error."""
 
-_NOT_UP = "failover.activate_first brings it up."
+_NOT_UP = "failover group activate brings it up."
 
 
 class ThereAlready(admitting.NothingToDo):
@@ -216,7 +216,7 @@ def _refuse_said_lost(request: Request, stands: Standing, targets: Collection[st
     if said:
         raise NoEligibleMember(
             f"{' and '.join(sorted(said))} may be lost",
-            "Wait for that failover (if nothing moves, run failover.sweep), or name another "
+            "Wait for that failover (if nothing moves, run failover sweep), or name another "
             "member.",
             said,
         )

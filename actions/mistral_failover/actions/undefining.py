@@ -43,7 +43,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
     held = request.runtime.database.atomically(forget)
     sentence = f"{group} is forgotten"
     if held:
-        sentence += f"; {len(held)} of its alarms stay held: failover.held lists them"
+        sentence += f"; {len(held)} of its alarms stay held: failover alarms lists them"
     return {"group": group, "sentence": sentence, "held": held}
 
 

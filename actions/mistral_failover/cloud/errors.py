@@ -25,7 +25,7 @@ REMEDIES = {
     "cron triggers check that the trust still exists and that its user is enabled.",
     "TRUST_GONE": "Enable the trust's user and give them back their roles in the project; a trust "
     "that was deleted must be made anew, with the alarm, stack or cron trigger that it was made "
-    "for. Until then go on with a token of your own: failover.sweep.",
+    "for. Until then go on with a token of your own: failover sweep.",
     "CONFLICT": "Wait until the action that is under way has ended, then try again.",
     "HOST_DOWN": "The compute service of the server's host is down, so Nova can neither detach nor "
     "stop anything there. Start nova-compute again; a fence needs another rung there (delete, a "
