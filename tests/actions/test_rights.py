@@ -111,7 +111,7 @@ def test_the_traversal_says_what_it_waits_for_as_long_as_it_does(
     assert status["reason"].startswith("data: the rights of the request ended")
     assert "[TRUST_GONE]" in status["reason"]
     assert report.error["code"] == "RIGHTS_ENDED"
-    assert "failover.sweep" in report.error["remedy"]
+    assert "failover sweep" in report.error["remedy"]
     assert report.error["report"]["status"] == "IN_PROGRESS"
     assert any("rights" in row["sentence"] for row in people.History("payments").run(context))
 

@@ -167,7 +167,7 @@ def test_the_same_execution_again_moves_nothing_a_second_time(up: Any) -> None:
 def test_a_group_that_is_not_up_can_not_be_moved(group: Any) -> None:
     run = switch(group).assert_failed_with("NOT_COMPLETE")
 
-    assert "failover.activate_first" in run.output["error"]["remedy"]
+    assert "failover group activate" in run.output["error"]["remedy"]
 
 
 def test_a_group_out_of_service_can_not_be_moved(up: Any) -> None:
