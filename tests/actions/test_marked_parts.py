@@ -24,7 +24,7 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.taken import rows_of
 from mistral_failover.emulator.server import EmulatedCloud
 from support.agents import until
-from support.shops import ACTIVE, SERVER, Shop, emulated, shared, stack, state
+from support.shops import SERVER, Shop, definition, emulated, shared, stack, state
 
 __all__ = ["emulated", "shared", "state"]
 
@@ -60,28 +60,7 @@ def parts(state: Runtime, emulated: EmulatedCloud, cloud: Cloud) -> Shop:
     )
     until(lambda: cloud.heat.stacks.get(group.name).stack_status == "CREATE_COMPLETE")
     emulated.client.add_application(group.name, start="start", stop="stop", stack=group.name)
-    group.done(
-        Define(
-            {
-                "failover_template_version": "2026-11-21",
-                "stack": group.name,
-                "members": {"autoscaling_group": "nodes"},
-                "resources": {
-                    "database": {
-                        "type": "activation",
-                        "properties": {"member": ACTIVE, "start": "start", "stop": "stop"},
-                    },
-                    "routing": {
-                        "type": "stack_parameters",
-                        "depends_on": "database",
-                        "properties": {"parameters": {"active": ACTIVE}},
-                    },
-                },
-                "fence": [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 60}],
-                "limits": {"cooldown": 0, "per_hour": 100},
-            }
-        )
-    )
+    group.done(Define(definition(group.name)))
     group.done(Begin(group.name, lost=[]))
     active = group.active()
     (standby,) = set(group.servers()) - {active}

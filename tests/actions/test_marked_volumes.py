@@ -23,7 +23,17 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.store.held import Held
 from support.agents import until
-from support.shops import ACTIVE, SERVER, Shop, emulated, shared, state
+from support.shops import (
+    ACTIVE,
+    DATABASE,
+    ROUTING,
+    SERVER,
+    Shop,
+    definition,
+    emulated,
+    shared,
+    state,
+)
 
 __all__ = ["emulated", "shared", "state"]
 
@@ -34,33 +44,14 @@ class Pair(Shop):
     """A group of two with a data volume, on ``db_a``."""
 
     def define(self, volume: str = "data_volume") -> None:
-        self.done(
-            Define(
-                {
-                    "failover_template_version": "2026-11-21",
-                    "stack": self.name,
-                    "members": {"servers": ["db_a", "db_b"]},
-                    "resources": {
-                        "data": {
-                            "type": "volume_attachment",
-                            "properties": {"volume": volume, "server": ACTIVE},
-                        },
-                        "database": {
-                            "type": "activation",
-                            "depends_on": "data",
-                            "properties": {"member": ACTIVE, "start": "start", "stop": "stop"},
-                        },
-                        "routing": {
-                            "type": "stack_parameters",
-                            "depends_on": "database",
-                            "properties": {"parameters": {"active": ACTIVE}},
-                        },
-                    },
-                    "fence": [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 60}],
-                    "limits": {"cooldown": 0, "per_hour": 100},
-                }
-            )
-        )
+        data = {
+            "type": "volume_attachment",
+            "properties": {"volume": volume, "server": ACTIVE},
+        }
+        database = {**DATABASE, "depends_on": "data"}
+        resources = {"data": data, "database": database, "routing": ROUTING}
+        members = {"servers": ["db_a", "db_b"]}
+        self.done(Define(definition(self.name, members=members, resources=resources)))
 
 
 @pytest.fixture

@@ -39,6 +39,17 @@ SERVER = {
 }
 
 
+DATABASE = {
+    "type": "activation",
+    "properties": {"member": ACTIVE, "start": "start", "stop": "stop"},
+}
+ROUTING = {
+    "type": "stack_parameters",
+    "depends_on": "database",
+    "properties": {"parameters": {"active": ACTIVE}},
+}
+
+
 def stack(size: int, member: Any = SERVER) -> dict[str, Any]:
     """An autoscaling group of so many."""
     return {
@@ -55,6 +66,20 @@ def stack(size: int, member: Any = SERVER) -> dict[str, Any]:
                 },
             }
         },
+    }
+
+
+def definition(stack: str, **more: Any) -> dict[str, Any]:
+    """A group over a stack, an application that follows the active member; with ``more``, or
+    other, parts of the group file."""
+    return {
+        "failover_template_version": "2026-11-21",
+        "stack": stack,
+        "members": {"autoscaling_group": "nodes"},
+        "resources": {"database": DATABASE, "routing": ROUTING},
+        "fence": [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 60}],
+        "limits": {"cooldown": 0, "per_hour": 100},
+        **more,
     }
 
 
@@ -169,26 +194,8 @@ def of(state: Runtime, emulated: EmulatedCloud) -> Callable[..., Shop]:
         group = Shop(name, emulated.client)
         emulated.client.create_stack(name, stack(size, member))
         emulated.client.add_application(name, start="start", stop="stop", stack=name)
-        definition = {
-            "failover_template_version": "2026-11-21",
-            "stack": name,
-            "resources": {
-                "database": {
-                    "type": "activation",
-                    "properties": {"member": ACTIVE, "start": "start", "stop": "stop"},
-                },
-                "routing": {
-                    "type": "stack_parameters",
-                    "depends_on": "database",
-                    "properties": {"parameters": {"active": ACTIVE}},
-                },
-            },
-            "fence": [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 60}],
-            "limits": {"cooldown": 0, "per_hour": 100},
-            **more,
-            "members": {"autoscaling_group": "nodes", **more.get("members", {})},
-        }
-        group.done(Define(definition))
+        members = {"autoscaling_group": "nodes", **more.pop("members", {})}
+        group.done(Define(definition(name, members=members, **more)))
         group.done(Begin(name, lost=[]))
         found = group.status()["members"]
         group.members = [m["name"] for m in found]
