@@ -44,8 +44,10 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "conclude.released": "within the transaction: the lock is free, nobody was told",
         "conclude.reported": "within the transaction: who waits was told",
         "conclude.after": "an outcome is recorded; nobody works on what became ready",
-        # handing on
-        "spread.before": "nodes and operations are about to be handed back to Mistral",
+        # the driver
+        "advance.before": "a stage is about to be worked off; nothing was looked at",
+        "advance.after": "a stage is worked off, and Mistral has not been told",
+        "work.next": "a worker knows what became ready, and has handed nothing on",
         # leases
         "renew.before": "a lease is about to be prolonged",
         "renew.after": "a lease was prolonged in the store; its holder has not noticed",
@@ -60,8 +62,8 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "orphan.after": "Cinder deleted an attachment that Nova does not know",
         "depose.before": "nothing was sent; a lost member's agent is about to be told that it is",
         "depose.after": "the broker keeps the notice for a lost member's agent, if it was reached",
-        "rung.before": "nothing was sent; a workflow of the ladder is about to be started",
-        "rung.after": "Mistral has a workflow of the ladder",
+        "workflow.before": "nothing was sent; a workflow of the user's is about to be started",
+        "workflow.after": "Mistral has a workflow of the user's",
         "stop.before": "nothing was sent; a lost member's server is about to be stopped",
         "stop.after": "Nova accepted to stop a server",
         "delete.before": "nothing was sent; a lost member's server is about to be deleted",

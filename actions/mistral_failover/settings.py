@@ -43,6 +43,13 @@ _OPTIONS = [
         min=1.0,
         help="Seconds that an operation's lock lasts unless its process renews it.",
     ),
+    cfg.IntOpt(
+        "parallel_operations",
+        default=64,
+        min=1,
+        help="Operations that one process carries out at the same time, each in a thread of its "
+        "own. They mostly wait for the cloud.",
+    ),
     cfg.FloatOpt(
         "lease_margin",
         default=2.0,
@@ -147,6 +154,7 @@ class Settings:
     project: str | None = None
     auth_url: str | None = None
     lease: float = 30.0
+    parallel_operations: int = 64
     lease_margin: float = 2.0
     http_timeout: float = 10.0
     command_channel: str | None = None

@@ -238,7 +238,7 @@ DRILLS: list[tuple[str, int, Play]] = [
         for when in ("before", "after")
         for nth in range(1, COMMANDS + 1)
     ),
-    *((point, 1, SWITCHED_OFF) for point in ("rung.before", "rung.after")),
+    *((point, 1, SWITCHED_OFF) for point in ("workflow.before", "workflow.after")),
     *((point, 1, DELETED) for point in ("delete.before", "delete.after")),
     *((point, 1, CONFIRMED) for point in ("confirm.before", "confirm.recorded", "confirm.after")),
     *((point, 1, SLOW) for point in ("renew.before", "renew.after")),

@@ -112,6 +112,7 @@ def state(
         "lease": 10.0,
         "sweep_after": 0.0,
         "storm_groups": 0,  # in these tests most groups of the project fail, on purpose
+        "mistral_url": mistral.url,
         "poll_first": 0.005,
         "poll_ceiling": 0.02,
     }

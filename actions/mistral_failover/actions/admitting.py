@@ -44,7 +44,7 @@ def on_alarm(
 
     ``group`` and ``member`` say whom it is about; without them the alarm itself does, and where it
     does not either it is the active member. Returns what :func:`starting.begin` does, plus
-    decision, sentence and incident.
+    decision, sentence and incident; ``workflow`` is None where nothing is to be started.
     """
     reach("admit.before")
     recorded = recording.record(request, alarm, group, member)
@@ -59,8 +59,8 @@ def on_event(
 
     All are written down before the first is started, so whoever dies after that leaves nothing that
     a sweep would not find. Returns ``admissions``, for each what :func:`on_alarm` returns, and of
-    those ``started`` (with nodes to work on, all of them in ``ready``) and ``refused``: admitted,
-    with an ``error`` and without a traversal. One that can not start does not stop the others.
+    those ``started``, with a traversal to be worked off, and ``refused``: admitted, with an
+    ``error`` and without a traversal. One that can not start does not stop the others.
     """
     reach("admit.before")
     recorded = []
@@ -78,9 +78,8 @@ def on_event(
         admissions.append(_begun_or_refused(request, each))
     return {
         "admissions": admissions,
-        "started": [each for each in admissions if each["ready"]],
+        "started": [each for each in admissions if each["workflow"]],
         "refused": [each for each in admissions if "error" in each],
-        "ready": [node for each in admissions for node in each["ready"]],
     }
 
 
@@ -92,7 +91,7 @@ def _begun(request: Request, recorded: Recorded) -> dict[str, Any]:
         "incident": recorded.incident,
     }
     if recorded.begin is None:
-        return answer | {"traversal": recorded.traversal, "ready": []}
+        return answer | {"traversal": recorded.traversal, "workflow": None}
     return start(request, recorded.begin) | answer
 
 

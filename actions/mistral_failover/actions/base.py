@@ -10,6 +10,7 @@ from mistral_lib import actions
 from mistral_failover.actions import hooks
 from mistral_failover.actions.errors import ActionError, answered, masked
 from mistral_failover.actions.runtime import Request, runtime
+from mistral_failover.model.stages import Stage
 
 # What may come of a token that Keystone does not accept any more. Services answer 401, or 503 while
 # Keystone refuses to tell them anything, and a channel that asks Keystone seems out of reach then;
@@ -85,6 +86,16 @@ def whole(key: str, value: Any, lowest: int, highest: int) -> int:
             f"Correct {key}.",
         )
     return value
+
+
+def stage(key: str, value: Any) -> Stage:
+    """The name of a stage."""
+    try:
+        return Stage(value)
+    except ValueError:
+        raise ActionError(
+            "BAD_INPUT", f"{key}: {value!r} is no stage", f"Name one of {', '.join(Stage)}."
+        ) from None
 
 
 def flag(key: str, value: Any) -> bool:

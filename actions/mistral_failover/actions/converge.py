@@ -3,26 +3,20 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import Any
-
-from mistral_lib.actions import Result
 
 from mistral_failover.actions import (
     admitting,
-    carrying,
+    advance,
     failing_back,
     launching,
     returning,
     sweeping,
     switching,
-    viewing,
 )
-from mistral_failover.actions.base import FailoverAction, names, optional_text, text
-from mistral_failover.actions.documents import outcome_of, read_ready, read_ticket, timed_out_task
+from mistral_failover.actions.base import FailoverAction, flag, names, optional_text, stage, text
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.starting import Facts
-from mistral_failover.fault_points import reach
 
 
 class Begin(FailoverAction):
@@ -162,36 +156,27 @@ class Launch(FailoverAction):
         return launching.launch(request, text("workflow", self.workflow), self.input, because)
 
 
-class Work(FailoverAction):
-    """Check a node, carry out what can be carried out in place, and go on."""
+class Advance(FailoverAction):
+    """Work a traversal off up to the end of a stage."""
 
-    def __init__(self, traversal: Any, node: Any) -> None:
+    def __init__(self, traversal: Any, through: Any, hold: Any = False) -> None:
         super().__init__()
         self.traversal = traversal
-        self.node = node
+        self.through = through
+        self.hold = hold
 
     def answer(self, request: Request) -> Any:
-        ready = read_ready(text("traversal", self.traversal), text("node", self.node))
-        return carrying.work(request, ready)
-
-
-class Conclude(FailoverAction):
-    """Record what came of an operation that a workflow carried out, and go on."""
-
-    def __init__(self, ticket: Any, result: Any = None, error: Any = None) -> None:
-        super().__init__()
-        self.ticket = ticket
-        self.result = result
-        self.error = error
-
-    def answer(self, request: Request) -> Any:
-        ticket, outcome = read_ticket(self.ticket), outcome_of(self.result, self.error)
-        return carrying.conclude(request, ticket, outcome, timed_out_task(self.error))
+        return advance.advance(
+            request,
+            text("traversal", self.traversal),
+            stage("through", self.through),
+            hold=flag("hold", self.hold),
+        )
 
 
 class Report(FailoverAction):
     """How a traversal ended; an error when it did not reach its goal, or waits for rights. So is a
-    planned move that came back, or that another goal took the place of."""
+    planned move that came back, or whose place another goal has taken."""
 
     def __init__(self, group: Any, traversal: Any) -> None:
         super().__init__()
@@ -199,31 +184,13 @@ class Report(FailoverAction):
         self.traversal = traversal
 
     def answer(self, request: Request) -> Any:
-        reach("report.before")
-        found = viewing.report(
+        return advance.report(
             request, text("group", self.group), text("traversal", self.traversal)
         )
-        reach("report.after")
-        if found["status"] in ("FAILED", "BLOCKED"):
-            group = quote(text("group", self.group))
-            remedy = f"What helps says: failover status {group}"
-            error = {"code": found["status"], "remedy": remedy}
-        elif found["status"] == "RETURNED":
-            remedy = "Nothing is broken off. Mend what failed, then start the same move again."
-            error = {"code": "RETURNED", "remedy": remedy}
-        elif found["status"] == "OVERTAKEN":
-            remedy = "See failover status for where the group stands."
-            error = {"code": "OVERTAKEN", "remedy": remedy}
-        elif found["status"] == "IN_PROGRESS" and found["reason"]:
-            remedy = "Run failover sweep with a token of your own, unless a cron trigger does."
-            error = {"code": "RIGHTS_ENDED", "remedy": remedy}
-        else:
-            return found
-        return Result(error={**error, "message": found["reason"], "report": found})
 
 
 class Sweep(FailoverAction):
-    """Find what a dead process left lying in the project, and return it to be worked on."""
+    """Find what dead processes left behind in the project, and say what is to be started for it."""
 
     def __init__(self, group: Any = None) -> None:
         super().__init__()

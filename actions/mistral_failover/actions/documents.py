@@ -22,7 +22,6 @@ timeout         seconds that it may take
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -34,7 +33,6 @@ from mistral_failover.convergence.records import (
     Node,
     Operation,
     Outcome,
-    Ready,
     Ticket,
 )
 from mistral_failover.model.group import Group
@@ -43,7 +41,6 @@ from mistral_failover.store.groups import MemberRow
 # The command may have run, or whatever came before the bug or before the rights ended: a repeat
 # must carry the same id.
 _UNKNOWN = frozenset({"NO_ANSWER", "UNKNOWN_OUTCOME", "UNEXPECTED"}) | NO_RIGHTS
-_TIMED_OUT = re.compile(r"Task timed out \[timeout\(s\)=(\d+)\]")
 _OPERATION = (
     "ticket",
     "verb",
@@ -80,21 +77,6 @@ def read_ticket(document: Any) -> Ticket:
             "BAD_INPUT",
             f"the ticket is not one ({error})",
             "Hand on the operation's ticket as it was received.",
-        ) from None
-
-
-def ready_document(ready: Ready) -> dict[str, str]:
-    """A ready node as JSON."""
-    return {"traversal": ready.traversal_id, "node": ready.node.key}
-
-
-def read_ready(traversal: str, node: str) -> Ready:
-    """Read a node from an action's inputs. Raises ActionError BAD_INPUT."""
-    try:
-        return Ready(str(traversal), Node.parse(str(node)))
-    except ValueError as error:
-        raise ActionError(
-            "BAD_INPUT", f"node: {error}", "Copy it from failover status -f json."
         ) from None
 
 
@@ -151,8 +133,7 @@ def outcome_of(result: Any, error: Any) -> Outcome:
     """What an operation's workflow or action returned, as an outcome.
 
     ``result`` may have physical_id and attributes; ``error`` has code, message, remedy and
-    perhaps blocked, or is whatever Mistral made of a failure: of a sub-workflow's its ``result``,
-    and, where it gave none, what Mistral ``said`` about the task.
+    perhaps blocked or transient, or is whatever else a user's workflow or action said.
     """
     if error is not None:
         facts = _error_facts(error)
@@ -175,8 +156,6 @@ def _clean(value: Any, length: int) -> str:
 def _error_facts(error: Any) -> Mapping[str, Any]:
     """Mistral wraps a failed sub-workflow's output or an action's error in various ways."""
     if isinstance(error, Mapping):
-        if (said := _said_alone(error)) is not None:
-            return _error_without_result(said)
         if isinstance(error.get("code"), str):
             texts = {k: _clean(v, 4000) for k, v in error.items() if isinstance(v, str)}
             return {**error, **texts}
@@ -188,29 +167,3 @@ def _error_facts(error: Any) -> Mapping[str, Any]:
         "message": masked(str(error))[:2000] if error else "the operation failed without a word",
         "remedy": "Look at the operation's execution in Mistral; check that its workflow exists.",
     }
-
-
-def timed_out_task(error: Any) -> str | None:
-    """The id of the task whose sub-workflow did not end in time, if that is the error."""
-    said = _said_alone(error) if isinstance(error, Mapping) else None
-    task = error.get("task") if said is not None and _TIMED_OUT.match(said) else None
-    return task if isinstance(task, str) else None
-
-
-def _said_alone(error: Mapping[str, Any]) -> str | None:
-    """Mistral's own words about a task whose sub-workflow gave no result."""
-    said = error.get("said")
-    return said if isinstance(said, str) and not error.get("result") else None
-
-
-def _error_without_result(said: str) -> Mapping[str, Any]:
-    """What Mistral's own words mean."""
-    if limit := _TIMED_OUT.match(said):
-        return {
-            "code": "TIMEOUT",
-            "message": f"the operation's workflow did not end within {limit[1]} s",
-            "remedy": "Look at what it did so far, and whether its type's timeout is long enough; "
-            "then take the operation up: failover start GROUP",
-            "unknown": True,
-        }
-    return _error_facts(said)

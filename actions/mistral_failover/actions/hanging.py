@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from mistral_failover.cloud.mistral_api import ENDED, Execution, Mistral
 from mistral_failover.store import lying
 from mistral_failover.store.database import Database
-from mistral_failover.store.lying import LongLock
+from mistral_failover.store.lying import Held
 
 OURS = "failover."
 _PRIVATE = "failover._"
@@ -42,23 +42,27 @@ class Hung:
         )
 
 
-def orphaned(
-    locks: Sequence[LongLock], mistral: Mistral, deadline: float
-) -> Iterator[tuple[LongLock, str]]:
-    """The long locks whose owner's execution has ended, and a sentence why.
+CHAINS = 3
+"""Executions of a group's own chain that drive one traversal, unless a person asks for more: a task
+of its own that fails each time shall not run for ever."""
+
+
+def undriven(
+    held: Sequence[Held], mistral: Mistral, deadline: float, *, most: int | None = CHAINS
+) -> Iterator[Held]:
+    """Those of the ``held`` traversals whose chain has ended without opening the next stage.
 
     An execution that this Mistral does not know may be another one's that works on the same state
-    store, so it says nothing. ``deadline``: on the monotonic clock. Raises CloudError.
+    store, so it says nothing. ``most``: those that had so many chains are passed over.
+    ``deadline``: on the monotonic clock. Raises CloudError.
     """
-    for lock in locks:
-        execution = lock.owner.partition("/")[0]
-        if execution == "-":  # taken by an action that was run by itself
+    for traversal in held:
+        if most is not None and traversal.chains >= most:
             continue
         if time.monotonic() > deadline:
             return
-        state = mistral.state(execution)
-        if state in ENDED:
-            yield lock, f"the execution of its owner {lock.owner} is {state} and concluded nothing"
+        if mistral.state(traversal.chain) in ENDED:
+            yield traversal
 
 
 def hung(
@@ -96,13 +100,6 @@ def end(mistral: Mistral, found: Hung) -> None:
     for execution in sorted(left, key=_rank):
         state = "CANCELLED" if _rank(execution) else "ERROR"
         mistral.end(execution.id, state, f"INTERRUPTED: {found.sentence}")
-
-
-def stop_below(mistral: Mistral, task_id: str) -> None:
-    """Stop what a task started and no longer waits for. Raises CloudError."""
-    for execution in mistral.below_task(task_id):
-        if not execution.ended:
-            mistral.end(execution.id, "CANCELLED", "TIMEOUT: the operation took too long")
 
 
 def _lives(tree: Sequence[Execution], mistral: Mistral, after: float) -> bool:

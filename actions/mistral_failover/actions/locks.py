@@ -14,18 +14,18 @@ from functools import partial
 from typing import Any
 
 from mistral_failover.actions.bounds import Until
-from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.executions import CALL, LIMIT, execution_of
 from mistral_failover.actions.identifying import identified
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import standing
+from mistral_failover.actions.starting import chain_of
 from mistral_failover.actions.who import person
 from mistral_failover.alarms.alarm import plain
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.mistral_api import ENDED, Mistral
+from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.convergence.conclude import wake
-from mistral_failover.convergence.records import Ready
+from mistral_failover.convergence.records import GroupState, Record
 from mistral_failover.store import details
 
 Row = dict[str, Any]
@@ -52,7 +52,7 @@ def listed(request: Request, group: str | None) -> list[Row]:
                 state = mistral.state(identity)
             except CloudError as error:
                 mistral, unable = None, describe(error)["message"]
-        found.append(_shown(request, row, identity, state, unable))
+        found.append(_shown(row, identity, state, unable))
     return found
 
 
@@ -63,16 +63,11 @@ def _mistral(request: Request) -> tuple[Mistral | None, str]:
         return None, str(describe(error)["message"])
 
 
-def _shown(
-    request: Request, row: Row, execution: str | None, state: str | None, unable: str
-) -> Row:
+def _shown(row: Row, execution: str | None, state: str | None, unable: str) -> Row:
     left = row["lease_left"] or 0.0
     alive = left > 0
     why = f"its lease lasts {left:.0f} s more" if alive else f"its lease ended {-left:.0f} s ago"
-    if state in ENDED and alive:
-        lease = request.runtime.settings.lease
-        why += f"; its execution is {state}, so a sweep lets the lock end within {lease:.0f} s"
-    elif state is not None:
+    if state is not None:
         why += f"; its execution is {state}"
     elif execution is not None and unable:
         why += f"; Mistral could not be asked: {unable}"
@@ -100,7 +95,7 @@ def broken(
 
     A lock that nobody holds is no error: its owner ended, or a repeat of this broke it. Returns
     ``group``, ``resource``, ``traversal`` (the group's current one), ``broken``, ``sentence`` and
-    ``ready``, the node to work on, if it waits for nothing.
+    ``workflow``, which goes on with it; None where no node is ready for that.
 
     Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, LOCK_MOVED where somebody else has the lock,
     LOCK_ALIVE where its owner lives and it is not forced, BAD_INPUT where force lacks a reason.
@@ -130,13 +125,13 @@ def _broken(
     record = tx.lock_record(match.id)
     if record.owner is None:
         sentence = f"nobody holds the lock on {record.name}"
-        return _answer(group, record, False, sentence, wake(tx, group, record.id))
+        return _answer(request, tx, group, record, False, sentence)
     if record.owner != owner or token not in (None, record.token):
         begins = f"{record.name}: the lock of {owner},"
         for told in details.broken_by_hand(tx, group.id, record.id):
             if told.startswith(begins) and record.owner != owner:  # a repeat of what was done
                 sentence = f"{told}; since then {record.owner} works on it"
-                return _answer(group, record, False, sentence, ())
+                return _answer(request, tx, group, record, False, sentence)
         raise ActionError(
             "LOCK_MOVED",
             f"the lock on {record.name} is not held by {plain(owner)} but by {record.owner} "
@@ -149,8 +144,8 @@ def _broken(
             "LOCK_ALIVE",
             f"the owner of the lock on {record.name}, {record.owner}, is alive: its lease lasts "
             f"{record.lease_until - now:.0f} s more",
-            "Wait for it. If its execution has ended, failover sweep lets the lock end. Only if "
-            "you are sure that its process is dead: --force --because '...'.",
+            "Wait for it: a dead owner's lease ends by itself. Only if you are sure that its process "
+            "is dead: --force --because '...'.",
         )
     how = "which was alive" if record.held_at(now) else "which is dead"
     why = f" (forced: {plain(because)})" if force and because else ""
@@ -167,17 +162,19 @@ def _broken(
         traversal_id=group.current_traversal,
         resource_id=record.id,
     )
-    return _answer(group, record, True, sentence, wake(tx, group, record.id))
+    return _answer(request, tx, group, record, True, sentence)
 
 
 def _answer(
-    group: Any, record: Any, was_broken: bool, sentence: str, ready: tuple[Ready, ...]
+    request: Request, tx: Any, group: GroupState, record: Record, was_broken: bool, sentence: str
 ) -> Row:
+    ready = wake(tx, group, record.id)
+    chain = chain_of(request.runtime.definitions.group(tx, group)) if ready else None
     return {
         "group": group.name,
         "resource": record.name,
         "traversal": group.current_traversal,
         "broken": was_broken,
         "sentence": sentence,
-        "ready": [ready_document(node) for node in ready],
+        "workflow": chain,
     }

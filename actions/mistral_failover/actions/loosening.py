@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.runtime import Request
 from mistral_failover.cloud.claims import sight
 from mistral_failover.cloud.errors import CloudError
@@ -22,7 +21,7 @@ from mistral_failover.store.lying import SWEPT
 
 def loosened(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]:
     """Reopen the nodes whose volume was touched since they were blocked; of two sweeps at once one
-    does. Yields ``traversal``, ``node``, ``group``, ``sentence``. Raises CloudError."""
+    does. Yields ``traversal``, ``group``, ``sentence``. Raises CloudError."""
     database = request.runtime.database
     found = database.reading(lambda tx: lying.held_up(tx, request.project_id, group_id))
     if not found:
@@ -39,7 +38,8 @@ def loosened(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]
             continue
         sentence = f"{held.resource}: reopened by a sweep, for by now {seen}"
         if database.atomically(partial(_reopened, held, sentence)):
-            yield {**ready_document(held.ready), "group": held.group, "sentence": sentence}
+            traversal = held.ready.traversal_id
+            yield {"traversal": traversal, "group": held.group, "sentence": sentence}
     if trouble is not None:
         raise trouble
 

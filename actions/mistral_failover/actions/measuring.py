@@ -51,7 +51,7 @@ _SENTENCES: dict[str, tuple[str, dict[str, str]]] = {
     "blocked": ("traversals", {"outcome": "BLOCKED"}),
     "steal": ("steals", {}),
     "sweep": ("findings", {"what": "triggered"}),
-    "shortened": ("findings", {"what": "shortened"}),
+    "handed_back": ("handed_back", {}),
     "ended": ("findings", {"what": "ended"}),
 }
 """What the journal's kinds count as."""
@@ -60,7 +60,7 @@ _ALARM = {"source": "alarm"}
 _ZEROES: list[tuple[str, dict[str, str]]] = [
     *(("traversals", {"outcome": outcome}) for outcome in _OUTCOMES),
     *(("sweeps", {"found": found}) for found in ("yes", "no")),
-    *(_SENTENCES[kind] for kind in ("steal", "sweep", "shortened", "ended")),
+    *(_SENTENCES[kind] for kind in ("steal", "handed_back", "sweep", "ended")),
     *((name, {}) for name in ("repeats", "traversals_started", "deferrals")),
     ("incidents", {"decision": "ADMITTED", "rule": "", **_ALARM}),
     ("incidents", {"decision": "HELD", "rule": "storm", **_ALARM}),

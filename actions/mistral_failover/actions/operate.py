@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from mistral_failover.actions import fencing, keeping, operations, ownership, server_operation
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.actions.operations import Document, Tools
-from mistral_failover.actions.runtime import LeaseGuard, Request
+from mistral_failover.actions.runtime import Request
 from mistral_failover.store import groups, held
 from mistral_failover.store.held import Held
 
@@ -26,8 +26,7 @@ class OperationAction(FailoverAction):
     def answer(self, request: Request) -> Any:
         ticket, operation = ownership.entitled(request, self.operation)
         with request.runtime.leases.hold(ticket.lock) as lease:
-            settings = request.runtime.settings
-            guard = LeaseGuard(lease, settings.lease_margin, settings.lease)
+            guard = request.runtime.guard(lease)
             guard.permit("GET")  # whose lease is lost has nothing to do here, nor on a member
             cloud = request.cloud(guard)
             channel = request.channel(cloud, guard)

@@ -16,22 +16,10 @@ from mistral_failover.convergence.records import GroupState, Operation, Ticket
 from mistral_failover.store import groups, views
 
 
-def owns(request: Request, traversal_id: str) -> bool:
-    """Whether the request's project has this traversal."""
-    return (
-        request.runtime.database.reading(lambda tx: _group(request, tx, traversal_id)) is not None
-    )
-
-
-def owns_operation(request: Request, ticket: Ticket) -> bool:
-    """Whether the ticket is of an operation that the request's project has, whoever has its lock
-    by now."""
-
-    def read(tx: Any) -> bool:
-        state = _group(request, tx, ticket.traversal_id)
-        return state is not None and _entry(tx, state, ticket) is not None
-
-    return request.runtime.database.reading(read)
+def group_of(request: Request, traversal_id: str) -> str | None:
+    """The id of the group of a traversal; None where the request's project has no such."""
+    state = request.runtime.database.reading(lambda tx: _group(request, tx, traversal_id))
+    return None if state is None else state.id
 
 
 def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]]:
@@ -69,7 +57,7 @@ def _as_stored(
         raise LeaseLost(f"operation {ticket.key} was handed out again since")
     group = request.runtime.definitions.group(tx, state)
     spec = group.types[record.type].operations[ticket.verb]
-    longest = request.runtime.settings.lease + spec.timeout
+    longest = request.runtime.settings.lease
     ticket = replace(ticket, lock=replace(ticket.lock, lease=min(ticket.lock.lease, longest)))
     operation = Operation(
         ticket,

@@ -66,7 +66,7 @@ def replace_member(request: Request, group: str, wish: Wish, cause: str) -> dict
 
     Returns as :func:`starting.begin`, and ``member``, ``server`` (the one that goes), ``moves``: a
     member that holds roles and is well gives them up first, so nothing was started as long as there
-    are any. Where the member has another server already, nothing is ready and ``traversal`` None.
+    are any. Where the member has another server already, ``traversal`` and ``workflow`` are None.
 
     Raises UnknownGroup, CloudError; NoEligibleMember where nobody can take the member's roles;
     ActionError UNKNOWN_MEMBER, NOT_COMPLETE where the group is not at rest and the member is well.
@@ -190,7 +190,7 @@ def _idle(
         "server": server,
         "moves": list(moves),
         "traversal": None,
-        "ready": [],
+        "workflow": None,
         "sentence": sentence,
         "incident": None,
     }

@@ -6,12 +6,16 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from mistral_failover import settings as configuration
+from mistral_failover.actions import stopping
 from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.workers import Workers
 from mistral_failover.agent.channel import (
     Channel,
     Command,
@@ -23,7 +27,7 @@ from mistral_failover.agent.channel import (
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard, LeaseLost
+from mistral_failover.cloud.guard import Guard, HandedBack, LeaseLost
 from mistral_failover.cloud.mistral_api import Mistral, mistral_for
 from mistral_failover.cloud.session import refusal, refuse_other_clouds
 from mistral_failover.convergence.definitions import Definitions
@@ -58,6 +62,11 @@ class Runtime:
         self.definitions = Definitions()
         self.engine = Engine(self.database, lease=settings.lease, definitions=self.definitions)
         self.leases = LeaseKeeper(self.database)
+        self.workers = Workers(settings.parallel_operations)
+
+    def guard(self, lease: Lease) -> LeaseGuard:
+        """The guard of the calls that are made under a lease."""
+        return LeaseGuard(lease, self.settings.lease_margin, lambda: self.workers.stopping)
 
 
 DEFAULT_PROJECT = "<default-project>"
@@ -78,14 +87,13 @@ class LeaseGuard:
     """Permits a call while enough of the lease is certainly left; renews it when it gets short.
 
     A call that changes something is preceded by a renewal at the database, so a lock that is gone
-    is noticed before. And no call may last longer than ``longest`` less ``margin``, however long
-    the lease: a sweep may shorten it to ``longest`` at any moment (see ``actions.hanging``), and
-    what was begun before ends before.
+    is noticed before. ``stopping`` says whether the process gives its work back: then no call
+    starts any more.
     """
 
     lease: Lease
     margin: float
-    longest: float
+    stopping: Callable[[], bool] = lambda: False
 
     @property
     def request_id(self) -> str:
@@ -93,14 +101,13 @@ class LeaseGuard:
         return request_id(self.lease.lock.resource_id, self.lease.lock.token)
 
     def permit(self, method: str) -> float:
-        """See ``cloud.guard.Guard``."""
+        """See ``cloud.guard.Guard``. Raises HandedBack as well."""
+        if self.stopping():
+            raise HandedBack
         changes = method not in ("GET", "HEAD")
-        length = self.lease.lock.lease
-        if changes or self.lease.remaining() < length / 3:
+        if changes or self.lease.remaining() < self.lease.lock.lease / 3:
             self.lease.renew()
-        left = self.lease.remaining()
-        since_renewal = length - left if changes else 0.0
-        left = min(left, self.longest - since_renewal) - self.margin
+        left = self.lease.remaining() - self.margin
         if left <= 0:
             raise LeaseLost(f"the lease on resource {self.lease.lock.resource_id} is lost")
         return left
@@ -214,7 +221,28 @@ def runtime() -> Runtime:
     Raises ActionError CONFIG when no state store is configured.
     """
     settings = configuration.load()
+    stopping.hand_back_with_the_executor(hand_back, reopen)
     with _mutex:
         if settings not in _runtimes:
             _runtimes[settings] = Runtime(settings)
         return _runtimes[settings]
+
+
+def hand_back(seconds: float) -> bool:
+    """Have every pool of this process give its work back, and wait for that, ``seconds`` at most:
+    then another process need not wait for the end of a lease. Returns whether there was any."""
+    deadline = time.monotonic() + seconds
+    return any(
+        [each.workers.hand_back(max(0.0, deadline - time.monotonic())) for each in _known()]
+    )
+
+
+def reopen() -> None:
+    """Take work again, after :func:`hand_back`."""
+    for each in _known():
+        each.workers.reopen()
+
+
+def _known() -> list[Runtime]:
+    with _mutex:
+        return list(_runtimes.values())

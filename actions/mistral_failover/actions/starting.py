@@ -11,7 +11,6 @@ from shlex import quote
 from typing import Any
 
 from mistral_failover.actions import candidates
-from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.forgetting import forget
@@ -25,18 +24,20 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.stacks import members as stack_members
 from mistral_failover.cloud.volumes import refuse_unmovable
-from mistral_failover.convergence.records import Ready
 from mistral_failover.fault_points import reach
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.model.group import Group
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.store import groups, incidents
 
 LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
+CHAIN = "failover.converge"
+"""The workflow that works traversals off, unless a group file names another one."""
 
 
 @dataclass(frozen=True)
@@ -254,8 +255,8 @@ def begin(
 ) -> dict[str, Any]:
     """Start the traversal that an incident causes; once, however often it is asked for.
 
-    Returns ``{"group", "traversal", "goal", "roles", "lost", "ready": [{traversal, node}],
-    "sentence"}``. Raises UnknownGroup, ActionError CONTENDED, and what ``derive`` raises.
+    Returns ``{"group", "traversal", "goal", "roles", "lost", "workflow", "sentence"}``;
+    ``workflow`` names the one that works the traversal off (:func:`chain_of`). Raises UnknownGroup, ActionError CONTENDED, and what ``derive`` raises.
     """
     stands = standing(request, name)
     traversal_id = traversal_of(stands.state.id, incident_id)
@@ -263,7 +264,7 @@ def begin(
         lambda tx: _begun(tx, request.project_id, stands.state.id, incident_id, traversal_id)
     )
     if known and given is None:
-        return _answer(name, traversal_id, None, (), f"{cause} (it was done, and is forgotten)")
+        return _answer(stands.group, traversal_id, None, f"{cause} (it was done, and is forgotten)")
     for _ in range(_ATTEMPTS):
         # A repeat finds the goal that was derived then: by now its facts read differently.
         goal = given or derive(stands)
@@ -274,6 +275,8 @@ def begin(
             expected=stands.state.current_traversal,
             cause=cause,
             incident_id=incident_id,
+            # A chain of the group's own may put tasks between the stages: nothing begins before it.
+            through=None if stands.group.workflow is None else Stage.NONE,
         )
         if started.won or started.traversal_id == traversal_id:
             reach("link.before")
@@ -283,7 +286,7 @@ def begin(
             reach("link.after")
             forget(request, stands.state.id)
             sentence = cause if started.created else f"{cause} (it was started before)"
-            return _answer(name, traversal_id, goal, started.ready, sentence)
+            return _answer(stands.group, traversal_id, goal, sentence)
         # Somebody newer won: their facts hold as well, so derive the goal from theirs and ours.
         stands = standing(request, name)
     raise ActionError(
@@ -298,16 +301,21 @@ def traversal_of(group_id: str, incident_id: str) -> str:
     return derived_id(group_id, "incident", incident_id)
 
 
+def chain_of(group: Group) -> str:
+    """The name of the workflow that works a group's traversals off."""
+    return group.workflow or CHAIN
+
+
 def _answer(
-    name: str, traversal_id: str, goal: Goal | None, ready: tuple[Ready, ...], sentence: str
+    group: Group, traversal_id: str, goal: Goal | None, sentence: str
 ) -> dict[str, Any]:
     return {
-        "group": name,
+        "group": group.name,
         "traversal": traversal_id,
         "goal": goal.version if goal else None,
         "roles": dict(goal.document["roles"]) if goal else {},
         "lost": list(goal.document["lost"]) if goal else [],
-        "ready": [ready_document(node) for node in ready],
+        "workflow": chain_of(group),
         "sentence": sentence,
     }
 

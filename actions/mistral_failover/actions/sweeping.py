@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going on after a stop: what a crash left lying, and what waited for a person.
+"""Going on after a stop: what a crash left behind, and what waited for a person.
 
-Nothing is carried out here: nodes are found and handed to the workflow that works them off. Any
-number of sweeps may run at once.
+Nothing is carried out here: traversals are found and handed to the workflow that works them off.
+Any number of sweeps may run at once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from mistral_failover.actions import admitting, hanging, hooks
-from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.actions.loosening import loosened
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import standing, standing_of
+from mistral_failover.actions.starting import chain_of
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.convergence.records import Ready
@@ -31,25 +31,30 @@ STALE = 600.0
 not be true any more."""
 
 Row = dict[str, Any]
+T = TypeVar("T", lying.Stalled, lying.Held)
 
 
 def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
-    """Find and take up what dead processes left lying in the project, or in one of its groups.
+    """Find and take up what dead processes left behind in the project, or in one of its groups.
 
     Returns lists, each row with a ``sentence``:
 
-    - ``ready``: nodes that are to be worked on, ``traversal``, ``node``, ``group``;
+    - ``restarted``: traversals that are to be worked off again, ``traversal``, ``group`` and
+      ``workflow``, the chain that does it;
     - ``started``, ``held``, ``refused``: admitted incidents that had caused no traversal, with
-      ``incident``, and ``traversal`` or ``error``;
-    - ``shortened``: locks of operations whose execution has ended, ``resource``, ``group``;
+      ``incident``, and ``traversal`` and ``workflow``, or ``error``;
     - ``ended``: executions of the project that hung in Mistral, ``execution``, ``workflow``; not
       looked for when ``group`` is given;
     - ``told``: events that workflows of groups were told now, ``group``, ``event``; where there is
       something to work on that comes first, and they are told behind the sweep's back;
-    - ``unable``: sentences about what could not be looked at, or told.
+    - ``unable``: sentences about what could not be looked at, or told;
+
+    and ``chains``, what is to be started for all of that: ``traversal`` and ``workflow``, each
+    traversal once.
     """
     group_id = standing(request, group).state.id if group else None
-    swept: dict[str, list[Any]] = {"shortened": [], "ended": [], "unable": []}
+    swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
+    undriven: list[lying.Held] = []
     try:
         mistral = request.mistral()
         if mistral is None:
@@ -57,19 +62,27 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
             swept["unable"].append(sentence)
         else:
             deadline = time.monotonic() + hanging.LIMIT
-            swept["shortened"] += _shortened(request, mistral, group_id, deadline)
+            undriven += _undriven(request, mistral, group_id, deadline)
             if group_id is None:
                 swept["ended"] += _ended(request, mistral, deadline)
     except CloudError as error:
         swept["unable"].append(f"Mistral could not be asked: {describe(error)['message']}")
     swept |= _incidents(request, group)
-    swept["ready"] = [*_ready(request, group_id), *_reopened(request, group_id)]
+    swept["restarted"] += _taken_up(request, undriven, _undriven_row)
+    swept["restarted"] += _stalled(request, group_id)
+    swept["restarted"] += _reopened(request, group_id)
     try:
-        swept["ready"] += loosened(request, group_id)
+        swept["restarted"] += loosened(request, group_id)
     except CloudError as error:
         swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
-    urgent = bool(swept["ready"] or swept["started"])
-    swept["told"] = _told(request, group_id, swept["unable"], urgent=urgent)
+    rows = [*swept["started"], *swept["restarted"]]
+    for row in rows:
+        row.setdefault("workflow", chain_of(standing(request, row["group"]).group))
+    swept["chains"] = [
+        {"traversal": traversal, "workflow": workflow}
+        for traversal, workflow in {row["traversal"]: row["workflow"] for row in rows}.items()
+    ]
+    swept["told"] = _told(request, group_id, swept["unable"], urgent=bool(rows))
     _count(request, swept)
     reach("sweep.after")
     return swept
@@ -97,24 +110,21 @@ def _count(request: Request, swept: dict[str, list[Any]]) -> None:
     request.runtime.database.atomically(lambda tx: totals.swept(tx, project, found=found))
 
 
-def _shortened(
+def _undriven(
     request: Request, mistral: Mistral, group_id: str | None, deadline: float
-) -> Iterator[Row]:
-    """Let the locks of workflows that ended without a conclusion end soon. They are not broken at
-    once: an action of the workflow may still be at work, and renews before its next call."""
-    lease, database = request.runtime.settings.lease, request.runtime.database
-    locks = database.reading(lambda tx: lying.long_locks(tx, request.project_id, group_id, lease))
-    for lock, why in hanging.orphaned(locks, mistral, deadline):
-        sentence = f"{lock.resource}: the lock ends in {lease:.0f} s, for {why}"
-        if database.atomically(partial(_shorten, lock, lease, sentence)):
-            yield {"resource": lock.resource, "group": lock.group, "sentence": sentence}
+) -> list[lying.Held]:
+    """The traversals whose chain has ended too early. A person who names a group wants another
+    try, however many there were."""
+    quiet, project = request.runtime.settings.sweep_after, request.project_id
+    held = request.runtime.database.reading(lambda tx: lying.held(tx, project, group_id, quiet))
+    most = hanging.CHAINS if group_id is None else None
+    return list(hanging.undriven(held, mistral, deadline, most=most))
 
 
-def _shorten(lock: lying.LongLock, lease: float, sentence: str, tx: Any) -> bool:
-    if not tx.shorten(lock.resource_id, lock.owner, lock.token, lease):
-        return False
-    tx.journal(lock.group_id, sentence, kind="shortened", resource_id=lock.resource_id)
-    return True
+def _undriven_row(tx: Any, found: lying.Held) -> Row:
+    sentence = f"its chain (execution {found.chain}) ended too early: a sweep starts it again"
+    tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
+    return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
 
 
 def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]:
@@ -158,7 +168,15 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
                 continue
             answer = admitting.start(request, incident)
             sentence = f"the failover for {incident.sentence} was started"
-            found["started"].append(row | {"traversal": answer["traversal"], "sentence": sentence})
+            found["started"].append(
+                {
+                    **row,
+                    "group": answer["group"],
+                    "traversal": answer["traversal"],
+                    "workflow": answer["workflow"],
+                    "sentence": sentence,
+                }
+            )
         except Exception as error:  # noqa: BLE001 - one group's trouble must not stop the others
             facts = describe(error)
             sentence = f"the failover for {incident.sentence} can not start: {facts['message']}"
@@ -175,7 +193,7 @@ def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
         sentence = f"{fence}: reopened by a sweep, for {member} was confirmed as fenced by a person"
         for node in engine.resume(where):
             database.atomically(partial(_tell_reopened, where, node, sentence))
-            yield {**ready_document(node), "group": name, "sentence": sentence}
+            yield {"traversal": node.traversal_id, "group": name, "sentence": sentence}
 
 
 def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: Any) -> None:
@@ -188,36 +206,41 @@ def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: Any) -> None:
     )
 
 
-def _ready(request: Request, group_id: str | None) -> list[Row]:
-    """The nodes that are to be triggered; that they are is told in the same transaction, so that
-    two sweeps at once do not both trigger them."""
-    database, quiet = request.runtime.database, request.runtime.settings.sweep_after
+def _stalled(request: Request, group_id: str | None) -> list[Row]:
+    """Take up the traversals on which nobody works."""
+    quiet, project = request.runtime.settings.sweep_after, request.project_id
 
-    def lie(where: str | None, tx: Any) -> list[lying.Loose]:
-        return lying.loose(tx, request.project_id, where, quiet)
+    def look(where: str | None, tx: Any) -> list[lying.Stalled]:
+        return lying.stalled(tx, project, where, quiet)
 
-    def take(where: str, tx: Any) -> list[Row]:
-        tx.lock_group(where, shared=False)
-        return [_taken(tx, node) for node in lie(where, tx)]
+    found = request.runtime.database.reading(partial(look, group_id))
+    return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
 
-    concerned = {node.group_id for node in database.reading(partial(lie, group_id))}
+
+def _stalled_row(tx: Any, found: lying.Stalled) -> Row:
+    dead = f"the lease of {found.dead} is over" if found.dead else "nobody works on it"
+    sentence = f"{found.resource}: taken up by a sweep, for {dead}"
+    tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
+    return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
+
+
+def _taken_up(
+    request: Request,
+    found: Sequence[T],
+    row: Callable[[Any, T], Row],
+    again: Callable[[Any, T], Sequence[T]] | None = None,
+) -> list[Row]:
+    """Note that a sweep takes traversals up, each in a transaction that locks its group and looks
+    ``again`` first: so of two sweeps at once one does."""
+
+    def take(each: Any, tx: Any) -> list[Row]:
+        tx.lock_group(each.group_id, shared=False)
+        return [row(tx, now) for now in (again(tx, each) if again else [each])]
+
     rows: list[Row] = []
-    for where in sorted(concerned):
-        rows += database.atomically(partial(take, where))
+    for each in found:
+        rows += request.runtime.database.atomically(partial(take, each))
     return rows
-
-
-def _taken(tx: Any, node: lying.Loose) -> Row:
-    dead = f"the lease of {node.dead} is over" if node.dead else "nobody works on it"
-    sentence = f"{node.resource}: triggered by a sweep, for {dead}"
-    tx.journal(
-        node.group_id,
-        sentence,
-        kind=SWEPT,
-        traversal_id=node.ready.traversal_id,
-        resource_id=node.ready.node.resource_id,
-    )
-    return {**ready_document(node.ready), "group": node.group, "sentence": sentence}
 
 
 def _out_of_service(request: Request, incident: incidents.Incident) -> str | None:
@@ -302,10 +325,10 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
             "UNKNOWN_MEMBER", f"{member} is not a member of {group}", "See failover member list."
         )
     reach("confirm.recorded")
-    ready = request.runtime.engine.resume(stands.state.id)
+    request.runtime.engine.resume(stands.state.id)
     reach("confirm.after")
     return {
         "group": group,
         "traversal": stands.state.current_traversal,
-        "ready": [ready_document(node) for node in ready],
+        "workflow": chain_of(stands.group),
     }

@@ -59,8 +59,8 @@ def switchover(
     """Move a role to the member ``to``, or to whom the group chooses; once for each execution.
     ``holder``: who gives it up; who holds it in that member's place by then keeps it.
 
-    Returns as :func:`starting.begin`; with nothing ready, and the current traversal, where ``to``
-    holds the role, or another than ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
+    Returns as :func:`starting.begin`; of the current traversal where ``to`` holds the role, or
+    another than ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
     InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
     asked_for = {"switchover": to or "as the group chooses", "role": role}
@@ -85,7 +85,7 @@ def ordered(
             "goal": there.stands.state.last_complete_goal,
             "roles": dict(there.stands.roles),
             "lost": sorted(there.stands.lost),
-            "ready": [],
+            "workflow": starting.chain_of(there.stands.group),
             "sentence": there.sentence,
             "incident": None,
         }

@@ -9,18 +9,14 @@ none.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.actions.errors import masked
 from mistral_failover.actions.operations import Document, Tools
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.cloud.mistral_api import ENDED, Mistral, Outcome
+from mistral_failover.actions.user_workflows import Start, run_to_its_end
+from mistral_failover.cloud.mistral_api import Outcome
 from mistral_failover.cloud.servers import Evidence
-from mistral_failover.cloud.waits import Look
-from mistral_failover.fault_points import reach
 from mistral_failover.model.ids import derived_id
 
 RUNG = "workflow"
@@ -41,46 +37,26 @@ def prove(
     mistral = tools.mistral()
     if mistral is None:
         return Evidence(False, RUNG, "where Mistral is, neither a token nor the configuration says")
-    execution = derived_id(operation["key"], "rung", workflow)
-    why = f"a rung of the fence of {facts['member']} in {facts['group']}"
-    state = ""
-
-    def step() -> Look:
-        nonlocal state, execution
-        found = mistral.outcome(execution)
-        if not state and found and found.state in ENDED and found.ago > limit:
-            execution = derived_id(execution, str(operation["ticket"]["lock"]["token"]))
-            found = mistral.outcome(execution)
-        state = state or "not started"
-        if found is None:
-            reach("rung.before")
-            mistral.start(execution, workflow, facts, why)
-            reach("rung.after")
-            return Look(state)
-        state = found.state
-        return Look(state, done=state in ENDED, result=found)
-
-    deadline = time.monotonic() + limit
-    try:
-        ended: Outcome = tools.cloud.wait(step, what=f"the end of {workflow}", limit=limit)
-    except CloudError as error:
-        if error.code != "TIMEOUT" or time.monotonic() < deadline:
-            raise
-        stopped = _stop(mistral, execution, limit)
-        words = f"{workflow} (execution {execution}) is {state} after {limit:g} s, and {stopped}"
+    ended = run_to_its_end(
+        mistral,
+        tools.cloud.wait,
+        Start(
+            workflow,
+            facts,
+            derived_id(operation["key"], "rung", workflow),
+            f"a rung of the fence of {facts['member']} in {facts['group']}",
+        ),
+        limit,
+        stale=lambda found: found.ago > limit,
+        again=str(operation["ticket"]["lock"]["token"]),
+    )
+    if ended.found is None:
+        words = (
+            f"{workflow} (execution {ended.execution}) is {ended.state} after {limit:g} s, and "
+            f"{ended.stopped}"
+        )
         return Evidence(False, RUNG, words)
-    return _judged(workflow, execution, ended)
-
-
-def _stop(mistral: Mistral, execution: str, limit: float) -> str:
-    """Stop an execution that takes too long, if that can be; what came of that."""
-    try:
-        mistral.end(execution, "CANCELLED", f"TIMEOUT: no proof within {limit:g} s")
-    except LeaseLost:
-        raise
-    except CloudError as error:
-        return f"could not be stopped: {error.message.rstrip('.')}"
-    return "was stopped"
+    return _judged(workflow, ended.execution, ended.found)
 
 
 def _judged(workflow: str, execution: str, ended: Outcome) -> Evidence:

@@ -13,7 +13,7 @@ from mistral_failover.cli.base import Asking
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.ordering import Order
 
-_LISTS = ("started", "held", "refused", "shortened", "ended", "ready", "unable")
+_LISTS = ("started", "held", "refused", "ended", "restarted", "unable")
 
 
 class Rollback(Order):
@@ -47,7 +47,7 @@ class Rollback(Order):
 
 
 class Sweep(Asking, Lister):
-    """Go on with what a dead process left lying, and show what was found.
+    """Go on with what a dead process left behind, and show what was found.
 
     In all groups of the project or in one. Any number may run at once, and a repeat does no harm.
 
@@ -95,7 +95,7 @@ class Sweep(Asking, Lister):
         swept = output.get("swept") or {}
         rows = [_row(kind, row) for kind in _LISTS for row in swept.get(kind, ())]
         if not rows:
-            self.app.stderr.write("Nothing was left lying.\n")
+            self.app.stderr.write("Nothing was left behind.\n")
         return columns, rows
 
 

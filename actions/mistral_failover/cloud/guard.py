@@ -24,6 +24,14 @@ class LeaseLost(CloudError):
         )
 
 
+class HandedBack(LeaseLost):
+    """The process is stopping: it calls nothing more, and another one takes its work up."""
+
+    def __init__(self) -> None:
+        super().__init__("the process is stopping, and has given the operation back")
+        self.code = "HANDED_BACK"
+
+
 class Guard(Protocol):
     """Permission to call the cloud."""
 

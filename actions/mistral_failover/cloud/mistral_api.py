@@ -220,11 +220,6 @@ class Mistral:
             body["workflow_namespace"] = namespace
         self._ask("POST", "executions", json=body)
 
-    def below_task(self, task_id: str) -> list[Execution]:
-        """The executions that a task started."""
-        found = self._rows("executions", task_execution_id=task_id, fields=_EXECUTION)
-        return [_execution(row) for row in found]
-
     def _rows(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
         key = path.rpartition("/")[2]
         marker: dict[str, str] = {}

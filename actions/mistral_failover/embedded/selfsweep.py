@@ -79,11 +79,11 @@ class SelfSweep:
 
     def _in_mistral(self, state: Runtime, mistral: Mistral) -> str | None:
         deadline = time.monotonic() + hanging.LIMIT
-        lease, after = state.settings.lease, state.settings.hang_after
-        project = own_project(state.settings)
-        locks = state.database.reading(lambda tx: lying.long_locks(tx, project, None, lease))
-        for lock, why in hanging.orphaned(locks, mistral, deadline):
-            return f"{lock.resource} is locked, and {why}"
+        after, project = state.settings.hang_after, own_project(state.settings)
+        quiet = state.settings.sweep_after
+        held = state.database.reading(lambda tx: lying.held(tx, project, None, quiet))
+        for traversal in hanging.undriven(held, mistral, deadline):
+            return f"the chain of {traversal.group} has ended, and its traversal has not"
         if time.monotonic() < self._look_for_hanging_at:
             return None
         self._look_for_hanging_at = time.monotonic() + after / _HANGING_LOOKS
@@ -106,8 +106,8 @@ class SelfSweep:
 
 def _in_the_store(tx: Any, state: Runtime) -> str | None:
     quiet, project = state.settings.sweep_after, own_project(state.settings)
-    if found := lying.loose(tx, project, None, quiet):
-        return f"{found[0].resource} of {found[0].group} waits, and nobody works on it"
+    if found := lying.stalled(tx, project, None, quiet):
+        return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"
     if words := lying.vouched(tx, project, None):
         return f"{words[0][2]} of {words[0][1]} was confirmed as fenced, and nobody acted on it"
     if lying.unstarted(tx, project, quiet):

@@ -99,9 +99,14 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "findings": Family(
             "failover_sweep_findings",
             "counter",
-            "What sweeps found: triggered (work that nobody did), shortened (locks of executions "
-            "that ended), ended (executions that hung).",
+            "What sweeps found: triggered (traversals on which nobody worked), ended (executions "
+            "that hung).",
             ("what",),
+        ),
+        "handed_back": Family(
+            "failover_operations_handed_back",
+            "counter",
+            "Operations that a stopping process gave back for another one to take up.",
         ),
         "group_status": Family(
             "failover_group_status",

@@ -25,7 +25,7 @@ from mistral_failover.store.tables import (
 
 BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 """Upper bounds of the histograms, in seconds; what takes longer is in one more bucket."""
-KINDS = ("blocked", "ended", "shortened", "steal", "sweep")
+KINDS = ("blocked", "ended", "handed_back", "steal", "sweep")
 """The kinds of the journal's sentences that are counted."""
 SEPARATOR = "|"
 """Between labels; no name of a type, verb, decision or rule has it."""

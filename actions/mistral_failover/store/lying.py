@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import Node, Ready
+from mistral_failover.convergence.records import END, Node, Ready
 from mistral_failover.model.goal import FENCE_PREFIX
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.session import Session
@@ -25,14 +25,16 @@ from mistral_failover.store.tables import (
 
 SWEPT = "sweep"
 """The kind of the journal's sentences about what a sweep did."""
+HANDED_BACK = "handed_back"
+"""And about work that a stopping process gave back."""
 
 
 @dataclass(frozen=True)
-class Loose:
-    """A ready node that nobody alive works on. ``dead``: who held its lock until the lease ended;
-    None where the lock is free."""
+class Stalled:
+    """A current traversal with a ready node, ``resource``, on which nobody works. ``dead``: who
+    held its lock until the lease ended; None where the lock is free."""
 
-    ready: Ready
+    traversal_id: str
     group_id: str
     group: str
     resource: str
@@ -40,17 +42,15 @@ class Loose:
 
 
 @dataclass(frozen=True)
-class LongLock:
-    """A lock that lasts longer than anybody can vouch for: that of an operation which is a
-    workflow. ``left``: seconds until its lease ends."""
+class Held:
+    """A current traversal whose next stages wait for its chain, the execution ``chain``;
+    ``chains``: how many executions have driven it so far."""
 
-    resource_id: str
-    resource: str
+    traversal_id: str
     group_id: str
     group: str
-    owner: str
-    token: int
-    left: float
+    chain: str
+    chains: int
 
 
 @dataclass(frozen=True)
@@ -67,56 +67,111 @@ class HeldUp:
     sight: str
 
 
-def loose(tx: Session, project_id: str, group_id: str | None, quiet: float) -> list[Loose]:
-    """The ready nodes that nobody alive works on, and that seem to be left lying.
+def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) -> list[Stalled]:
+    """The traversals in which a node is ready and nobody works on it, one row each.
 
-    A lock whose lease is over is the sign of a dead owner. Where the lock is free the node may be
-    on its way through Mistral, so it counts as left only when nothing was said in its traversal
-    for ``quiet`` seconds. Neither counts within ``quiet`` seconds after a sweep has triggered it:
-    so of two sweeps at once one triggers it.
+    A lock whose lease is over is the sign of a dead owner. Where the lock is free a worker may be
+    about to take it, so it counts only when nothing was said in the traversal for ``quiet``
+    seconds, or when the last word was that a stopping process handed its work back. Neither counts
+    within ``quiet`` seconds after a sweep took the traversal up: so of two sweeps at once one does.
     """
     now = tx.clock()
-    heard = sa.exists().where(
-        journal.c.group_id == groups.c.id,
-        journal.c.traversal_id == nodes.c.traversal_id,
-        journal.c.at > now - quiet,
-        sa.or_(
-            resources.c.owner.is_(None),
-            sa.and_(journal.c.kind == SWEPT, journal.c.resource_id == resources.c.id),
-        ),
+    here = (journal.c.group_id == groups.c.id, journal.c.traversal_id == nodes.c.traversal_id)
+    heard = sa.exists().where(*here, journal.c.at > now - quiet)
+    swept = sa.exists().where(*here, journal.c.at > now - quiet, journal.c.kind == SWEPT)
+    last = (
+        sa.select(journal.c.kind)
+        .where(*here)
+        .order_by(journal.c.id.desc())
+        .limit(1)
+        .correlate(groups, nodes)
+        .scalar_subquery()
     )
     query = (
         sa.select(
             nodes.c.traversal_id,
-            nodes.c.node,
             groups.c.id.label("group_id"),
             groups.c.name.label("group"),
             resources.c.name.label("resource"),
             resources.c.owner,
         )
         .join(groups, groups.c.current_traversal == nodes.c.traversal_id)
+        .join(traversals, traversals.c.id == nodes.c.traversal_id)
         .join(resources, resources.c.id == nodes.c.resource_id)
         .where(
             groups.c.project_id == project_id,
-            nodes.c.status == "WAITING",
-            nodes.c.remaining == 0,
-            sa.or_(resources.c.owner.is_(None), resources.c.lease_until <= now),
-            sa.not_(heard),
+            *_workable(),
+            sa.or_(
+                sa.and_(
+                    resources.c.owner.is_(None),
+                    sa.or_(sa.not_(heard), last == HANDED_BACK),
+                ),
+                resources.c.lease_until <= now,
+            ),
+            sa.not_(swept),
+            # While it waits for a service, a loop tries it again in time.
+            sa.or_(nodes.c.next_try.is_(None), nodes.c.next_try <= now - quiet),
         )
         .order_by(groups.c.name, nodes.c.node)
     )
     if group_id is not None:
         query = query.where(groups.c.id == group_id)
-    return [
-        Loose(
-            Ready(row.traversal_id, Node.parse(row.node)),
-            row.group_id,
-            row.group,
-            row.resource,
-            row.owner,
+    found: dict[str, Stalled] = {}
+    for row in tx.connection.execute(query):
+        found.setdefault(
+            row.traversal_id,
+            Stalled(row.traversal_id, row.group_id, row.group, row.resource, row.owner),
         )
-        for row in tx.connection.execute(query)
-    ]
+    return list(found.values())
+
+
+def held(tx: Session, project_id: str, group_id: str | None, quiet: float) -> list[Held]:
+    """The traversals in which everything that is ready waits for its chain to open the next stage,
+    and nothing was said for ``quiet`` seconds."""
+    now = tx.clock()
+    waiting = (
+        nodes.c.traversal_id == traversals.c.id,
+        nodes.c.status == "WAITING",
+        nodes.c.remaining == 0,
+        nodes.c.node != END,
+    )
+    query = (
+        sa.select(
+            traversals.c.id.label("traversal_id"),
+            groups.c.id.label("group_id"),
+            groups.c.name.label("group"),
+            traversals.c.chain,
+            traversals.c.chains,
+        )
+        .join(groups, groups.c.current_traversal == traversals.c.id)
+        .where(
+            groups.c.project_id == project_id,
+            traversals.c.through.is_not(None),
+            traversals.c.chain.is_not(None),
+            sa.exists().where(*waiting, nodes.c.stage > traversals.c.through),
+            sa.not_(sa.exists().where(*waiting, nodes.c.stage <= traversals.c.through)),
+            sa.not_(
+                sa.exists().where(
+                    journal.c.group_id == groups.c.id,
+                    journal.c.traversal_id == traversals.c.id,
+                    journal.c.at > now - quiet,
+                )
+            ),
+        )
+        .order_by(groups.c.name)
+    )
+    if group_id is not None:
+        query = query.where(groups.c.id == group_id)
+    return [Held(**row._mapping) for row in tx.connection.execute(query)]
+
+
+def _workable() -> tuple[sa.ColumnElement[bool], ...]:
+    """A node that waits for nothing, in a stage that is open."""
+    return (
+        nodes.c.status == "WAITING",
+        nodes.c.remaining == 0,
+        sa.or_(traversals.c.through.is_(None), nodes.c.stage <= traversals.c.through),
+    )
 
 
 def vouched(tx: Session, project_id: str, group_id: str | None) -> list[tuple[str, str, str]]:
@@ -174,28 +229,6 @@ def held_up(tx: Session, project_id: str, group_id: str | None) -> list[HeldUp]:
             ready = Ready(row.traversal_id, Node.parse(row.node))
             found[row.node] = HeldUp(ready, row.group_id, row.group, row.resource, **about)
     return list(found.values())
-
-
-def long_locks(tx: Session, project_id: str, group_id: str | None, lease: float) -> list[LongLock]:
-    """The locks that last for more than ``lease`` seconds from now."""
-    left = resources.c.lease_until - tx.clock()
-    query = (
-        sa.select(
-            resources.c.id.label("resource_id"),
-            resources.c.name.label("resource"),
-            groups.c.id.label("group_id"),
-            groups.c.name.label("group"),
-            resources.c.owner,
-            resources.c.token,
-            left.label("left"),
-        )
-        .join(groups, groups.c.id == resources.c.group_id)
-        .where(groups.c.project_id == project_id, resources.c.owner.is_not(None), left > lease)
-        .order_by(groups.c.name, resources.c.name)
-    )
-    if group_id is not None:
-        query = query.where(groups.c.id == group_id)
-    return [LongLock(**row._mapping) for row in tx.connection.execute(query)]
 
 
 def at_work(tx: Session, project_id: str, within: float) -> set[str]:

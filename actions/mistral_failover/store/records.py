@@ -104,21 +104,6 @@ class Records(Session):
             .values(lease_until=self.clock() + lock.lease)
         )
 
-    def shorten(self, resource_id: str, owner: str, token: int, lease: float) -> bool:
-        """Let a lock end ``lease`` seconds from now, if it would last longer. *Compare-and-swap* on
-        owner and token; whoever holds it may still renew it."""
-        until = self.clock() + lease
-        return self.changed(
-            resources.update()
-            .where(
-                resources.c.id == resource_id,
-                resources.c.owner == owner,
-                resources.c.token == token,
-                resources.c.lease_until > until,
-            )
-            .values(lease_until=until)
-        )
-
     def release(self, lock: Lock, **changes: Any) -> bool:
         return self.changed(
             resources.update()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine behind the fixtures: an embedded Mistral without API, cron triggers and waits."""
+"""The engine behind the fixtures: an embedded Mistral without cron triggers and waits."""
 
 import threading
 from pathlib import Path
@@ -30,7 +30,6 @@ class TestEngine:
             database="sqlite://",
             overrides={"engine.execution_integrity_check_delay": -1},
             threads=32,
-            api=False,
             cron=False,
         )
         self._ended: set[str] = set()
@@ -56,6 +55,11 @@ class TestEngine:
         triggers.on_workflow_complete = self._original
         self.replacements.uninstall()
         self._mistral.stop()
+
+    @property
+    def url(self) -> str:
+        """Where its API is, ``http://127.0.0.1:PORT/v2``: operations that are workflows need it."""
+        return self._mistral.url
 
     def context(self) -> Any:
         """A ``with`` block in which Mistral's Python interfaces may be called."""

@@ -25,7 +25,7 @@ Installed with this package; nothing is imported until a test asks for a fixture
 
 What is real: parser, engine, scheduler, executor threads, the transport's JSON, the signatures of
 replaced actions (a wrong or missing input fails as in production). What is not: the database is
-SQLite in memory, there is no API, and ``retry`` delays, ``wait-before`` and ``wait-after`` take no
+SQLite in memory, and ``retry`` delays, ``wait-before`` and ``wait-after`` take no
 time. ``timeout`` keeps its seconds.
 """
 

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver: works a traversal off, stage by stage.
+
+``failover.advance`` is a loop over the state store. In each turn it lists the ready nodes and puts
+them into the process's pool of workers, until every node of the stages up to the one asked for is
+done, or another goal has taken the traversal's place. It asks what is true now and remembers
+nothing, so any number of loops, in any number of processes, may advance one traversal: the locks
+let one worker through. What a worker's conclusion makes ready goes into its own pool at once; where
+that gets lost the next turn of a loop lists it, and where there is no loop, a sweep starts one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+import tenacity
+from mistral_lib.actions import Result
+from sqlalchemy.exc import DBAPIError
+
+from mistral_failover.actions import in_place, ownership, rights, user_workflows, viewing
+from mistral_failover.actions.documents import operation_document
+from mistral_failover.actions.errors import describe
+from mistral_failover.actions.runtime import LeaseGuard, Request
+from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.records import (
+    NodeProgress,
+    Operation,
+    Outcome,
+    Ready,
+    Step,
+    Ticket,
+    Traversal,
+)
+from mistral_failover.fault_points import reach
+from mistral_failover.model.group import Group
+from mistral_failover.model.stages import Stage
+from mistral_failover.model.types import OperationSpec
+from mistral_failover.store import groups, views
+from mistral_failover.store.leases import elapsed
+
+LOG = logging.getLogger(__name__)
+
+POLL_FIRST, POLL_GROWTH, POLL_LONGEST = 0.1, 1.5, 2.0
+"""Seconds between two looks at a traversal that another process works on."""
+PATIENT = 5.0
+"""Seconds that a loop waits while its own process has nothing to do; then it gives its thread back,
+and Mistral calls it again. So groups that wait for a service do not use up an executor."""
+SAID = 50
+"""Sentences that one call returns at most."""
+
+
+@dataclass
+class Drive:
+    """One call of :func:`advance`: on whose behalf its workers act. ``ended``: why the request's
+    rights do not suffice any more, as a sentence and a code."""
+
+    request: Request
+    group_id: str
+    ended: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """A traversal as one turn of the loop sees it, at ``now`` by the database's clock."""
+
+    traversal: Traversal
+    rows: Sequence[NodeProgress]
+    now: float
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether another goal was given meanwhile."""
+        return self.traversal.status == "SUPERSEDED" or not self.rows
+
+    def left(self, stage: Stage) -> list[NodeProgress]:
+        """The nodes of the stages up to ``stage`` on which work is possible, now or later."""
+        return [row for row in self.rows if row.ready and row.stage <= stage.rank]
+
+    def due(self) -> list[NodeProgress]:
+        """The nodes to be worked on now: nobody alive does, and it is not too early."""
+        gate = self.traversal.through
+        return [
+            row
+            for row in self.rows
+            if row.ready
+            and (gate is None or row.stage <= gate)
+            and (row.next_try is None or row.next_try <= self.now)
+            and not row.held_at(self.now)
+        ]
+
+    def stuck(self, stage: Stage) -> bool:
+        """Whether a node of the stages up to ``stage`` failed, or waits for a person."""
+        return any(
+            row.status in ("FAILED", "BLOCKED") and row.stage <= stage.rank for row in self.rows
+        )
+
+    def next_try(self, stage: Stage) -> float:
+        """Seconds until the next node of these stages is to be tried again."""
+        times = [row.next_try for row in self.left(stage) if row.next_try is not None]
+        return max(0.0, min(times, default=self.now + POLL_LONGEST) - self.now)
+
+
+def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
+    """Work a traversal off, up to the end of the stage ``through``.
+
+    With ``hold`` later stages wait for a call of their own; without it their nodes are worked off
+    too as soon as the graph allows. A traversal that the engine itself has put in this one's place
+    (a replacement, the way back) is worked off in its stead.
+
+    Returns ``traversal``, the one that was worked off last; ``state``, its status; ``said``, what
+    happened meanwhile, in sentences; and ``again``: True when this call gave its thread back before
+    the end, and is to be repeated. Up to the last stage it returns the report as well.
+
+    Fails with the status and the reason when something of these stages failed (FAILED) or waits for
+    a person (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
+    """
+    group_id = ownership.group_of(request, traversal_id)
+    if group_id is None:
+        return _unknown(traversal_id)
+    reach("advance.before")
+    drive = Drive(request, group_id)
+    first = _latest(request, group_id)
+    _opened(request, traversal_id, through, hold=hold)
+    with request.runtime.workers.loop():
+        view = _worked_off(drive, traversal_id, through)
+    if view is None:
+        return {"traversal": traversal_id, "state": "IN_PROGRESS", "said": [], "again": True}
+    reach("advance.after")
+    said = _said(request, group_id, first)
+    facts = {
+        "traversal": view.traversal.id,
+        "state": view.traversal.status,
+        "said": said,
+        "again": False,
+    }
+    if through is Stage.END:
+        return _reported(request, group_id, traversal_id, facts)
+    if drive.ended:
+        return _failure("RIGHTS_ENDED", drive.ended[0], facts)
+    if view.stuck(through) and view.traversal.status in ("FAILED", "BLOCKED"):
+        return _failure(view.traversal.status, view.traversal.reason, facts)
+    return facts
+
+
+def _worked_off(drive: Drive, traversal_id: str, through: Stage) -> View | None:
+    """Loop until nothing of the stages is left to do. None: the thread is given back before."""
+    workers, group_id = drive.request.runtime.workers, drive.group_id
+    pause, idle_since, away = POLL_FIRST, time.monotonic(), 0.0
+    while True:
+        ended = workers.ended(group_id)
+        try:
+            view = _look(drive.request, traversal_id)
+        except DBAPIError:
+            # The workers insist by themselves; there is nothing to see before the store is back.
+            LOG.warning("The state store is away", exc_info=away == 0)
+            away = min(30.0, away * 2 or 1.0)
+            workers.wait(group_id, ended, away)
+            if workers.stopping or time.monotonic() - idle_since > PATIENT:
+                return None
+            continue
+        away = 0.0
+        if workers.stopping:
+            return None
+        if view.overtaken or drive.ended or not view.left(through):
+            return view
+        began = [
+            workers.submit(group_id, Ready(view.traversal.id, row.node), _work_of(drive))
+            for row in view.due()
+        ]
+        if any(began):
+            pause, idle_since = POLL_FIRST, time.monotonic()
+        if workers.busy(group_id):
+            # Workers wake this loop; the rest is for what other processes do.
+            workers.wait(group_id, ended, POLL_LONGEST)
+            idle_since = time.monotonic()
+        else:
+            if time.monotonic() - idle_since > PATIENT:
+                return None
+            workers.wait(group_id, ended, min(pause, view.next_try(through) + 0.01))
+            pause = min(pause * POLL_GROWTH, POLL_LONGEST)
+
+
+def _look(request: Request, traversal_id: str) -> View:
+    def read(tx: Any) -> View:
+        current = request.runtime.engine.follow(tx, traversal_id)
+        return View(current, tx.progress(current.id), tx.now())
+
+    return request.runtime.database.reading(read)
+
+
+def _opened(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> None:
+    """Let the stages up to ``through`` be worked on, and note which execution drives."""
+
+    def open_it(tx: Any) -> None:
+        current = request.runtime.engine.follow(tx, traversal_id)
+        tx.open_through(current.id, through.rank if hold else None)
+        tx.driven_by(current.id, request.execution)
+
+    request.runtime.database.atomically(open_it)
+
+
+# -- one node
+
+
+def _work_of(drive: Drive) -> Any:
+    return lambda ready: _work(drive, ready)
+
+
+def _work(drive: Drive, ready: Ready) -> Iterable[Ready]:
+    """Check a node, carry its operation out under its lock, conclude it."""
+    request, since = drive.request, elapsed()
+    step = request.runtime.engine.check(ready, request.owner)
+    if step.operation is not None:
+        ticket = step.operation.ticket
+        with request.runtime.leases.hold(ticket.lock, since) as lease:
+            guard = request.runtime.guard(lease)
+            step = _ended(drive, ticket, _outcome(request, step.operation, guard))
+    reach("work.next")
+    return step.ready
+
+
+def _outcome(request: Request, operation: Operation, guard: LeaseGuard) -> Outcome:
+    """Carry an operation out. Never raises: the lock is held, so there has to be an outcome."""
+    try:
+        document, spec = _described(request, operation)
+    except Exception as error:  # noqa: BLE001 - nothing was done yet, so it can be tried again
+        return Outcome(error={**describe(error), "transient": True}, transient=True, unknown=True)
+    if spec.action is not None:
+        return in_place.run(spec.action, document, request.context)
+    return user_workflows.operate(request, guard, str(spec.workflow), document)
+
+
+def _ended(drive: Drive, ticket: Ticket, outcome: Outcome) -> Step:
+    """Record what came of an operation, or leave it to another worker."""
+    request, error = drive.request, outcome.error or {}
+    engine, code = request.runtime.engine, error.get("code")
+    if code == "LEASE_LOST":
+        return engine.abandon(ticket, "its lease was lost in the middle")
+    if code == "HANDED_BACK":
+        return engine.abandon(ticket, "its process is stopping", "HANDED_BACK")
+    if why := rights.ended(request, ticket, outcome):
+        drive.ended = why
+        engine.abandon(ticket, *why)
+        return Step(why[0])  # this request would be refused again
+    return _insisted(request, ticket, outcome)
+
+
+def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
+    """Conclude, and insist while the lease may last: only this worker knows the outcome, so a
+    database that is away for a moment must not make it unknown."""
+    for attempt in tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(DBAPIError),
+        stop=tenacity.stop_after_delay(ticket.lock.lease),
+        wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
+        reraise=True,
+    ):
+        with attempt:
+            return request.runtime.engine.conclude(ticket, outcome)
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+def _described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
+    def read(tx: Any) -> tuple[Group, dict[str, groups.MemberRow]]:
+        state = groups.get(tx, operation.record.group_id)
+        if state is None:
+            raise UnknownGroup(operation.record.group_id)
+        return request.runtime.definitions.group(tx, state), groups.members_of(tx, state.id)
+
+    group, members = request.runtime.database.reading(read)
+    spec = group.types[operation.record.type].operations[operation.ticket.verb]
+    return operation_document(operation, group, members, spec.timeout), spec
+
+
+# -- what a call answers
+
+
+def _reported(
+    request: Request, group_id: str, traversal_id: str, facts: dict[str, Any]
+) -> dict[str, Any] | Result:
+    name = request.runtime.database.reading(lambda tx: groups.get(tx, group_id).name)
+    found = report(request, name, traversal_id)
+    return found if isinstance(found, Result) else {**facts, "outcome": found}
+
+
+def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | Result:
+    """How a traversal ended; an error when it did not reach its goal, or waits for rights. So is a
+    planned move that came back, or whose place another goal has taken."""
+    reach("report.before")
+    found = viewing.report(request, group, traversal_id)
+    reach("report.after")
+    if found["status"] in ("FAILED", "BLOCKED"):
+        remedy = f"What helps says: failover status {quote(group)}"
+        error = {"code": found["status"], "remedy": remedy}
+    elif found["status"] == "RETURNED":
+        remedy = "Nothing is broken off. Mend what failed, then start the same move again."
+        error = {"code": "RETURNED", "remedy": remedy}
+    elif found["status"] == "OVERTAKEN":
+        remedy = "See failover status for where the group stands."
+        error = {"code": "OVERTAKEN", "remedy": remedy}
+    elif found["status"] == "IN_PROGRESS" and found["reason"]:
+        remedy = "Run failover sweep with a token of your own, unless a cron trigger does."
+        error = {"code": "RIGHTS_ENDED", "remedy": remedy}
+    else:
+        return found
+    return Result(error={**error, "message": found["reason"], "report": found})
+
+
+def _failure(code: str, message: str, facts: dict[str, Any]) -> Result:
+    remedy = "The task finish reports how it ended; what helps says failover status."
+    return Result(error={"code": code, "message": message, "remedy": remedy, **facts})
+
+
+def _unknown(traversal_id: str) -> Result:
+    return Result(
+        error={
+            "code": "UNKNOWN_TRAVERSAL",
+            "message": f"there is no traversal {traversal_id}",
+            "remedy": "Hand on the traversal that failover.begin or failover.admit returned.",
+        }
+    )
+
+
+def _latest(request: Request, group_id: str) -> int:
+    """The id of the journal's last row."""
+    rows = request.runtime.database.reading(lambda tx: views.history(tx, group_id, limit=1))
+    return rows[-1]["id"] if rows else 0
+
+
+def _said(request: Request, group_id: str, after: int) -> list[str]:
+    """What the group's journal says since."""
+    rows = request.runtime.database.reading(
+        lambda tx: views.history(tx, group_id, after=after, limit=SAID)
+    )
+    return [row["sentence"] for row in rows]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Giving work back when Mistral's executor stops.
+
+An executor that gets SIGTERM calls ``ExecutorServer.stop`` and ends its process at once, with
+whatever its threads were at. Mistral offers no hook for that (read in Mistral 23 and in cotyledon
+2.2), so its methods ``start`` and ``stop`` are wrapped.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+_SERVER = "mistral.executors.executor_server"
+SECONDS = 15.0
+"""How long a stop waits for what runs: a little longer than one call may take."""
+_TOLD = 0.5  # seconds for the results of the actions to reach the engine
+_mutex = threading.Lock()
+_done = False
+
+
+def hand_back_with_the_executor(
+    hand_back: Callable[[float], bool], reopen: Callable[[], None]
+) -> None:
+    """Have the executor of this process, if it is one, call ``hand_back`` with a limit in seconds
+    before it stops, and ``reopen`` as it starts again. Once a process."""
+    global _done
+    module = sys.modules.get(_SERVER)
+    if _done or module is None:
+        return
+    with _mutex:
+        if _done:
+            return
+        _done = True
+        server: Any = module.ExecutorServer
+        start, stop = server.start, server.stop
+
+        @functools.wraps(stop)
+        def stopped(self: Any, *args: Any, **options: Any) -> Any:
+            if hand_back(SECONDS):
+                time.sleep(_TOLD)
+            return stop(self, *args, **options)
+
+        @functools.wraps(start)
+        def started(self: Any, *args: Any, **options: Any) -> Any:
+            reopen()
+            return start(self, *args, **options)
+
+        server.stop, server.start = stopped, started

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker threads of this process: they carry out operations side by side.
+
+An operation mostly waits for the cloud, so one process carries out many at once. A node that waits
+for a free thread holds no lock yet, so a full pool delays work and breaks nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from mistral_failover.convergence.records import Ready
+
+LOG = logging.getLogger(__name__)
+
+Work = Callable[[Ready], Iterable[Ready]]
+"""Works one node off and returns the nodes that became ready by it. May raise: then the node is
+left as it is, for the next look of a loop or a sweep."""
+
+
+class Workers:
+    """A bounded pool of threads, each of which works one node off at a time.
+
+    A node is in the pool once at most: a second trigger in the same process adds nothing.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: threads at most."""
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._nodes: set[Ready] = set()
+        self._busy: Counter[str] = Counter()
+        self._ended: Counter[str] = Counter()
+        self._loops = 0
+        self._stopping = False
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the process gives its work back: no call to the cloud may start any more."""
+        return self._stopping
+
+    def submit(self, group_id: str, ready: Ready, work: Work) -> bool:
+        """Have a node of a group worked off, and what becomes ready by that. False: it is in the
+        pool already, or the process is stopping."""
+        with self._changed:
+            if self.stopping or ready in self._nodes:
+                return False
+            self._nodes.add(ready)
+            self._busy[group_id] += 1
+            self._pool = self._pool or ThreadPoolExecutor(self._limit, "failover-worker")
+            pool = self._pool
+        pool.submit(self._run, group_id, ready, work)
+        return True
+
+    def ended(self, group_id: str) -> int:
+        """How many nodes of a group this process has worked off; only grows, see :meth:`wait`."""
+        with self._changed:
+            return self._ended[group_id]
+
+    def busy(self, group_id: str) -> int:
+        """How many nodes of a group are in the pool."""
+        with self._changed:
+            return self._busy[group_id]
+
+    def wait(self, group_id: str, ended: int, seconds: float) -> None:
+        """Wait until more than ``ended`` nodes of a group were worked off, the process stops, or
+        the time is over."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._ended[group_id] > ended or self.stopping, timeout=seconds
+            )
+
+    @contextmanager
+    def loop(self) -> Iterator[None]:
+        """Around a loop that waits for the workers: giving work back waits for its end."""
+        with self._changed:
+            self._loops += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._loops -= 1
+                self._changed.notify_all()
+
+    def hand_back(self, seconds: float) -> bool:
+        """Give all work back: start nothing more, and wait until what runs has noticed.
+
+        Returns whether there was any work. What still runs after ``seconds`` calls nothing more,
+        for the guard refuses, and its lease ends by itself.
+        """
+        with self._changed:
+            worked = bool(self._nodes or self._loops)
+            self._stopping = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._nodes and not self._loops, seconds)
+            return worked
+
+    def reopen(self) -> None:
+        """Take work again, after :meth:`hand_back`."""
+        with self._changed:
+            self._stopping = False
+
+    def _run(self, group_id: str, ready: Ready, work: Work) -> None:
+        found: Iterable[Ready] = ()
+        try:
+            if not self.stopping:
+                found = work(ready)
+        except Exception:  # noqa: BLE001 - the pool must survive whatever one node raises
+            LOG.warning("Node %s was left as it is", ready.node.key, exc_info=True)
+        finally:
+            with self._changed:
+                self._nodes.discard(ready)
+                self._changed.notify_all()
+        # Before the end is told: a loop that sees it must not find the pool empty meanwhile.
+        for node in found:
+            self.submit(group_id, node, work)
+        with self._changed:
+            self._busy[group_id] -= 1
+            if not self._busy[group_id]:
+                del self._busy[group_id]
+            self._ended[group_id] += 1
+            self._changed.notify_all()
