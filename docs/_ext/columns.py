@@ -76,6 +76,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "ended_at": "when it came to an end",
         "back": "whether it undoes a goal that failed",
         "deferrals": "how often work waited for somebody else's lock, once its nodes are dropped",
+        "through": "the last stage that may be worked off (0: `fence`, to 5: `end`); null: all",
+        "follows": "the traversal whose place it took by the engine's own decision",
+        "chain": "Mistral's execution that drives it",
+        "chains": "how many executions were started to drive it",
     },
     "resources": {
         "id": "the record's UUID",
@@ -112,6 +116,11 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "deferred_to": "who held the lock when it was tried last; whose conclusion triggers it",
         "deferred_at": "when that was",
         "deferrals": "how often that was",
+        "stage": "its stage (0: `fence`, to 5: `end`); never earlier than one that it waits for",
+        "waiting_for": "what it waits for after a failure that passes by itself; null: it does not",
+        "waiting_since": "when the first try of this wait failed",
+        "next_try": "when its operation may be tried again",
+        "tries": "how often it was tried since then",
     },
     "edges": {
         "node": "the node that waits",

@@ -337,3 +337,94 @@ def test_nodes_are_read_back_from_their_keys_and_nothing_else_is() -> None:
     for wrong in ("x", "update:", "create:x", ""):
         with pytest.raises(ValueError, match="is not a node"):
             Node.parse(wrong)
+
+
+# -- stages
+
+
+def stages(target: Goal, records: Sequence[Record], **options: Any) -> dict[str, str]:
+    return {key: str(stage) for key, stage in drawn(target, records, **options).stages.items()}
+
+
+def held(name: str, kind: str, *requires: str, **properties: Any) -> Record:
+    """A record of a shipped type on member a, which is lost."""
+    member = properties.get("member") or properties.get("server")
+    return replace(made(name, kind, *requires, **properties), member=member)
+
+
+def failover() -> tuple[Goal, list[Record]]:
+    """Member a is lost: its volume and its application go to b, and the stack is told."""
+    commands = {"start": "up", "stop": "down"}
+    records = [
+        held("data", "volume_attachment", volume="v", server="a"),
+        held("app", "activation", "data", member="a", **commands),
+        made("routing", "stack_parameters", "app", parameters={"active": "a"}),
+    ]
+    target = goal(
+        {
+            "data": want("volume_attachment", volume="v", server="b"),
+            "app": want("activation", "data", member="b", **commands),
+            "routing": want("stack_parameters", "app", parameters={"active": "b"}),
+        },
+        "a",
+    )
+    return target, records
+
+
+def test_the_nodes_of_a_failover_are_of_the_stages_of_their_types() -> None:
+    assert stages(*failover()) == {
+        "update:fence:a1": "fence",
+        "cleanup:app0": "quiesce",
+        "cleanup:data0": "move_volumes",
+        "update:data1": "move_volumes",
+        "update:app1": "activate",
+        "update:routing0": "update_stack",
+    }
+
+
+def test_a_type_without_a_stage_is_of_the_latest_stage_of_what_it_waits_for() -> None:
+    target = goal(
+        {
+            "data": want("volume_attachment", volume="v", server="a"),
+            "mount": want("shared", "data"),
+            "apart": want("shared"),
+        }
+    )
+
+    assert stages(target, []) == {
+        "update:data1": "move_volumes",
+        "update:mount1": "move_volumes",
+        "update:apart1": "fence",
+    }
+
+
+def test_no_node_is_of_an_earlier_stage_than_one_that_it_waits_for() -> None:
+    """An application that tells the stack first is started in the stage of the stack's update, so
+    that nobody who works off one stage after the other waits for a later one."""
+    target = goal(
+        {
+            "routing": want("stack_parameters", parameters={"active": "a"}),
+            "app": want("activation", "routing", member="a", start="up", stop="down"),
+        }
+    )
+
+    assert stages(target, [])["update:app1"] == "update_stack"
+
+
+def test_an_update_is_of_the_later_stage_of_its_create_and_its_update() -> None:
+    operations = {
+        "create": {"action": "x.make", "stage": "activate"},
+        "update": {"action": "x.change", "stage": "quiesce"},
+        "delete": {"action": "x.remove", "stage": "update_stack"},
+    }
+    both = load_type({**TYPES[0], "name": "both", "operations": operations})
+    found = plan(
+        goal({"new": want("both")}),
+        {"both": both},
+        [made("old", "both")],
+        {},
+        group_id="g",
+        new_id=lambda name: f"{name}1",
+    )
+
+    assert found.stages == {"update:new1": "activate", "cleanup:old0": "update_stack"}

@@ -8,6 +8,7 @@ import pytest
 
 from mistral_failover.model.changes import Change, compare
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.stages import Stage, rank
 from mistral_failover.model.types import (
     OperationSpec,
     ResourceType,
@@ -41,7 +42,12 @@ TYPE: dict[str, Any] = {
     "attributes": {"port": {"description": "The id of the port"}, "mac": None},
     "operations": {
         "create": {"workflow": "acme.assign_ip"},
-        "update": {"workflow": "acme.assign_ip", "action": "acme.assign_ip", "timeout": 60},
+        "update": {
+            "workflow": "acme.assign_ip",
+            "action": "acme.assign_ip",
+            "timeout": 60,
+            "stage": "activate",
+        },
         "delete": {},
     },
 }
@@ -75,7 +81,7 @@ def test_a_type_file_is_read_in_full() -> None:
     assert loaded.attributes == ("mac", "port")
     assert loaded.operations == {
         "create": OperationSpec("acme.assign_ip", None, 300),
-        "update": OperationSpec("acme.assign_ip", "acme.assign_ip", 60),
+        "update": OperationSpec("acme.assign_ip", "acme.assign_ip", 60, Stage.ACTIVATE),
     }
     assert loaded.schema["required"] == ["address", "server"]
     assert loaded.schema["additionalProperties"] is False
@@ -97,6 +103,14 @@ def test_a_small_type_needs_no_more_than_a_way_to_create() -> None:
     )
     assert (loaded.replace, loaded.member_property, loaded.attributes) == ("create_first", None, ())
     check_properties(loaded, {})
+
+
+def test_an_action_alone_carries_an_operation_out_and_wins_over_a_workflow() -> None:
+    alone = load_type(changed("operations/update", {"action": "acme.move"})).operations["update"]
+    both = load_type(TYPE).operations["create"], load_type(TYPE).operations["update"]
+
+    assert (alone.workflow, alone.carried_out_by) == (None, "acme.move")
+    assert [spec.carried_out_by for spec in both] == ["acme.assign_ip", "acme.assign_ip"]
 
 
 def test_keys_needed_inside_a_mapping_are_said_with_all_of() -> None:
@@ -146,7 +160,15 @@ def test_keys_needed_inside_a_mapping_are_said_with_all_of() -> None:
         ("operations/create", {}, "operations", "create is missing", "workflow"),
         ("operations/remove", {}, "operations.remove", "unknown key", "delete"),
         ("operations/update", DELETE, "operations", "kind, mask, routes, server", "immutable"),
-        ("operations/update", {"timeout": 3}, "operations.update", '"workflow"', "Add"),
+        ("operations/update", {"timeout": 3}, "operations.update", 'nor "action"', "Add"),
+        (
+            "operations/update/stage",
+            "activation",
+            "operations.update.stage",
+            "allowed",
+            '"activate"',
+        ),
+        ("operations/update/stage", 3, "operations.update.stage", "allowed", "move_volumes"),
         ("operations/update/timeout", 0, "operations.update.timeout", "at least 1", "bound"),
         ("operations/update/workflow", "a b", "operations.update.workflow", "not a valid", "Use"),
         ("operations/update/action", "$(x)", "operations.update.action", "not a valid", "Use"),
@@ -269,6 +291,27 @@ def test_a_fence_sits_on_no_member_and_leaves_nothing_to_undo() -> None:
     fence = shipped_types()["fence"]
     assert fence.member_property is None
     assert set(fence.operations) == {"create"}
+
+
+def test_the_shipped_operations_make_the_stages_of_a_failover() -> None:
+    stages = {
+        (name, verb): spec.stage
+        for name, shipped in shipped_types().items()
+        for verb, spec in shipped.operations.items()
+    }
+    assert stages == {
+        ("fence", "create"): Stage.FENCE,
+        ("activation", "delete"): Stage.QUIESCE,
+        ("volume_attachment", "delete"): Stage.MOVE_VOLUMES,
+        ("volume_attachment", "create"): Stage.MOVE_VOLUMES,
+        ("volume_attachment", "update"): Stage.MOVE_VOLUMES,
+        ("activation", "create"): Stage.ACTIVATE,
+        ("activation", "update"): Stage.ACTIVATE,
+        ("stack_parameters", "create"): Stage.UPDATE_STACK,
+        ("stack_parameters", "update"): Stage.UPDATE_STACK,
+        ("group_member", "create"): Stage.END,
+    }
+    assert [rank(stage) for stage in Stage] == list(range(len(Stage)))
 
 
 def test_further_properties_of_an_activation_are_arguments() -> None:

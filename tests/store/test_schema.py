@@ -41,6 +41,20 @@ def tables(database: Database) -> set[str]:
     return set(sa.inspect(database.engine).get_table_names()) - {"failover_schema"}
 
 
+def fill(database: Database, table: str, row: dict[str, Any]) -> None:
+    """Insert a row into a table as it is in the database now."""
+    with database.engine.begin() as connection:
+        there = sa.Table(table, sa.MetaData(), autoload_with=connection)
+        connection.execute(there.insert().values(**row))
+
+
+def content(database: Database, table: str) -> list[dict[str, Any]]:
+    """The rows of a table, with the columns that it has in the database now."""
+    with database.engine.connect() as connection:
+        there = sa.Table(table, sa.MetaData(), autoload_with=connection)
+        return [dict(row) for row in connection.execute(sa.select(there)).mappings()]
+
+
 def test_an_upgraded_database_has_the_tables_that_the_code_knows(blank: Database) -> None:
     schema.upgrade(blank)
 
@@ -63,6 +77,40 @@ def test_a_downgrade_to_the_base_leaves_nothing(blank: Database) -> None:
     schema.downgrade(blank, "base")
 
     assert tables(blank) == set()
+
+
+def test_what_is_under_way_while_stages_come_is_held_back_by_none(blank: Database) -> None:
+    """And a downgrade leaves the rows as they were."""
+    schema.upgrade(blank, "0001")
+    node = {"traversal_id": "t", "node": "update:r", "status": "WAITING", "remaining": 0}
+    traversal = {
+        "id": "t",
+        "group_id": "g",
+        "goal_version": "v",
+        "status": "IN_PROGRESS",
+        "reason": "",
+        "cause": "an alarm",
+        "graph": "{}",
+        "started_at": 1.5,
+        "deferrals": 3,
+    }
+    fill(blank, "failover_nodes", node)
+    fill(blank, "failover_traversals", traversal)
+
+    schema.upgrade(blank)
+
+    (row,) = content(blank, "failover_nodes")
+    assert row.items() >= {**node, "stage": 0, "tries": 0, "next_try": None}.items()
+    (row,) = content(blank, "failover_traversals")
+    assert row.items() >= {**traversal, "through": None, "follows": None, "chains": 0}.items()
+
+    schema.downgrade(blank, "0001")
+
+    (row,) = content(blank, "failover_nodes")
+    assert row.items() >= node.items()
+    (row,) = content(blank, "failover_traversals")
+    assert row.items() >= traversal.items()
+    assert {"stage", "through"}.isdisjoint(row)
 
 
 def test_upgrading_again_changes_nothing(blank: Database) -> None:

@@ -46,7 +46,7 @@ import networkx as nx
 
 from mistral_failover.convergence.decide import revived
 from mistral_failover.convergence.errors import GoalCycle, UnknownType
-from mistral_failover.convergence.records import Node, Record, Wanted
+from mistral_failover.convergence.records import Node, Record, Verb, Wanted
 from mistral_failover.model.changes import compare
 from mistral_failover.model.goal import (
     FENCE_TYPE,
@@ -57,6 +57,7 @@ from mistral_failover.model.goal import (
     replace_name,
 )
 from mistral_failover.model.references import holds_reference
+from mistral_failover.model.stages import EARLIEST, Stage, rank
 from mistral_failover.model.types import ResourceType
 
 _RANK = {"COMPLETE": 2, "IN_PROGRESS": 1, "FAILED": 0}
@@ -69,7 +70,8 @@ class Plan:
     ``graph`` holds node keys, ``wanted`` what each update node's resource shall become (by
     resource id), ``new`` the records to insert, ``kept`` the ids of those that stay,
     ``replaced`` the ids of old records with those of their replacements, ``fenced`` the members
-    that this traversal is the first to fence.
+    that this traversal is the first to fence, ``stages`` the stage of each node (by its key), which
+    is never earlier than that of a node that it waits for.
     """
 
     graph: nx.DiGraph[str]
@@ -78,6 +80,7 @@ class Plan:
     kept: tuple[str, ...]
     replaced: Mapping[str, str]
     fenced: tuple[str, ...]
+    stages: Mapping[str, Stage]
 
     def ready(self) -> list[Node]:
         """The nodes that wait for nothing."""
@@ -215,7 +218,22 @@ class _Draft:
                     if record.type == FENCE_TYPE and name not in self.by_name
                 )
             ),
+            stages=self._stages(graph),
         )
+
+    def _stages(self, graph: nx.DiGraph[str]) -> dict[str, Stage]:
+        """The stage of each node: its own, or the latest among what it waits for."""
+        types = {record.id: record.type for record in [*self.live, *self.chosen.values()]}
+        found: dict[str, Stage] = {}
+        for key in nx.topological_sort(graph):
+            node = Node.parse(key)
+            verbs: tuple[Verb, ...] = (
+                ("delete",) if node.kind == "cleanup" else ("create", "update")
+            )
+            own = _own_stages(self.types.get(types[node.resource_id]), verbs)
+            before = (found[predecessor] for predecessor in graph.predecessors(key))
+            found[key] = max((EARLIEST, *own, *before), key=rank)
+        return found
 
     def _order_cleanups(
         self, graph: nx.DiGraph[str], updates: Mapping[str, str], cleanups: Mapping[str, str]
@@ -387,6 +405,13 @@ class _Draft:
             return self.types[wanted.type]
         except KeyError:
             raise UnknownType(wanted.type, name) from None
+
+
+def _own_stages(resource_type: ResourceType | None, verbs: Sequence[Verb]) -> list[Stage]:
+    """The stages that a type names for these of its operations."""
+    operations = resource_type.operations if resource_type else {}
+    specs = (operations[verb] for verb in verbs if verb in operations)
+    return [spec.stage for spec in specs if spec.stage is not None]
 
 
 def _member_of(resource_type: ResourceType, properties: Mapping[str, object]) -> str | None:

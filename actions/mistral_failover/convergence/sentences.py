@@ -12,10 +12,10 @@ from mistral_failover.model.types import ResourceType
 
 
 def doing(verb: Verb, record: Record, resource_type: ResourceType | None) -> str:
-    """For example ``attach volume: data on db_b``; the words are those of the type's workflow, or
-    the verb where the type is not defined any more."""
+    """For example ``attach volume: data on db_b``; the words are those of the action or
+    workflow, or the verb where the type is not defined any more."""
     spec = resource_type.operations.get(verb) if resource_type else None
-    words = spec.workflow.rpartition(".")[2].replace("_", " ") if spec else verb
+    words = spec.carried_out_by.rpartition(".")[2].replace("_", " ") if spec else verb
     where = f" on {record.member}" if record.member else ""
     return f"{words}: {record.name}{where}"
 

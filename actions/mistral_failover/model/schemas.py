@@ -3,6 +3,8 @@
 
 from typing import Any, Final
 
+from mistral_failover.model.stages import Stage
+
 RESOURCE_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z"
 """No colon: names with one are the engine's."""
 WORKFLOW_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z"
@@ -132,9 +134,8 @@ _OPERATION: dict[str, Any] = {
         "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
         "action": {"type": "string", "pattern": WORKFLOW_NAME},
         "timeout": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS},
+        "stage": {"enum": list(Stage)},
     },
-    "if": {"minProperties": 1},
-    "then": {"required": ["workflow"]},
     "additionalProperties": False,
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource types: what a resource may be asked for, and which workflows make it so.
+"""Resource types: what a resource may be asked for, and what makes it so.
 
 A type is one YAML file::
 
@@ -16,14 +16,17 @@ A type is one YAML file::
     attributes:                      # what get_attr may ask for
       device: {description: Device name on the server}
     operations:                      # create, update, delete
-      create: {workflow: failover.attach_volume, action: failover.attach_volume, timeout: 300}
+      create: {action: failover.attach_volume, timeout: 300, stage: move_volumes}
+      delete: {workflow: house.take_volume_away}
 
 ``required`` and ``immutable`` are true or false (keys that a mapping needs inside are said with
 ``allOf: [{required: [...]}]``); properties beyond the named ones are always mutable.  An operation
 that is absent (or ``{}``) has no side effect; only ``create`` must be there, and ``update`` when
-anything is mutable.  ``action`` says that the workflow consists of that one action.  ``timeout`` is
-in seconds, 300 unless given.  ``revive`` says of a resource whose deletion failed that ``create``
-brings it back where it is, whatever is left of it; else it is deleted first, then made anew.
+anything is mutable.  Either an ``action`` or a ``workflow`` carries an operation out; the action,
+where both are named.  ``timeout`` is in seconds, 300 unless given.  ``stage`` is the milestone that
+the operation belongs to (``model.stages``); without one it belongs to the latest stage among what
+it waits for.  ``revive`` says of a resource whose deletion failed that ``create`` brings it back
+where it is, whatever is left of it; else it is deleted first, then made anew.
 """
 
 import copy
@@ -36,6 +39,7 @@ from typing import Any, Literal, cast, get_args
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.references import holds_reference
+from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import check_grammar, check_schema, did_you_mean
 
 DEFAULT_TIMEOUT = 300
@@ -47,13 +51,19 @@ OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 @dataclass(frozen=True)
 class OperationSpec:
-    """How one operation of a type is carried out."""
+    """How one operation of a type is carried out: by its action, or else by its workflow."""
 
-    workflow: str
+    workflow: str | None = None
     action: str | None = None
-    """The single action that the workflow consists of, if it does."""
     timeout: int = DEFAULT_TIMEOUT
     """Seconds after which the operation counts as failed."""
+    stage: Stage | None = None
+    """The milestone that it belongs to; None: that of what it waits for."""
+
+    @property
+    def carried_out_by(self) -> str:
+        """The name of the action or workflow."""
+        return self.action or self.workflow or ""
 
 
 @dataclass(frozen=True)
@@ -166,19 +176,34 @@ def _property_schema(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 def _operations(given: Mapping[str, Any]) -> dict[Operation, OperationSpec]:
     return {
-        cast(Operation, name): OperationSpec(
-            spec["workflow"], spec.get("action"), spec.get("timeout", DEFAULT_TIMEOUT)
-        )
+        cast(Operation, name): _operation(spec, f"operations.{name}")
         for name, spec in given.items()
         if spec
     }
+
+
+def _operation(given: Mapping[str, Any], path: str) -> OperationSpec:
+    workflow, action = given.get("workflow"), given.get("action")
+    if workflow is None and action is None:
+        raise InvalidDocument(
+            path,
+            'neither "workflow" nor "action" is named',
+            "Add the one that carries the operation out.",
+        )
+    stage = given.get("stage")
+    return OperationSpec(
+        workflow,
+        action,
+        given.get("timeout", DEFAULT_TIMEOUT),
+        None if stage is None else Stage(stage),
+    )
 
 
 def _check_meaning(resource_type: ResourceType) -> None:
     properties = resource_type.schema["properties"]
     if "create" not in resource_type.operations:
         raise InvalidDocument(
-            "operations", "create is missing", "Say which workflow makes such a resource."
+            "operations", "create is missing", "Say which workflow or action makes such a resource."
         )
     member = resource_type.member_property
     if member is not None and member not in properties:

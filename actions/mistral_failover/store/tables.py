@@ -124,6 +124,10 @@ traversals = _table(
     sa.Column("ended_at", _Time),
     sa.Column("back", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("through", sa.SmallInteger),
+    _id("follows", index=True),
+    _id("chain"),
+    sa.Column("chains", sa.Integer, nullable=False, server_default="0"),
 )
 
 resources = _table(
@@ -167,6 +171,11 @@ nodes = _table(
     sa.Column("deferred_to", sa.String(255)),
     sa.Column("deferred_at", _Time),
     sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("stage", sa.SmallInteger, nullable=False, server_default="0"),
+    sa.Column("waiting_for", _Reason),
+    sa.Column("waiting_since", _Time),
+    sa.Column("next_try", _Time),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
 )
 
 edges = _table(
