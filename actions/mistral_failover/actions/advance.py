@@ -26,6 +26,7 @@ from mistral_failover.actions import in_place, ownership, rights, user_workflows
 from mistral_failover.actions.documents import operation_document
 from mistral_failover.actions.errors import describe
 from mistral_failover.actions.runtime import LeaseGuard, Request
+from mistral_failover.convergence.engine import latest
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import (
     NodeProgress,
@@ -38,7 +39,7 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.fault_points import reach
 from mistral_failover.model.group import Group
-from mistral_failover.model.stages import Stage
+from mistral_failover.model.stages import Stage, rank
 from mistral_failover.model.types import OperationSpec
 from mistral_failover.store import groups, views
 from mistral_failover.store.leases import elapsed
@@ -79,7 +80,7 @@ class View:
 
     def left(self, stage: Stage) -> list[NodeProgress]:
         """The nodes of the stages up to ``stage`` on which work is possible, now or later."""
-        return [row for row in self.rows if row.ready and row.stage <= stage.rank]
+        return [row for row in self.rows if _ready(row) and row.stage <= rank(stage)]
 
     def due(self) -> list[NodeProgress]:
         """The nodes to be worked on now: nobody alive does, and it is not too early."""
@@ -87,22 +88,26 @@ class View:
         return [
             row
             for row in self.rows
-            if row.ready
+            if _ready(row)
             and (gate is None or row.stage <= gate)
             and (row.next_try is None or row.next_try <= self.now)
-            and not row.held_at(self.now)
+            and not (row.owner is not None and (row.lease_until or 0.0) > self.now)
         ]
 
     def stuck(self, stage: Stage) -> bool:
         """Whether a node of the stages up to ``stage`` failed, or waits for a person."""
         return any(
-            row.status in ("FAILED", "BLOCKED") and row.stage <= stage.rank for row in self.rows
+            row.status in ("FAILED", "BLOCKED") and row.stage <= rank(stage) for row in self.rows
         )
 
     def next_try(self, stage: Stage) -> float:
         """Seconds until the next node of these stages is to be tried again."""
         times = [row.next_try for row in self.left(stage) if row.next_try is not None]
         return max(0.0, min(times, default=self.now + POLL_LONGEST) - self.now)
+
+
+def _ready(row: NodeProgress) -> bool:
+    return row.status == "WAITING" and not row.remaining
 
 
 def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
@@ -187,21 +192,20 @@ def _worked_off(drive: Drive, traversal_id: str, through: Stage) -> View | None:
 
 def _look(request: Request, traversal_id: str) -> View:
     def read(tx: Any) -> View:
-        current = request.runtime.engine.follow(tx, traversal_id)
-        return View(current, tx.progress(current.id), tx.now())
+        found = latest(tx, traversal_id)
+        return View(found, tx.progress(found.id), tx.now())
 
     return request.runtime.database.reading(read)
 
 
 def _opened(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> None:
     """Let the stages up to ``through`` be worked on, and note which execution drives."""
-
-    def open_it(tx: Any) -> None:
-        current = request.runtime.engine.follow(tx, traversal_id)
-        tx.open_through(current.id, through.rank if hold else None)
-        tx.driven_by(current.id, request.execution)
-
-    request.runtime.database.atomically(open_it)
+    engine, chain = request.runtime.engine, request.execution
+    current = engine.current(traversal_id)
+    if current.through is not None:
+        engine.open_through(current.id, through if hold else None)
+    if chain is not None:
+        request.runtime.database.atomically(lambda tx: tx.driven_by(current.id, chain))
 
 
 # -- one node

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mistral_failover.cloud.mistral_api import ENDED, Execution, Mistral
+from mistral_failover.model.group import SHIPPED_CHAIN
 from mistral_failover.store import lying
 from mistral_failover.store.database import Database
 from mistral_failover.store.lying import Held
@@ -119,13 +120,12 @@ def _age(mistral: Mistral, execution: Execution) -> float:
 
 
 def _rank(execution: Execution) -> int:
-    """0 for what people, alarms and other workflows start and wait for, 1 for what works nodes off
-    below it, 2 for the workflows of operations below that."""
+    """0 for what people, alarms and other workflows start and wait for, 1 for what is below it:
+    the chain, and whatever a chain of the group's own starts."""
     if execution.id == execution.root:
         return 0
-    if not _ours(execution) or "operation" in execution.input:
-        return 2
-    return 1 if execution.workflow.startswith(_PRIVATE) else 0
+    inner = execution.workflow.startswith(_PRIVATE) or execution.workflow == SHIPPED_CHAIN
+    return 1 if inner or not _ours(execution) else 0
 
 
 def _ours(execution: Execution) -> bool:

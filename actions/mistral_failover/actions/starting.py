@@ -28,7 +28,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
-from mistral_failover.model.group import Group
+from mistral_failover.model.group import SHIPPED_CHAIN, Group
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
@@ -36,8 +36,6 @@ from mistral_failover.store import groups, incidents
 
 LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
-CHAIN = "failover.converge"
-"""The workflow that works traversals off, unless a group file names another one."""
 
 
 @dataclass(frozen=True)
@@ -275,8 +273,8 @@ def begin(
             expected=stands.state.current_traversal,
             cause=cause,
             incident_id=incident_id,
-            # A chain of the group's own may put tasks between the stages: nothing begins before it.
-            through=None if stands.group.workflow is None else Stage.NONE,
+            # A chain of the group's own may put tasks of its own between the stages.
+            through=None if stands.group.workflow is None else Stage.FENCE,
         )
         if started.won or started.traversal_id == traversal_id:
             reach("link.before")
@@ -303,7 +301,7 @@ def traversal_of(group_id: str, incident_id: str) -> str:
 
 def chain_of(group: Group) -> str:
     """The name of the workflow that works a group's traversals off."""
-    return group.workflow or CHAIN
+    return group.workflow or SHIPPED_CHAIN
 
 
 def _answer(

@@ -19,6 +19,7 @@ A group file in the manner of a Heat template::
     fence: [{kind: quiesce, limit: 10}, stop, confirm]
     limits: {cooldown: 60, per_hour: 3}
     on_failure: stop                  # stop (default) or rollback
+    workflow: house.failover          # a chain of its own; failover.converge unless given
     on_event: {workflow: house.tell}  # and events: [blocked, failed], unless all of them
 
 A rung of the fence is a kind (``quiesce``, ``stop``, ``delete``, ``confirm``), or a mapping of
@@ -57,6 +58,9 @@ DEFAULT_LIMITS: Mapping[RungKind, float] = {
 }
 PRIVATE_WORKFLOWS = "failover._"
 """How the names of workflows begin that nobody but the engine may ask for."""
+SHIPPED_WORKFLOWS = "failover."
+SHIPPED_CHAIN = "failover.converge"
+"""The workflow that works traversals off, unless a group file names another one."""
 _AT_WORK = (10.0, 300.0)  # a quiesce that says so may last so many limits, or so many seconds
 INTERNAL_TYPES = frozenset({"fence", "group_member"})
 """Types that only the engine may ask for."""
@@ -130,6 +134,8 @@ class Group:
     fence: tuple[Rung, ...]
     limits: Limits
     on_failure: Literal["stop", "rollback"]
+    workflow: str | None
+    """The chain that works its traversals off; None: failover.converge."""
     on_event: Hook | None
     types: Mapping[str, ResourceType] = field(repr=False)
     """Every type by name: those shipped and the user's."""
@@ -168,6 +174,7 @@ def parse_group(
         fence=_fence(definition.get("fence", DEFAULT_LADDER)),
         limits=_limits(definition.get("limits", {})),
         on_failure=definition.get("on_failure", "stop"),
+        workflow=_chain(definition.get("workflow")),
         on_event=_hook(definition.get("on_event")),
         types=_types(types),
         definition=definition,
@@ -210,6 +217,19 @@ def _resource(name: str, given: Mapping[str, Any]) -> ResourceSpec:
     return ResourceSpec(
         name, given["type"], given.get("properties", {}), tuple(dict.fromkeys(names))
     )
+
+
+def _chain(given: str | None) -> str | None:
+    """The group's own chain; of the shipped workflows only failover.converge is one."""
+    if given is None or given == SHIPPED_CHAIN:
+        return None
+    if given.startswith(SHIPPED_WORKFLOWS):
+        raise InvalidDocument(
+            "workflow",
+            f'"{given}" is no chain',
+            f"Name a workflow of your own that calls the stages, or {SHIPPED_CHAIN}.",
+        )
+    return given
 
 
 def _hook(given: Mapping[str, Any] | None) -> Hook | None:

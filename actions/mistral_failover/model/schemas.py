@@ -109,6 +109,7 @@ GROUP: Final[dict[str, Any]] = {
             "additionalProperties": False,
         },
         "on_failure": {"enum": ["stop", "rollback"]},
+        "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
         "on_event": {
             "type": "object",
             "properties": {

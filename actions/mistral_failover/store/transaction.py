@@ -125,6 +125,17 @@ class SqlTransaction(Records, SyncPoints):
             )
         self.insert_sync_points(traversal.id, plan)
 
+    def driven_by(self, traversal_id: str, execution: str) -> None:
+        """Note which execution of Mistral's drives a traversal, and how many have done so."""
+        self.execute(
+            traversals.update()
+            .where(
+                traversals.c.id == traversal_id,
+                sa.or_(traversals.c.chain.is_(None), traversals.c.chain != execution),
+            )
+            .values(chain=execution, chains=traversals.c.chains + 1)
+        )
+
     def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
         ended: Any = None
         if status not in ("IN_PROGRESS", "BLOCKED"):
