@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
@@ -57,11 +57,14 @@ SAID = 50
 
 @dataclass
 class Drive:
-    """One call of :func:`advance`: on whose behalf its workers act. ``ended``: why the request's
-    rights do not suffice any more, as a sentence and a code."""
+    """One call of :func:`advance`: on whose behalf its workers act, on which traversal of which
+    group. ``ended``: why the request's rights do not suffice any more, as a sentence and a
+    code."""
 
     request: Request
+    traversal: str
     group_id: str
+    group: str
     ended: tuple[str, str] | None = None
 
 
@@ -124,19 +127,19 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
     Fails with the status and the reason when something of these stages failed (FAILED) or waits for
     a person (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
     """
-    group_id = ownership.group_of(request, traversal_id)
-    if group_id is None:
+    state = ownership.group_of(request, traversal_id)
+    if state is None:
         return _unknown(traversal_id)
     reach("advance.before")
-    drive = Drive(request, group_id)
-    first = _latest(request, group_id)
+    drive = Drive(request, traversal_id, state.id, state.name)
+    first = _latest(request, state.id)
     _opened(request, traversal_id, through, hold=hold)
     with request.runtime.workers.loop():
-        view = _worked_off(drive, traversal_id, through)
+        view = _worked_off(drive, through)
     if view is None:
         return {"traversal": traversal_id, "state": "IN_PROGRESS", "said": [], "again": True}
     reach("advance.after")
-    said = _said(request, group_id, first)
+    said = _said(request, state.id, first)
     facts = {
         "traversal": view.traversal.id,
         "state": view.traversal.status,
@@ -144,7 +147,7 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
         "again": False,
     }
     if through is Stage.END:
-        return _reported(request, group_id, traversal_id, facts)
+        return _reported(request, drive, facts)
     if drive.ended:
         return _failure("RIGHTS_ENDED", drive.ended[0], facts)
     if view.stuck(through) and view.traversal.status in ("FAILED", "BLOCKED"):
@@ -152,14 +155,14 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
     return facts
 
 
-def _worked_off(drive: Drive, traversal_id: str, through: Stage) -> View | None:
+def _worked_off(drive: Drive, through: Stage) -> View | None:
     """Loop until nothing of the stages is left to do. None: the thread is given back before."""
     workers, group_id = drive.request.runtime.workers, drive.group_id
     pause, idle_since, away = POLL_FIRST, time.monotonic(), 0.0
     while True:
         ended = workers.ended(group_id)
         try:
-            view = _look(drive.request, traversal_id)
+            view = _look(drive.request, drive.traversal)
         except DBAPIError:
             # The workers insist by themselves; there is nothing to see before the store is back.
             LOG.warning("The state store is away", exc_info=away == 0)
@@ -283,11 +286,8 @@ def _described(request: Request, operation: Operation) -> tuple[dict[str, Any], 
 # -- what a call answers
 
 
-def _reported(
-    request: Request, group_id: str, traversal_id: str, facts: dict[str, Any]
-) -> dict[str, Any] | Result:
-    name = request.runtime.database.reading(lambda tx: groups.get(tx, group_id).name)
-    found = report(request, name, traversal_id)
+def _reported(request: Request, drive: Drive, facts: dict[str, Any]) -> dict[str, Any] | Result:
+    found = report(request, drive.group, drive.traversal)
     return found if isinstance(found, Result) else {**facts, "outcome": found}
 
 

@@ -184,9 +184,7 @@ class Report(FailoverAction):
         self.traversal = traversal
 
     def answer(self, request: Request) -> Any:
-        return advance.report(
-            request, text("group", self.group), text("traversal", self.traversal)
-        )
+        return advance.report(request, text("group", self.group), text("traversal", self.traversal))
 
 
 class Sweep(FailoverAction):

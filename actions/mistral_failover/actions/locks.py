@@ -144,8 +144,8 @@ def _broken(
             "LOCK_ALIVE",
             f"the owner of the lock on {record.name}, {record.owner}, is alive: its lease lasts "
             f"{record.lease_until - now:.0f} s more",
-            "Wait for it: a dead owner's lease ends by itself. Only if you are sure that its process "
-            "is dead: --force --because '...'.",
+            "Wait for it: the lease of a dead owner ends by itself. Only if you are sure that its "
+            "process is dead: --force --because '...'.",
         )
     how = "which was alive" if record.held_at(now) else "which is dead"
     why = f" (forced: {plain(because)})" if force and because else ""

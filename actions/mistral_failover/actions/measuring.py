@@ -219,7 +219,7 @@ def _ago(now: float, at: float | None) -> float:
 
 
 def _lying(tx: Any, project_id: str, quiet: float) -> int:
-    return len(lying.loose(tx, project_id, None, quiet)) + lying.unstarted(tx, project_id, quiet)
+    return len(lying.stalled(tx, project_id, None, quiet)) + lying.unstarted(tx, project_id, quiet)
 
 
 def _listen(table: _Table, request: Request, found: list[Standing]) -> None:

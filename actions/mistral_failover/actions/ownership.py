@@ -16,10 +16,12 @@ from mistral_failover.convergence.records import GroupState, Operation, Ticket
 from mistral_failover.store import groups, views
 
 
-def group_of(request: Request, traversal_id: str) -> str | None:
-    """The id of the group of a traversal; None where the request's project has no such."""
-    state = request.runtime.database.reading(lambda tx: _group(request, tx, traversal_id))
-    return None if state is None else state.id
+def group_of(request: Request, traversal_id: str) -> GroupState | None:
+    """The group of a traversal; None where the request's project has no such traversal."""
+    found: GroupState | None = request.runtime.database.reading(
+        lambda tx: _group(request, tx, traversal_id)
+    )
+    return found
 
 
 def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]]:

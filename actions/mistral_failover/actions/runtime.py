@@ -232,9 +232,10 @@ def hand_back(seconds: float) -> bool:
     """Have every pool of this process give its work back, and wait for that, ``seconds`` at most:
     then another process need not wait for the end of a lease. Returns whether there was any."""
     deadline = time.monotonic() + seconds
-    return any(
-        [each.workers.hand_back(max(0.0, deadline - time.monotonic())) for each in _known()]
-    )
+    worked = False
+    for each in _known():
+        worked |= each.workers.hand_back(max(0.0, deadline - time.monotonic()))
+    return worked
 
 
 def reopen() -> None:

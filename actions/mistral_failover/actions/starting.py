@@ -254,7 +254,8 @@ def begin(
     """Start the traversal that an incident causes; once, however often it is asked for.
 
     Returns ``{"group", "traversal", "goal", "roles", "lost", "workflow", "sentence"}``;
-    ``workflow`` names the one that works the traversal off (:func:`chain_of`). Raises UnknownGroup, ActionError CONTENDED, and what ``derive`` raises.
+    ``workflow`` names the one that works the traversal off (:func:`chain_of`). Raises UnknownGroup,
+    ActionError CONTENDED, and what ``derive`` raises.
     """
     stands = standing(request, name)
     traversal_id = traversal_of(stands.state.id, incident_id)
@@ -304,9 +305,7 @@ def chain_of(group: Group) -> str:
     return group.workflow or SHIPPED_CHAIN
 
 
-def _answer(
-    group: Group, traversal_id: str, goal: Goal | None, sentence: str
-) -> dict[str, Any]:
+def _answer(group: Group, traversal_id: str, goal: Goal | None, sentence: str) -> dict[str, Any]:
     return {
         "group": group.name,
         "traversal": traversal_id,

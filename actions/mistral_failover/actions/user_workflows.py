@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.actions.documents import Outcome, outcome_of
+from mistral_failover.actions.documents import outcome_of
 from mistral_failover.actions.errors import describe
 from mistral_failover.actions.runtime import LeaseGuard, Request
 from mistral_failover.cloud import mistral_api
@@ -22,6 +22,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.mistral_api import ENDED, Mistral
 from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.convergence.records import Outcome
 from mistral_failover.fault_points import reach
 from mistral_failover.model.ids import derived_id
 

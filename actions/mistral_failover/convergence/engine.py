@@ -30,6 +30,16 @@ from mistral_failover.model.stages import Stage, rank
 _ATTEMPTS = 8  # of a step that lost a compare-and-swap: each loss means that somebody else won
 
 
+def latest(tx: Transaction, traversal_id: str) -> Traversal:
+    """Return what :meth:`Engine.current` does, within a transaction."""
+    found = tx.traversal(traversal_id)
+    if found is None:
+        raise LookupError(f"there is no traversal {traversal_id}")
+    while (successor := tx.successor(found.id)) is not None:
+        found = tx.traversal(successor) or found
+    return found
+
+
 class Engine:
     """Convergence over a store. Safe to use from many threads and processes at once."""
 
@@ -126,15 +136,7 @@ class Engine:
         Raises LookupError when there is no such traversal.
         """
 
-        def followed(tx: Transaction) -> Traversal:
-            found = tx.traversal(traversal_id)
-            if found is None:
-                raise LookupError(f"there is no traversal {traversal_id}")
-            while (successor := tx.successor(found.id)) is not None:
-                found = tx.traversal(successor) or found
-            return found
-
-        return self._store.atomically(followed)
+        return self._store.atomically(lambda tx: latest(tx, traversal_id))
 
     # -- a node's life
 
