@@ -2,11 +2,12 @@
 """One overall model: everything that can go wrong at any moment, and then it stops.
 
 Several engines work on one group, each with leases of its own. Messages are reordered, doubled and
-lost; operations overlap, end out of order, fail, or die with or without their effect; frozen owners
-wake up when their locks are broken; new goals start in the middle, the target is lost, the group is
-removed, and it flips back while things are being deleted. Once that stops, the sweep alone brings
-the group to its newest goal, or back to the last one that was reached (invariant 7), and all along
-tokens only grow, no late result is recorded (3), and nothing takes effect twice (4).
+lost; operations overlap, end out of order, fail, find a service away, or die with or without their
+effect; frozen owners wake up when their locks are broken; new goals start in the middle, the target
+is lost, the group is removed, and it flips back while things are being deleted. Once that stops,
+the sweep alone brings the group to its newest goal, or back to the last one that was reached
+(invariant 7), and all along tokens only grow, no late result is recorded (3), and nothing takes
+effect twice (4).
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from mistral_failover.convergence.records import Operation, Outcome, Ready
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import Goal, render_goal, returned_to, returns
 from support.databases import KINDS
-from support.simulation import LEASE, Simulation, failure
+from support.simulation import LEASE, Simulation, away, failure
 from support.strategies import MEMBERS, group_resources, roles
 
 PLACE = st.integers(0, 1000)
 LEASES = {"one": LEASE, "two": LEASE / 2, "three": LEASE * 2}  # of each engine, by its name
+PATIENT = {"patience": 86_400}  # longer than any example lasts
 ENGINES = st.sampled_from(sorted(LEASES))
 
 
@@ -68,7 +70,7 @@ class Interleaving(RuleBasedStateMachine):
     @initialize(resources=group_resources(5), on_failure=st.sampled_from(["stop", "rollback"]))
     def the_group_is_defined(self, resources: dict[str, Any], on_failure: str) -> None:
         self.on_failure = on_failure
-        self.simulation.define(resources, on_failure=on_failure)
+        self.simulation.define(resources, on_failure=on_failure, limits=PATIENT)
         self._start(self.simulation.goal("a"))
 
     # -- goals
@@ -81,7 +83,7 @@ class Interleaving(RuleBasedStateMachine):
     def the_group_is_changed(
         self, resources: dict[str, Any], where: tuple[str, tuple[str, ...]]
     ) -> None:
-        self.simulation.define(resources, on_failure=self.on_failure)
+        self.simulation.define(resources, on_failure=self.on_failure, limits=PATIENT)
         self._start(self.simulation.goal(*where))
 
     @rule()
@@ -181,6 +183,15 @@ class Interleaving(RuleBasedStateMachine):
 
     @precondition(lambda self: self.works)
     @rule(place=PLACE)
+    def an_operation_finds_a_service_away(self, place: int) -> None:
+        """Whether or not it took effect before: it is tried again, and nothing fails by it."""
+        work = self._work(place)
+        status = self.simulation.status()
+        self._conclude(work, away())
+        assert self.simulation.status() == status
+
+    @precondition(lambda self: self.works)
+    @rule(place=PLACE)
     def an_owner_dies(self, place: int) -> None:
         self.works.remove(self._work(place))
 
@@ -238,7 +249,7 @@ class Interleaving(RuleBasedStateMachine):
             return
         for work in list(self.works):
             self._end(work)
-        self.simulation.clock.seconds += max(LEASES.values())
+        self.simulation.clock.seconds += max(LEASES.values())  # and every next try is due
         self._sweep_until_nothing_is_loose()
         assert self.simulation.status() in ("COMPLETE", "FAILED", "BLOCKED")
         if self.simulation.status() == "BLOCKED":

@@ -10,7 +10,16 @@ import networkx as nx
 import pytest
 
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import END, Node, NodeState, Traversal, Wanted
+from mistral_failover.convergence.records import (
+    END,
+    Node,
+    NodeProgress,
+    NodeState,
+    Record,
+    Traversal,
+    Wanted,
+)
+from mistral_failover.model.stages import Stage
 from mistral_failover.store import views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import edges, nodes
@@ -31,7 +40,8 @@ def twins(database: Database) -> Plan:
         "s": Wanted("s", "shared", {}, ("r",)),
         "o": Wanted("o", "shared", {}, ()),
     }
-    plan = Plan(graph, wanted, (), (), {}, ())
+    stages = {FIRST.key: Stage.FENCE, SECOND.key: Stage.ACTIVATE, OLD.key: Stage.QUIESCE}
+    plan = Plan(graph, wanted, (), (), {}, (), stages)
     for identity in ("t", "u"):
         traversal = Traversal(identity, "g", "v", "IN_PROGRESS")
         database.atomically(lambda tx: tx.open_traversal(traversal, plan))  # noqa: B023
@@ -62,7 +72,7 @@ def test_a_traversal_opens_with_a_sync_point_per_node_and_one_for_its_end(
         END: (None, "WAITING", 1),
     }
     assert state(database, FIRST) == NodeState(FIRST, "WAITING", 0, twins.wanted["r"])
-    assert state(database, OLD) == NodeState(OLD, "WAITING", 0, None)
+    assert state(database, OLD) == NodeState(OLD, "WAITING", 0, None, stage=1)
     pairs = {
         (row["predecessor"], row["node"])
         for row in rows(database, edges, "traversal_id", "node", "predecessor").values()
@@ -80,8 +90,9 @@ def test_a_traversal_opens_with_a_sync_point_per_node_and_one_for_its_end(
         lambda tx: tx.fail_node("t", FIRST, blocked=True, reason="x"),
         lambda tx: tx.defer("t", FIRST, "o"),
         lambda tx: tx.drop_sync_points("t"),
+        lambda tx: tx.wait_out("t", FIRST, waiting_for="Cinder", since=1.0, next_try=2.0),
     ],
-    ids=["report", "report of a root", "fail", "block", "defer", "drop"],
+    ids=["report", "report of a root", "fail", "block", "defer", "drop", "wait"],
 )
 def test_no_other_traversal_is_touched(
     database: Database, twins: Plan, step: Callable[[Any], Any]
@@ -118,7 +129,7 @@ def test_a_report_counts_down_its_dependents_and_nobody_else(
     ):
         assert database.atomically(lambda tx: tx.report("t", FIRST, data("r"))) == []
 
-    assert state(database, SECOND) == NodeState(SECOND, "WAITING", 1, twins.wanted["s"])
+    assert state(database, SECOND) == NodeState(SECOND, "WAITING", 1, twins.wanted["s"], stage=3)
     done = rows(database, nodes, "traversal_id", "node")["t", FIRST.key]
     assert (done["status"], done["output"], done["reason"]) == ("DONE", data("r"), None)
 
@@ -207,3 +218,107 @@ def test_a_deferral_says_who_holds_the_lock_and_since_when(database: Database, t
     (deferred,) = database.reading(lambda tx: views.deferred(tx, "t"))
     assert (deferred["node"], deferred["deferred_to"]) == (FIRST.key, "slow")
     assert begun <= deferred["deferred_at"] < begun + 30
+
+
+def wait(database: Database, *, since: float, next_try: float) -> None:
+    database.atomically(
+        lambda tx: tx.wait_out("t", FIRST, waiting_for="Cinder", since=since, next_try=next_try)
+    )
+
+
+def test_a_wait_keeps_its_beginning_and_counts_its_tries(database: Database, twins: Plan) -> None:
+    with only_these_change(database, nodes, ("traversal_id", "node"), ("t", FIRST.key)):
+        wait(database, since=10.5, next_try=11.5)
+        wait(database, since=10.5, next_try=14.25)
+
+    assert state(database, FIRST) == NodeState(
+        FIRST,
+        "WAITING",
+        0,
+        twins.wanted["r"],
+        waiting_for="Cinder",
+        waiting_since=10.5,
+        next_try=14.25,
+        tries=2,
+    )
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda tx: tx.report("t", FIRST, data("r")),
+        lambda tx: tx.fail_node("t", FIRST, blocked=False, reason="x"),
+        lambda tx: tx.fail_node("t", FIRST, blocked=True, reason="x"),
+    ],
+    ids=["report", "fail", "block"],
+)
+def test_what_came_to_an_end_waits_no_more(
+    database: Database, twins: Plan, end: Callable[[Any], Any]
+) -> None:
+    wait(database, since=10.5, next_try=11.5)
+
+    database.atomically(end)
+    wait(database, since=20.5, next_try=21.5)
+
+    found = state(database, FIRST)
+    assert found is not None
+    assert (found.waiting_for, found.waiting_since, found.next_try, found.tries) == (
+        None,
+        None,
+        None,
+        0,
+    )
+
+
+def test_the_progress_lists_every_node_with_its_stage_and_who_works_on_its_record(
+    database: Database, twins: Plan
+) -> None:
+    fresh = Record(id="r", group_id="g", name="r", type="shared", goal_version="v")
+    database.atomically(lambda tx: tx.insert_record(fresh, tx.now()))
+    lock = database.atomically(lambda tx: tx.acquire(fresh, "worker", 60.0))
+    held = database.reading(lambda tx: tx.record("r"))
+    assert lock is not None
+    assert held is not None
+    wait(database, since=10.5, next_try=11.5)
+    database.atomically(lambda tx: tx.report("t", OLD, data("o")))
+
+    progress = database.reading(lambda tx: tx.progress("t"))
+
+    assert progress == [
+        NodeProgress(FIRST, 0, "WAITING", 0, 11.5, "worker", held.lease_until),
+        NodeProgress(OLD, 1, "DONE", 0, None, None, None),
+        NodeProgress(SECOND, 3, "WAITING", 1, None, None, None),
+    ]
+    assert database.reading(lambda tx: tx.progress("never")) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "opened", "after"),
+    [(1, 3, 3), (3, 1, 3), (3, 3, 3), (1, None, None), (None, 3, None), (None, None, None)],
+)
+def test_a_stage_that_is_open_is_never_closed_again(
+    database: Database, before: int | None, opened: int | None, after: int | None, twins: Plan
+) -> None:
+    for identity in ("v", "w"):
+        traversal = Traversal(identity, "g", "v", "IN_PROGRESS", through=before)
+        database.atomically(lambda tx: tx.open_traversal(traversal, twins))  # noqa: B023
+
+    database.atomically(lambda tx: tx.open_through("v", opened))
+
+    def through(identity: str) -> int | None:
+        found = database.reading(lambda tx: tx.traversal(identity))
+        assert found is not None
+        return found.through
+
+    assert (through("v"), through("w")) == (after, before)
+
+
+def test_a_traversal_is_succeeded_by_the_one_that_follows_it(
+    database: Database, twins: Plan
+) -> None:
+    following = Traversal("v", "g", "v", "IN_PROGRESS", follows="t")
+    database.atomically(lambda tx: tx.open_traversal(following, twins))
+
+    assert database.reading(lambda tx: tx.successor("t")) == "v"
+    assert database.reading(lambda tx: tx.successor("u")) is None
+    assert database.reading(lambda tx: tx.traversal("v")) == following

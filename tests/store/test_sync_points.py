@@ -17,6 +17,7 @@ from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import Node, Operation, Outcome, Ready, Traversal, Wanted
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.stages import Stage
 from mistral_failover.store import lying
 from mistral_failover.store.database import Database
 from support.simulation import PROJECT
@@ -35,7 +36,7 @@ def joined(database: Database, traversal: Traversal) -> str:
     """A traversal in which one node waits for sixteen others; its id."""
     graph: nx.DiGraph[str] = nx.DiGraph((before.key, JOIN.key) for before in BEFORE)
     wanted = {"join": Wanted("join", "shared", {"large": "x" * 70_000}, ("p1", "p2"))}
-    plan = Plan(graph, wanted, (), (), {}, ())
+    plan = Plan(graph, wanted, (), (), {}, (), dict.fromkeys(graph, Stage.FENCE))
     database.atomically(lambda tx: tx.open_traversal(traversal, plan))
     return traversal.id
 

@@ -35,6 +35,19 @@ def failure(code: str = "BROKEN", *, blocked: bool = False, unknown: bool = Fals
     return Outcome(error=error, blocked=blocked, unknown=unknown)
 
 
+def away(service: str = "Cinder", detail: str = "connection refused") -> Outcome:
+    """The outcome of an operation that found a service away."""
+    error = {
+        "code": "UNREACHABLE",
+        "message": f"{service} did not answer",
+        "remedy": "Wait.",
+        "transient": True,
+        "service": service,
+        "detail": detail,
+    }
+    return Outcome(error=error, transient=True)
+
+
 class Observed(Engine):
     """An engine whose answers the world sees as well: what needs no operation, what is asked."""
 

@@ -34,6 +34,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.references import resolve_attributes
+from mistral_failover.model.stages import at as stage_at
 from mistral_failover.model.types import ResourceType, check_properties
 
 Inputs = Mapping[str, Mapping[str, Any]]
@@ -66,12 +67,19 @@ def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms)
     if traversal is None or group is None:
         return Step(f"there is no traversal {ready.traversal_id}")
     state = tx.node(ready.traversal_id, ready.node)
-    if group.current_traversal != traversal.id or state is None:
-        return Step(f"traversal {traversal.id} was superseded by {group.current_traversal}")
+    if group.current_traversal != traversal.id:
+        return Step(
+            f"traversal {traversal.id} was superseded by {group.current_traversal}",
+            superseded_by=group.current_traversal,
+        )
+    if state is None:
+        return Step(f"traversal {traversal.id} has no node {ready.node.key}")
     if state.status != "WAITING":
         return Step(f"{ready.node.key} is {state.status} already")
     if state.remaining:
         return Step(f"{ready.node.key} still waits for {state.remaining} others")
+    if (not_yet := _not_yet(tx, traversal, state)) is not None:
+        return not_yet
     record = tx.record(ready.node.resource_id)
     if record is None:
         return Step(f"the record of {ready.node.key} is gone")
@@ -82,6 +90,17 @@ def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms)
         return None
     resource_type = definitions.group(tx, group).types[record.type]
     return _visit(tx, definitions, _Visit(group, traversal, state, record, resource_type), terms)
+
+
+def _not_yet(tx: Transaction, traversal: Traversal, state: NodeState) -> Step | None:
+    """Why a ready node has to wait all the same: for its stage, or for its next try."""
+    key = state.node.key
+    if traversal.through is not None and state.stage > traversal.through:
+        return Step(f"{key} waits for its stage, {stage_at(state.stage)}", held=True)
+    if state.next_try is not None and state.next_try > (now := tx.now()):
+        sentence = f"{key} waits for {state.waiting_for}, next try in {state.next_try - now:.0f} s"
+        return Step(sentence, retry_at=state.next_try)
+    return None
 
 
 def _bail_out(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
@@ -239,7 +258,9 @@ def _hand_out(
     intent = {"properties": applied, "previous": record.properties}
     unknown = tx.open_operation(ticket, record, intent)
     what = doing(verb, record, visit.resource_type)
-    tell(tx, traversal, record, "started", f"{what}: {'taken up again' if unknown else 'started'}")
+    if visit.state.waiting_since is None:  # of a wait the beginning and the end are told
+        how = "taken up again" if unknown else "started"
+        tell(tx, traversal, record, "started", f"{what}: {how}")
     return Step(
         what, operation=Operation(ticket, record, applied, record.properties, inputs, unknown)
     )

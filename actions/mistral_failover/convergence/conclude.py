@@ -7,7 +7,7 @@ Functions over one transaction. ``docs/convergence.md`` lists the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.convergence.definitions import Definitions
@@ -32,7 +32,13 @@ from mistral_failover.convergence.traversals import (
     complete,
     goal_to_fall_back_to,
 )
+from mistral_failover.convergence.waiting import Wait, wait_on
 from mistral_failover.fault_points import reach
+
+HANDED_BACK = "HANDED_BACK"
+"""The code of an operation that its process gives up in good order, for another one to go on."""
+WAITING = "waiting"
+"""The kind of the journal's sentence that says that a wait begins."""
 
 _NOT_REACHED = {
     BLOCKED: "the goal waits for a person: the traversal is BLOCKED",
@@ -55,7 +61,11 @@ class Failed:
 
 
 def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome: Outcome) -> Step:
-    """Record what came of an operation, free its lock, tell those who wait for it."""
+    """Record what came of an operation, free its lock, tell those who wait for it.
+
+    What failed of something that passes by itself is tried again, as long as the group's patience
+    lasts: until then its node fails nothing.
+    """
     traversal = tx.traversal(ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
     if traversal is None or record is None:
@@ -66,15 +76,23 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
         return Step(f"the group of {ticket.node.key} is gone")
     what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
     state = tx.node(traversal.id, ticket.node)
+    if outcome.transient:  # an earlier try may have got further than the last one
+        outcome = replace(outcome, unknown=True)
     if not tx.release(ticket.lock, **_changes(ticket, outcome, record, state)):
         sentence = f"{what}: a late result under an old token was ignored"
         tell(tx, traversal, record, "late", sentence)
         return Step(sentence)
     reach("conclude.released")
     tx.close_operation(ticket, outcome)
+    current = group.current_traversal == traversal.id
+    if current and state is not None and outcome.transient and not outcome.blocked:
+        patience = definitions.group(tx, group).limits.patience
+        wait = wait_on(state, outcome.error or {}, tx.now(), patience)
+        if wait is not None:
+            return _wait_out(tx, traversal, record, state, wait, what)
     end = "done" if outcome.ok else because(outcome.error or {})
     tell(tx, traversal, record, "done" if outcome.ok else "failed", f"{what}: {end}")
-    if group.current_traversal != traversal.id or state is None:
+    if not current or state is None:
         return Step(f"{what}: {end}", ready=wake(tx, group, record.id))
     if outcome.ok:
         ready = report(tx, traversal, ticket.node, record)
@@ -85,12 +103,34 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     return Step(f"{what}: {end}", ready=ready)
 
 
+def _wait_out(
+    tx: Transaction,
+    traversal: Traversal,
+    record: Record,
+    state: NodeState,
+    wait: Wait,
+    what: str,
+) -> Step:
+    """Leave a node to its next try; told once, when the wait begins."""
+    tx.wait_out(
+        traversal.id,
+        state.node,
+        waiting_for=wait.what,
+        since=wait.since,
+        next_try=wait.next_try,
+    )
+    sentence = f"{what}: waiting for {wait.what}"
+    if state.waiting_since is None:
+        tell(tx, traversal, record, WAITING, sentence)
+    return Step(sentence, retry_at=wait.next_try)
+
+
 def abandon(
     tx: Transaction, definitions: Definitions, ticket: Ticket, reason: str, code: str
 ) -> Step:
     """Give an operation up whose outcome is not known, and its lock, if that is still ours: who
     lost its lease need not keep others waiting for the lease's end. ``code`` is the error that the
-    ledger gets."""
+    ledger gets; with HANDED_BACK the journal has it under a kind of its own."""
     traversal = tx.traversal(ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
     group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
@@ -101,8 +141,9 @@ def abandon(
         return Step(f"{what}: {reason}; somebody else has broken the lock")
     error = {"code": code, "message": reason}
     tx.close_operation(ticket, Outcome(error=error, unknown=True))
-    sentence = f"{what}: given up, {reason}"
-    tell(tx, traversal, record, "given_up", sentence)
+    back = code == HANDED_BACK
+    sentence = f"{what}: {'handed back' if back else 'given up'}, {reason}"
+    tell(tx, traversal, record, "handed_back" if back else "given_up", sentence)
     return Step(sentence, ready=wake(tx, group, record.id))
 
 

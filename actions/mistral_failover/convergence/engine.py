@@ -25,6 +25,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.convergence.traversals import begin
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.stages import Stage, rank
 
 _ATTEMPTS = 8  # of a step that lost a compare-and-swap: each loss means that somebody else won
 
@@ -49,12 +50,14 @@ class Engine:
         expected: str | None,
         cause: str,
         incident_id: str | None = None,
+        through: Stage | None = None,
     ) -> Started:
         """Start the traversal to ``goal``, in place of the current one, ``expected``.
 
         When another traversal has become current meanwhile nothing changes and ``won`` is False:
         somebody newer won, so derive the goal anew from what is current now. Starting the same
-        traversal id again changes nothing and returns what is ready in it.
+        traversal id again changes nothing and returns what is ready in it. ``through``: the last
+        stage that may be worked off until :meth:`open_through` opens more; None: all.
 
         Raises UnknownGroup, UnknownType, GoalCycle.
         """
@@ -64,7 +67,13 @@ class Engine:
             if group is None:
                 raise UnknownGroup(group_id)
             traversal = Traversal(
-                traversal_id, group_id, goal.version, "IN_PROGRESS", "", cause, incident_id
+                traversal_id,
+                group_id,
+                goal.version,
+                "IN_PROGRESS",
+                cause=cause,
+                incident_id=incident_id,
+                through=None if through is None else rank(through),
             )
             return begin(tx, self._definitions, group, goal, traversal, expected)
 
@@ -90,6 +99,43 @@ class Engine:
 
         return self._store.atomically(reopen)
 
+    def open_through(self, traversal_id: str, through: Stage | None) -> tuple[Ready, ...]:
+        """Let the stages of a traversal up to this one be worked off; None: all of them.
+
+        Never closes a stage that is open. Returns the nodes that wait for nothing, if the traversal
+        is its group's current one.
+        """
+
+        def opened(tx: Transaction) -> tuple[Ready, ...]:
+            traversal = tx.traversal(traversal_id)
+            # So that a traversal that takes its place meanwhile has the same stages open.
+            group = tx.lock_group(traversal.group_id, shared=False) if traversal else None
+            if group is None:
+                return ()
+            tx.open_through(traversal_id, None if through is None else rank(through))
+            if group.current_traversal != traversal_id:
+                return ()
+            return tuple(Ready(traversal_id, node) for node in tx.ready_nodes(traversal_id))
+
+        return self._store.atomically(opened)
+
+    def current(self, traversal_id: str) -> Traversal:
+        """Return the traversal itself, or the last one of those by which the engine itself replaced
+        it: a repeated walk to the same goal, a rollback.
+
+        Raises LookupError when there is no such traversal.
+        """
+
+        def followed(tx: Transaction) -> Traversal:
+            found = tx.traversal(traversal_id)
+            if found is None:
+                raise LookupError(f"there is no traversal {traversal_id}")
+            while (successor := tx.successor(found.id)) is not None:
+                found = tx.traversal(successor) or found
+            return found
+
+        return self._store.atomically(followed)
+
     # -- a node's life
 
     def check(self, ready: Ready, owner: str) -> Step:
@@ -109,7 +155,8 @@ class Engine:
     def conclude(self, ticket: Ticket, outcome: Outcome) -> Step:
         """Record what came of an operation, free its lock, and tell those who wait for it.
 
-        Once the lock is somebody else's the outcome changes nothing.
+        Once the lock is somebody else's the outcome changes nothing. What failed of something that
+        passes by itself (``Outcome.transient``) fails nothing: the step says when to try it again.
         """
         reach("conclude.before")
         step = self._store.atomically(lambda tx: conclude(tx, self._definitions, ticket, outcome))

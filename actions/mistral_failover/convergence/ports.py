@@ -24,6 +24,7 @@ from mistral_failover.convergence.records import (
     GroupState,
     Lock,
     Node,
+    NodeProgress,
     NodeState,
     Outcome,
     Record,
@@ -57,6 +58,12 @@ class Transaction(Protocol):
 
     def traversal(self, traversal_id: str) -> Traversal | None:
         """One traversal, current or not."""
+
+    def successor(self, traversal_id: str) -> str | None:
+        """The id of the traversal that took this one's place by the engine's own decision."""
+
+    def open_through(self, traversal_id: str, through: int | None) -> None:
+        """Let the stages up to this rank be worked off; None: all. Never closes any again."""
 
     def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
         """Make ``new`` the group's current traversal. *Compare-and-swap* on ``expected``."""
@@ -148,6 +155,15 @@ class Transaction(Protocol):
 
     def stopped_nodes(self, traversal_id: str) -> list[Node]:
         """The nodes of a traversal that are blocked."""
+
+    def wait_out(
+        self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
+    ) -> None:
+        """Remember that a node's operation failed of what passes by itself, once more since
+        ``since``. A report or a failure of the node ends the wait."""
+
+    def progress(self, traversal_id: str) -> list[NodeProgress]:
+        """How far each node of a traversal is, in one query; empty when it was superseded."""
 
     # -- the record that people read
     def journal(

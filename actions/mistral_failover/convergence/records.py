@@ -118,7 +118,11 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Traversal:
-    """One walk of the graph for one goal. ``back``: it undoes one that failed."""
+    """One walk of the graph for one goal. ``back``: it undoes one that failed.
+
+    ``through`` is the rank of the last stage that may be worked off; None: all may. ``follows`` is
+    the id of the traversal whose place it took by the engine's own decision.
+    """
 
     id: str
     group_id: str
@@ -128,16 +132,43 @@ class Traversal:
     cause: str = ""
     incident_id: str | None = None
     back: bool = False
+    through: int | None = None
+    follows: str | None = None
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node's sync point: how many predecessors have not reported yet, and what it came to."""
+    """A node's sync point: how many predecessors have not reported yet, and what it came to.
+
+    ``stage`` is a rank (``model.stages``). While the node waits out failures that pass by
+    themselves, ``waiting_for`` names what it waits for, ``waiting_since`` is when the first try
+    failed, ``tries`` counts those that did, and ``next_try`` is when the next one may begin, in
+    seconds of the database's clock.
+    """
 
     node: Node
     status: NodeStatus
     remaining: int
     wanted: Wanted | None
+    stage: int = 0
+    waiting_for: str | None = None
+    waiting_since: float | None = None
+    next_try: float | None = None
+    tries: int = 0
+
+
+@dataclass(frozen=True)
+class NodeProgress:
+    """How far a node is, and who works on its record; times are seconds of the database's
+    clock."""
+
+    node: Node
+    stage: int
+    status: NodeStatus
+    remaining: int
+    next_try: float | None
+    owner: str | None
+    lease_until: float | None
 
 
 @dataclass(frozen=True)
@@ -186,13 +217,15 @@ class Operation:
 @dataclass(frozen=True)
 class Outcome:
     """What came of an operation. ``error`` has code, message and remedy; ``blocked``: it waits for
-    a person; ``unknown``: it failed, and may have taken effect all the same."""
+    a person; ``unknown``: it failed, and may have taken effect all the same; ``transient``: what
+    it failed of passes by itself, so it is to be tried again."""
 
     physical_id: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
     blocked: bool = False
     unknown: bool = False
+    transient: bool = False
 
     @property
     def ok(self) -> bool:
@@ -210,11 +243,19 @@ class Ready:
 
 @dataclass(frozen=True)
 class Step:
-    """The answer of a check or a conclusion: one sentence, what to carry out, what became ready."""
+    """The answer of a check or a conclusion: one sentence, what to carry out, what became ready.
+
+    ``held``: the node's stage is not open yet. ``retry_at``: the node waits out a failure until
+    then, in seconds of the database's clock. ``superseded_by``: the traversal that is current in
+    place of the one that was asked for.
+    """
 
     sentence: str
     operation: Operation | None = None
     ready: tuple[Ready, ...] = ()
+    held: bool = False
+    retry_at: float | None = None
+    superseded_by: str | None = None
 
 
 @dataclass(frozen=True)

@@ -71,10 +71,11 @@ def begin_again(
     cause: str,
     back: bool = False,
 ) -> Started:
-    """Start the traversal that follows from what happened in ``traversal``, the current one.
-    ``back``: it undoes that one."""
+    """Start the traversal that follows from what happened in ``traversal``, the current one, with
+    the same stages open. ``back``: it undoes that one."""
     group = tx.lock_group(traversal.group_id, shared=False)
-    if group is None:
+    before = tx.traversal(traversal.id)  # a stage may have been opened before the lock was taken
+    if group is None or before is None:
         return Started("", False, False)
     following = Traversal(
         id=derived_id(traversal.id, why),
@@ -84,6 +85,8 @@ def begin_again(
         cause=cause,
         incident_id=traversal.incident_id,
         back=back or traversal.back,
+        through=before.through,
+        follows=traversal.id,
     )
     return begin(tx, definitions, group, goal, following, traversal.id)
 

@@ -17,14 +17,15 @@ A group file in the manner of a Heat template::
         properties: {volume: data_volume, server: {get_param: active}}
         depends_on: []                # a name, or a list of names
     fence: [{kind: quiesce, limit: 10}, stop, confirm]
-    limits: {cooldown: 60, per_hour: 3}
+    limits: {cooldown: 60, per_hour: 3, patience: 3600}
     on_failure: stop                  # stop (default) or rollback
     on_event: {workflow: house.tell}  # and events: [blocked, failed], unless all of them
 
 A rung of the fence is a kind (``quiesce``, ``stop``, ``delete``, ``confirm``), or a mapping of
 ``kind`` and ``limit`` in seconds, for ``quiesce`` also ``longest``; or one of ``workflow``, the
 name of a workflow that proves it, and ``limit``.  Roles may also be a mapping of each name to
-``prefer``, a list of members, and ``weight`` (see ``model.roles``).  ``cooldown`` is in seconds.
+``prefer``, a list of members, and ``weight`` (see ``model.roles``).  ``cooldown`` and ``patience``
+are in seconds.
 Every check that can be made without a cloud is made here.
 """
 
@@ -109,11 +110,13 @@ class Hook:
 
 @dataclass(frozen=True)
 class Limits:
-    """How often a group may fail over by itself."""
+    """How often a group may fail over by itself, and how long it waits for a service."""
 
     cooldown: float = 60.0
     """Seconds after an admitted alarm in which further ones are held back."""
     per_hour: int = 3
+    patience: float = 3600.0
+    """Seconds for which an operation is tried again while a service is away; 0: not at all."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,9 @@ def _rung(stated: Mapping[str, Any], path: str) -> Rung:
 
 def _limits(given: Mapping[str, Any]) -> Limits:
     return Limits(
-        float(given.get("cooldown", Limits.cooldown)), int(given.get("per_hour", Limits.per_hour))
+        float(given.get("cooldown", Limits.cooldown)),
+        int(given.get("per_hour", Limits.per_hour)),
+        float(given.get("patience", Limits.patience)),
     )
 
 

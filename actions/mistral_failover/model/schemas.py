@@ -105,6 +105,7 @@ GROUP: Final[dict[str, Any]] = {
             "properties": {
                 "cooldown": {"type": "number", "minimum": 0, "maximum": MAX_SECONDS},
                 "per_hour": {"type": "integer", "minimum": 1, "maximum": 3600},
+                "patience": {"type": "number", "minimum": 0, "maximum": MAX_SECONDS},
             },
             "additionalProperties": False,
         },

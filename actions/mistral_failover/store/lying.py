@@ -72,8 +72,9 @@ def loose(tx: Session, project_id: str, group_id: str | None, quiet: float) -> l
 
     A lock whose lease is over is the sign of a dead owner. Where the lock is free the node may be
     on its way through Mistral, so it counts as left only when nothing was said in its traversal
-    for ``quiet`` seconds. Neither counts within ``quiet`` seconds after a sweep has triggered it:
-    so of two sweeps at once one triggers it.
+    for ``quiet`` seconds, and its next try, if it waits for one, has been due for as long. Neither
+    counts within ``quiet`` seconds after a sweep has triggered it: so of two sweeps at once one
+    triggers it.
     """
     now = tx.clock()
     heard = sa.exists().where(
@@ -100,6 +101,7 @@ def loose(tx: Session, project_id: str, group_id: str | None, quiet: float) -> l
             groups.c.project_id == project_id,
             nodes.c.status == "WAITING",
             nodes.c.remaining == 0,
+            sa.or_(nodes.c.next_try.is_(None), nodes.c.next_try <= now - quiet),
             sa.or_(resources.c.owner.is_(None), resources.c.lease_until <= now),
             sa.not_(heard),
         )

@@ -13,16 +13,26 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import END, Node, NodeState, Wanted
+from mistral_failover.convergence.records import END, Node, NodeProgress, NodeState, Wanted
+from mistral_failover.model.stages import rank
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import edges, nodes, traversals
+from mistral_failover.store.tables import edges, nodes, resources, traversals
 
 # Building a statement takes longer than running it, so those of every check are built once.
 _HERE = (
     nodes.c.traversal_id == sa.bindparam("this_traversal"),
     nodes.c.node == sa.bindparam("this_node"),
 )
-_STATE = sa.select(nodes.c.status, nodes.c.remaining, nodes.c.wanted).where(*_HERE)
+_STATE = sa.select(
+    nodes.c.status,
+    nodes.c.remaining,
+    nodes.c.wanted,
+    nodes.c.stage,
+    nodes.c.waiting_for,
+    nodes.c.waiting_since,
+    nodes.c.next_try,
+    nodes.c.tries,
+).where(*_HERE)
 _REMAINING = sa.select(nodes.c.remaining).where(*_HERE)
 _READY = sa.select(nodes.c.node).where(
     nodes.c.traversal_id == sa.bindparam("this_traversal"),
@@ -30,6 +40,21 @@ _READY = sa.select(nodes.c.node).where(
     nodes.c.remaining == 0,
     nodes.c.node != END,
 )
+_PROGRESS = (
+    sa.select(
+        nodes.c.node,
+        nodes.c.stage,
+        nodes.c.status,
+        nodes.c.remaining,
+        nodes.c.next_try,
+        resources.c.owner,
+        resources.c.lease_until,
+    )
+    .join(resources, resources.c.id == nodes.c.resource_id, isouter=True)
+    .where(nodes.c.traversal_id == sa.bindparam("this_traversal"), nodes.c.node != END)
+    .order_by(nodes.c.stage, nodes.c.node)
+)
+_WAITS_NO_MORE = {"waiting_for": None, "waiting_since": None, "next_try": None, "tries": 0}
 _WAITING_FOR = sa.select(edges.c.node).where(
     edges.c.traversal_id == sa.bindparam("this_traversal"),
     edges.c.predecessor == sa.bindparam("this_node"),
@@ -72,6 +97,7 @@ class SyncPoints(Session):
                     "status": "WAITING",
                     "remaining": degree,
                     "wanted": None if wanted is None else _wanted_document(wanted),
+                    "stage": rank(plan.stages[key]),
                 }
             )
         roots = [node.key for node in plan.roots()]
@@ -83,6 +109,7 @@ class SyncPoints(Session):
                 "status": "WAITING",
                 "remaining": len(roots),
                 "wanted": None,
+                "stage": 0,
             }
         )
         self.connection.execute(nodes.insert(), rows)
@@ -113,7 +140,7 @@ class SyncPoints(Session):
         if row is None:
             return None
         wanted = row.wanted and Wanted(**{**row.wanted, "requires": tuple(row.wanted["requires"])})
-        return NodeState(node, row.status, row.remaining, wanted)
+        return NodeState(node, **{**row._mapping, "wanted": wanted})
 
     def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
         rows = self.connection.execute(_INPUTS, _at(traversal_id, node.key))
@@ -127,7 +154,7 @@ class SyncPoints(Session):
         first = self.changed(
             nodes.update()
             .where(*_node_is(traversal_id, node.key), nodes.c.status != "DONE")
-            .values(status="DONE", output=data, reason=None)
+            .values(status="DONE", output=data, reason=None, **_WAITS_NO_MORE)
         )
         here = _at(traversal_id, node.key)
         if first:
@@ -142,7 +169,7 @@ class SyncPoints(Session):
         self.execute(
             nodes.update()
             .where(*_node_is(traversal_id, node.key), nodes.c.status == "WAITING")
-            .values(status="BLOCKED" if blocked else "FAILED", reason=reason)
+            .values(status="BLOCKED" if blocked else "FAILED", reason=reason, **_WAITS_NO_MORE)
         )
 
     def reopen_node(self, traversal_id: str, node: Node) -> bool:
@@ -171,6 +198,24 @@ class SyncPoints(Session):
             nodes.c.traversal_id == traversal_id, nodes.c.status == "BLOCKED"
         )
         return _parsed(self.connection.execute(query))
+
+    def wait_out(
+        self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
+    ) -> None:
+        self.execute(
+            nodes.update()
+            .where(*_node_is(traversal_id, node.key), nodes.c.status == "WAITING")
+            .values(
+                waiting_for=waiting_for,
+                waiting_since=since,
+                next_try=next_try,
+                tries=nodes.c.tries + 1,
+            )
+        )
+
+    def progress(self, traversal_id: str) -> list[NodeProgress]:
+        rows = self.connection.execute(_PROGRESS, {"this_traversal": traversal_id})
+        return [NodeProgress(Node.parse(key), *rest) for key, *rest in rows]
 
 
 def _parsed(rows: Iterable[sa.Row[Any]]) -> list[Node]:

@@ -40,6 +40,8 @@ _TRAVERSAL = sa.select(
     traversals.c.cause,
     traversals.c.incident_id,
     traversals.c.back,
+    traversals.c.through,
+    traversals.c.follows,
 ).where(traversals.c.id == sa.bindparam("traversal_id"))
 
 
@@ -86,7 +88,18 @@ class SqlTransaction(Records, SyncPoints):
 
     def traversal(self, traversal_id: str) -> Traversal | None:
         row = self.connection.execute(_TRAVERSAL, {"traversal_id": traversal_id}).one_or_none()
-        return Traversal(*row) if row else None
+        return Traversal(**row._mapping) if row else None
+
+    def successor(self, traversal_id: str) -> str | None:
+        query = sa.select(traversals.c.id).where(traversals.c.follows == traversal_id)
+        found: str | None = self.connection.execute(query).scalar_one_or_none()
+        return found
+
+    def open_through(self, traversal_id: str, through: int | None) -> None:
+        opening = traversals.update().where(traversals.c.id == traversal_id)
+        if through is not None:  # null is never less: all are open, and stay so
+            opening = opening.where(traversals.c.through < through)
+        self.execute(opening.values(through=through))
 
     def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
         return self.changed(
@@ -110,6 +123,8 @@ class SqlTransaction(Records, SyncPoints):
             cause=traversal.cause,
             incident_id=traversal.incident_id,
             back=traversal.back,
+            through=traversal.through,
+            follows=traversal.follows,
             graph=nx.node_link_data(plan.graph, edges="edges"),
             started_at=now,
         )

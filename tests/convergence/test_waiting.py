@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations that fail of what passes by itself: they are tried again, and nothing fails by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mistral_failover.convergence.engine import Engine
+from mistral_failover.convergence.records import NodeState, Outcome, Ready, Step
+from mistral_failover.convergence.waiting import backoff
+from mistral_failover.store.tables import operations
+from support.rows import rows
+from support.samples import sentences, thing
+from support.simulation import LEASE, Simulation, away, failure
+
+
+def begin(simulation: Simulation, **limits: Any) -> Ready:
+    """The node of the creation of ``data`` on b, in a group with these limits."""
+    more = {"limits": limits} if limits else {}
+    simulation.define({"data": thing("held", member={"get_param": "active"})}, **more)
+    (ready,) = simulation.start(simulation.goal("b")).ready
+    return ready
+
+
+def fail_once(simulation: Simulation, ready: Ready, outcome: Outcome | None = None) -> Step:
+    """Hand the operation out and let it find the service away."""
+    return simulation.engine.conclude(simulation.operation(ready).ticket, outcome or away())
+
+
+def node_of(simulation: Simulation, ready: Ready) -> NodeState:
+    state = simulation.node(ready)
+    assert state is not None
+    return state
+
+
+@pytest.fixture
+def ready(simulation: Simulation) -> Ready:
+    return begin(simulation)
+
+
+def test_the_pauses_between_two_tries_grow_up_to_half_a_minute() -> None:
+    assert [backoff(tries) for tries in range(1, 9)] == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert backoff(100_000) == 30
+
+
+def test_what_found_a_service_away_says_what_it_waits_for_and_when_it_goes_on(
+    simulation: Simulation, ready: Ready
+) -> None:
+    now = simulation.clock.seconds
+
+    step = fail_once(simulation, ready)
+
+    assert step.sentence == "create: data on b: waiting for Cinder: connection refused"
+    assert (step.ready, step.operation, step.retry_at) == ((), None, now + 1)
+    state = node_of(simulation, ready)
+    assert (state.status, state.tries) == ("WAITING", 1)
+    assert (state.waiting_for, state.waiting_since, state.next_try) == (
+        "Cinder: connection refused",
+        now,
+        now + 1,
+    )
+    assert simulation.status() == "IN_PROGRESS"
+    (record,) = simulation.records()
+    assert (record.owner, record.status) == (None, "FAILED")
+    assert record.reason == "Cinder did not answer. Wait. [UNREACHABLE]"
+
+
+def test_before_the_next_try_is_due_nothing_is_handed_out(
+    simulation: Simulation, ready: Ready
+) -> None:
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 1
+    at = fail_once(simulation, ready).retry_at
+    assert at == simulation.clock.seconds + 2
+
+    step = simulation.engine.check(ready, "o")
+
+    assert step == Step(
+        f"{ready.node.key} waits for Cinder: connection refused, next try in 2 s", retry_at=at
+    )
+    simulation.clock.seconds = at
+    assert simulation.engine.check(ready, "o").operation is not None
+
+
+def test_each_try_is_the_same_operation_whose_outcome_is_not_known(
+    simulation: Simulation, ready: Ready
+) -> None:
+    first = simulation.operation(ready)
+    simulation.engine.conclude(first.ticket, away())
+    assert rows(simulation.database, operations, "key")[first.ticket.key]["status"] == "unknown"
+    simulation.clock.seconds += 1
+
+    again = simulation.operation(ready)
+
+    assert (again.ticket.key, again.unknown) == (first.ticket.key, True)
+
+
+def test_a_wait_that_ends_well_ends_in_the_goal_and_is_told_at_both_ends(
+    simulation: Simulation, ready: Ready
+) -> None:
+    goal = simulation.current_goal()
+    assert goal is not None
+    since = simulation.clock.seconds
+    for pause in (1, 2, 4):
+        fail_once(simulation, ready)
+        simulation.clock.seconds += pause
+    assert node_of(simulation, ready).waiting_since == since
+
+    simulation.carry([ready])
+
+    simulation.audit_at_rest(goal)
+    state = node_of(simulation, ready)
+    assert (state.status, state.waiting_for, state.waiting_since) == ("DONE", None, None)
+    assert (state.next_try, state.tries) == (None, 0)
+    assert sentences(simulation)[1:] == [
+        "create: data on b: started",
+        "create: data on b: waiting for Cinder: connection refused",
+        "create: data on b: done",
+        "the goal is reached",
+    ]
+
+
+def test_people_see_what_the_last_try_waits_for(simulation: Simulation, ready: Ready) -> None:
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 1
+
+    fail_once(simulation, ready, away("Nova", "503 Service Unavailable"))
+
+    assert node_of(simulation, ready).waiting_for == "Nova: 503 Service Unavailable"
+    assert len(sentences(simulation, "waiting")) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "waiting_for"),
+    [
+        ({"service": "Cinder", "detail": "connection refused"}, "Cinder: connection refused"),
+        ({"service": "Cinder"}, "Cinder"),
+        ({"message": "no answer from Cinder."}, "no answer from Cinder"),
+        ({}, "a service"),
+    ],
+)
+def test_an_error_that_names_no_service_is_waited_out_by_its_message(
+    simulation: Simulation, ready: Ready, error: dict[str, str], waiting_for: str
+) -> None:
+    fail_once(simulation, ready, Outcome(error={"code": "X", **error}, transient=True))
+
+    assert node_of(simulation, ready).waiting_for == waiting_for
+
+
+def test_once_the_group_s_patience_is_over_the_operation_has_failed(
+    simulation: Simulation,
+) -> None:
+    ready = begin(simulation, patience=3)
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 2.9
+    assert fail_once(simulation, ready).retry_at is not None
+    simulation.clock.seconds += 2
+
+    step = fail_once(simulation, ready)
+
+    assert step.retry_at is None
+    assert simulation.status() == "FAILED"
+    assert step.sentence == simulation.reason()
+    assert step.sentence == "create: data on b: Cinder did not answer. Wait. [UNREACHABLE]"
+    state = node_of(simulation, ready)
+    assert (state.status, state.waiting_for, state.next_try) == ("FAILED", None, None)
+
+
+def test_a_group_without_patience_does_not_wait(simulation: Simulation) -> None:
+    fail_once(simulation, begin(simulation, patience=0))
+
+    assert simulation.status() == "FAILED"
+    assert sentences(simulation, "waiting") == []
+
+
+def test_what_was_given_up_after_waiting_stays_unknown(simulation: Simulation) -> None:
+    """An earlier try may have got further than the last one."""
+    ready = begin(simulation, patience=0)
+    first = simulation.operation(ready)
+    simulation.engine.conclude(first.ticket, away())
+
+    again = simulation.operation(simulation.start(simulation.goal("b")).ready[0])
+
+    assert (again.ticket.key, again.unknown) == (first.ticket.key, True)
+
+
+def test_any_other_failure_ends_the_wait_as_a_failure(simulation: Simulation, ready: Ready) -> None:
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 1
+
+    fail_once(simulation, ready, failure())
+
+    assert simulation.status() == "FAILED"
+    assert node_of(simulation, ready).tries == 0
+
+
+def test_what_needs_a_person_waits_for_no_service(simulation: Simulation, ready: Ready) -> None:
+    fail_once(simulation, ready, replace(away(), blocked=True))
+
+    assert simulation.status() == "BLOCKED"
+    assert sentences(simulation, "waiting") == []
+
+
+def test_a_blocked_node_that_goes_on_has_all_of_its_patience_again(simulation: Simulation) -> None:
+    ready = begin(simulation, patience=3)
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 2
+    fail_once(simulation, ready, failure(blocked=True))
+    simulation.clock.seconds += 100
+
+    simulation.engine.resume(simulation.group_id)
+
+    assert fail_once(simulation, ready).retry_at == simulation.clock.seconds + 1
+
+
+def test_in_a_superseded_traversal_it_wakes_its_node_in_the_newer_one(
+    simulation: Simulation, ready: Ready
+) -> None:
+    operation = simulation.operation(ready)
+    newer = simulation.start(simulation.goal("b"))
+
+    step = simulation.engine.conclude(operation.ticket, away())
+
+    woken = Ready(newer.traversal_id, ready.node)
+    assert (step.ready, step.retry_at) == ((woken,), None)
+    assert node_of(simulation, woken).waiting_for is None
+    assert simulation.engine.check(woken, "o").operation is not None
+
+
+def test_a_newer_traversal_waits_for_nothing_that_the_older_one_did(
+    simulation: Simulation, ready: Ready
+) -> None:
+    fail_once(simulation, ready)
+
+    (again,) = simulation.start(simulation.goal("b")).ready
+
+    assert simulation.engine.check(again, "o").operation is not None
+
+
+def test_a_try_whose_owner_died_is_taken_up_and_the_wait_goes_on(
+    simulation: Simulation, ready: Ready
+) -> None:
+    since = simulation.clock.seconds
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 1
+    simulation.operation(ready, "dead")
+    simulation.clock.seconds += LEASE
+
+    fail_once(simulation, ready)
+
+    state = node_of(simulation, ready)
+    assert (state.waiting_since, state.tries) == (since, 2)
+    assert len(sentences(simulation, "waiting")) == 1
+
+
+def test_what_does_not_depend_on_the_service_goes_on_meanwhile(simulation: Simulation) -> None:
+    simulation.define({"a": thing(), "on_a": thing("shared", "a"), "apart": thing()})
+    goal = simulation.goal()
+
+    def operate(operation: Any) -> Outcome:
+        if operation.record.name == "a" and simulation.clock.seconds < over:
+            return away()
+        return simulation.world.operate(operation)
+
+    over = simulation.clock.seconds + 1
+    simulation.converge(goal, operate)
+    assert simulation.world.log == ["create apart"]
+    assert simulation.sweep() == []
+
+    simulation.clock.seconds = over
+    simulation.carry(simulation.sweep(), operate)
+
+    simulation.audit_at_rest(goal)
+
+
+def test_a_lost_result_of_a_try_counts_for_nothing(simulation: Simulation, ready: Ready) -> None:
+    frozen = simulation.operation(ready)
+    simulation.clock.seconds += LEASE
+    simulation.carry([ready])
+
+    step = simulation.engine.conclude(frozen.ticket, away())
+
+    assert step.retry_at is None
+    assert simulation.status() == "COMPLETE"
+    assert node_of(simulation, ready).waiting_for is None
+
+
+def test_what_is_handed_back_is_told_as_that(simulation: Simulation, ready: Ready) -> None:
+    ticket = simulation.operation(ready).ticket
+
+    step = simulation.engine.abandon(ticket, "this process ends", "HANDED_BACK")
+
+    assert step.sentence == "create: data on b: handed back, this process ends"
+    assert sentences(simulation, "handed_back") == [step.sentence]
+    assert sentences(simulation, "given_up") == []
+    assert step.ready == (ready,)
+
+
+def test_what_is_handed_back_in_the_middle_of_a_wait_waits_on(
+    simulation: Simulation, ready: Ready
+) -> None:
+    since = simulation.clock.seconds
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 1
+
+    simulation.engine.abandon(simulation.operation(ready).ticket, "this ends", "HANDED_BACK")
+
+    state = node_of(simulation, ready)
+    assert (state.waiting_since, state.tries) == (since, 1)
+    other = Engine(simulation.database, lease=LEASE)
+    assert other.check(ready, "other").operation is not None
