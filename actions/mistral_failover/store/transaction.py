@@ -112,6 +112,7 @@ class SqlTransaction(Records, SyncPoints):
             back=traversal.back,
             graph=nx.node_link_data(plan.graph, edges="edges"),
             started_at=now,
+            number=self.number(),
         )
         self.insert_records(plan.new, now)
         for record_ids in _chunks(plan.kept):
