@@ -37,7 +37,7 @@ NEEDED = 3 << 30
 """Bytes that must be free on the disk."""
 _TOOLS_AT_ONCE = 6
 """Schema tools keep a core busy each; with all at once the longest chain would be the last."""
-_WIPED = ("data", "etc", "run", "log", "secrets.json", "clouds.yaml")
+_WIPED = ("data", "etc", "run", "log", "tmp", "secrets.json", "clouds.yaml")
 
 
 def up(settings: Settings, tell: Tell) -> bool:
@@ -251,7 +251,7 @@ def _fresh(settings: Settings, processes: Processes) -> None:
         else:
             path.unlink(missing_ok=True)
     settings.forget_secrets()
-    for path in (settings.data, settings.run, settings.log):
+    for path in (settings.data, settings.run, settings.log, settings.temporary):
         path.mkdir(parents=True, exist_ok=True)
 
 

@@ -52,7 +52,8 @@ def write(settings: Settings) -> None:
     for folder in (settings.etc, settings.data):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o700)
-    settings.log.mkdir(exist_ok=True)
+    for folder in (settings.log, settings.temporary):
+        folder.mkdir(exist_ok=True)
     for name, (sections, file) in FILES.items():
         folder = settings.etc / name
         folder.mkdir(exist_ok=True)

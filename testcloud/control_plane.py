@@ -10,12 +10,15 @@ from testcloud.settings import HOST, Settings
 
 def keystone(settings: Settings) -> Sections:
     """keystone.conf"""
+    data = settings.data / "keystone"
     return merged(
         database(settings, "keystone"),
         {
             "token": {"provider": "fernet"},
-            "fernet_tokens": {"key_repository": str(settings.data / "keystone" / "fernet-keys")},
-            "credential": {"key_repository": str(settings.data / "keystone" / "credential-keys")},
+            "fernet_tokens": {"key_repository": str(data / "fernet-keys")},
+            # `keystone-manage bootstrap` makes the keys of receipts if there are none.
+            "fernet_receipts": {"key_repository": str(data / "fernet-keys")},
+            "credential": {"key_repository": str(data / "credential-keys")},
             "cache": {
                 "enabled": True,
                 "backend": "dogpile.cache.memcached",
@@ -23,7 +26,7 @@ def keystone(settings: Settings) -> Sections:
             },
             "trust": {"allow_redelegation": True},
             # The least that bcrypt knows: the default costs a quarter of a second at each login.
-            "identity": {"password_hash_rounds": 4},
+            "identity": {"password_hash_rounds": 4, "domain_config_dir": str(data / "domains")},
         },
     )
 
@@ -57,7 +60,10 @@ def glance(settings: Settings) -> Sections:
                 "flavor": "keystone",
                 "config_file": str(settings.etc / "glance" / "glance-api-paste.ini"),
             },
-            "glance_store": {"default_backend": "fs"},
+            "glance_store": {
+                "default_backend": "fs",
+                "filesystem_store_datadir": str(data / "images"),
+            },
             "fs": {"filesystem_store_datadir": str(data / "images")},
             "os_glance_staging_store": {"filesystem_store_datadir": str(data / "staging")},
             "os_glance_tasks_store": {"filesystem_store_datadir": str(data / "tasks")},

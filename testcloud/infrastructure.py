@@ -122,7 +122,9 @@ def _install(settings: Settings, folder: Path) -> None:
         *("--skip-name-resolve", "--innodb-log-file-size=32M"),
     ]
     with log.open("wb") as output:
-        done = subprocess.run(command, stdout=output, stderr=output, check=False)
+        done = subprocess.run(
+            command, env=environment(settings), stdout=output, stderr=output, check=False
+        )
     if done.returncode != 0:
         raise CloudError("DATABASE_FAILED", "MariaDB could not be set up.", f"See {log}.")
 

@@ -33,6 +33,7 @@ def _nova(settings: Settings, host: str) -> Sections:
                 "my_ip": HOST,
                 "state_path": str(data),
                 "instances_path": str(data / "instances"),
+                "rootwrap_config": str(settings.etc / "nova" / "rootwrap.conf"),
                 "compute_driver": "fake.FakeDriverWithoutFakeNodes",
                 "allow_resize_to_same_host": True,
                 # The fake hypervisor forgets its servers with its process: have them run again.
@@ -59,6 +60,7 @@ def _nova(settings: Settings, host: str) -> Sections:
                 "http_retries": 0,
             },
             "service_user": {"send_service_user_token": True, **account(settings, "nova")},
+            "compute": {"provider_config_location": str(data / "providers")},
             "conductor": {"workers": 1},
             "scheduler": {"workers": 1, "discover_hosts_in_cells_interval": 30},
             "vnc": {"enabled": False},
@@ -81,6 +83,7 @@ def cinder(settings: Settings) -> Sections:
                 "auth_strategy": "keystone",
                 "state_path": str(data),
                 "api_paste_config": str(folder / "api-paste.ini"),
+                "rootwrap_config": str(folder / "rootwrap.conf"),
                 "resource_query_filters_file": str(folder / "resource_filters.json"),
                 "osapi_volume_workers": 1,
                 "enabled_backends": "fake",

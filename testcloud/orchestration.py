@@ -61,6 +61,9 @@ def mistral(settings: Settings) -> Sections:
             "keystone": {"region_name": REGION},
             "openstack_actions": {"default_region": REGION},
             "cron_trigger": {"run_in_api": False},
+            "event_engine": {
+                "event_definitions_cfg_file": str(settings.etc / "mistral" / "events.yaml")
+            },
             "failover": {
                 "database": settings.database_url("failover"),
                 # Whoever uses this cloud makes everything fail at once, and means it.
@@ -94,13 +97,20 @@ def aodh(settings: Settings) -> Sections:
 
 def ceilometer(settings: Settings) -> Sections:
     """ceilometer.conf: the notification agent alone, from Nova's and Cinder's bus to Aodh's."""
-    brought = settings.venv.glob("lib/python3*/site-packages/ceilometer/pipeline/data")
-    definitions = next(brought, settings.venv) / "event_definitions.yaml"
+    brought = settings.venv.glob("lib/python3*/site-packages/ceilometer")
+    package, folder = next(brought, settings.venv), settings.etc / "ceilometer"
+    definitions = package / "pipeline" / "data" / "event_definitions.yaml"
     return merged(
         messages(settings, "ceilometer"),
         {
+            "DEFAULT": {
+                "rootwrap_config": str(folder / "rootwrap.conf"),
+                "pollsters_definitions_dirs": str(folder / "pollsters.d"),
+            },
             "notification": {"workers": 1, "messaging_urls": settings.messages_url},
             "event": {"definitions_cfg_file": str(definitions)},
+            "meter": {"meter_definitions_dirs": str(package / "data" / "meters.d")},
+            "polling": {"pollsters_definitions_dirs": str(folder / "pollsters.d")},
             "service_credentials": account(settings, "ceilometer"),
         },
     )

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from testcloud import hashes, infrastructure
 from testcloud.databases import tool
-from testcloud.packages import CONSTRAINTS, run, uv
+from testcloud.packages import CONSTRAINTS, run, uv, workshop
 from testcloud.settings import HERE, ROOT, Settings
 
 SOURCES = (
@@ -41,9 +40,10 @@ def install(settings: Settings) -> None:
     now = key()
     if hashes.stamped(settings.venv / ".pack", now):
         return
-    with tempfile.TemporaryDirectory(prefix="testcloud-") as folder:
+    with workshop(settings) as folder:
+        here = {"TMPDIR": str(folder)}
         # A copy, since setuptools would leave files in the checkout and take old ones from there.
-        stage = Path(folder) / "pack"
+        stage = folder / "pack"
         stage.mkdir()
         unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
         for name in SOURCES:
@@ -52,8 +52,9 @@ def install(settings: Settings) -> None:
                 shutil.copytree(source, stage / name, ignore=unwanted)
             else:
                 shutil.copy2(source, stage / name)
-        wheels = Path(folder) / "wheels"
-        run([uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(stage)], settings)
+        wheels = folder / "wheels"
+        build = [uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(stage)]
+        run(build, settings, here)
         wheel = next(wheels.glob("*.whl"))
         run(
             [
@@ -63,6 +64,7 @@ def install(settings: Settings) -> None:
                 f"{wheel}[mysql]",
             ],
             settings,
+            here,
         )
     hashes.stamp_with(settings.venv / ".pack", now)
 

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from testcloud import hashes
@@ -55,10 +56,12 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
     settings.state.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(settings.venv, ignore_errors=True)
     python = settings.venv / "bin" / "python"
-    run([uv(), "venv", "--quiet", "--python", sys.executable, str(settings.venv)], settings)
-    with tempfile.TemporaryDirectory(prefix="testcloud-") as folder:
+    with workshop(settings) as folder:
+        here = {"TMPDIR": str(folder)}
+        create = [uv(), "venv", "--quiet", "--python", sys.executable, str(settings.venv)]
+        run(create, settings, here)
         # A copy, since setuptools would leave files in the checkout.
-        driver = shutil.copytree(DRIVER, Path(folder) / "driver")
+        driver = shutil.copytree(DRIVER, folder / "driver")
         run(
             [
                 *(uv(), "pip", "install", "--quiet", "--compile-bytecode"),
@@ -66,8 +69,17 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
                 *("--requirement", str(REQUIREMENTS), str(driver)),
             ],
             settings,
+            here,
         )
     hashes.stamp_with(stamp, key())
+
+
+@contextmanager
+def workshop(settings: Settings) -> Iterator[Path]:
+    """A folder to build in, also the installers' TMPDIR; removed at the end."""
+    settings.temporary.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=settings.temporary) as folder:
+        yield Path(folder)
 
 
 def uv() -> str:

@@ -101,6 +101,7 @@ def environment(settings: Settings) -> dict[str, str]:
         "PATH": f"{settings.venv / 'bin'}:{os.environ.get('PATH', os.defpath)}",
         "LANG": "C.UTF-8",
         "HOME": str(etc / "home"),
+        "TMPDIR": str(settings.temporary),
         "PYTHONWARNINGS": "ignore",
         "PYTHONUNBUFFERED": "1",
         "OS_KEYSTONE_CONFIG_FILES": "keystone.conf",

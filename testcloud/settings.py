@@ -129,6 +129,11 @@ class Settings:
         return self.state / "log"
 
     @property
+    def temporary(self) -> Path:
+        """What the processes and installers call TMPDIR."""
+        return self.state / "tmp"
+
+    @property
     def clouds_yaml(self) -> Path:
         """Entries testcloud-admin, testcloud-demo, testcloud-other."""
         return self.state / "clouds.yaml"
@@ -197,8 +202,8 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
             "BAD_SETTING", f"FAILOVER_CLOUD_LATENCY is {latency!r}.", "Give zero or measured."
         )
     state = Path(given.get("FAILOVER_CLOUD_STATE") or ROOT / ".cloud").expanduser().absolute()
-    # MariaDB listens on a socket in there, and the name of a socket has 107 characters at most.
-    if len(str(state)) > 80:
+    # Sockets are made in there, also in its TMPDIR; the name of one has 107 characters at most.
+    if len(str(state)) > 70:
         raise CloudError(
             "BAD_SETTING",
             f"The path {state} is too long for a socket below it.",

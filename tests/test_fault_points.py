@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from faults.child import Faults
 from faults.plays import DRILLS
 from mistral_failover import fault_points
 from mistral_failover.fault_points import BROKER_POINTS, POINTS, arm, disarm, reach
+from support.armed import Fault, Plan
 
 SOURCES = Path(fault_points.__file__).parent
 
@@ -72,3 +74,22 @@ def test_what_the_hook_raises_goes_through() -> None:
             reach("attach.before")
     finally:
         disarm()
+
+
+class Killed(Faults):
+    """A process that is killed while a duplicate of its work is under way."""
+
+    def duplicate(self, point: str, mark: Path) -> None:
+        del point, mark
+
+
+def test_a_duplicate_is_over_when_its_process_is(tmp_path: Path) -> None:
+    plan = Plan(tmp_path)
+    plan.set(Fault("attach.after", "duplicate"))
+
+    Killed(tmp_path)("attach.after")
+    assert plan.fired(0)
+    assert not plan.ended(0)
+
+    Faults(tmp_path)
+    assert plan.ended(0)

@@ -24,6 +24,7 @@ TABLES: Mapping[str, str] = {
     "plans": "Plans that can be started. The latest 20 of a group are kept, for a day.",
     "deliveries": "Signed alarms that a webhook took, so that a repeated request is known again.",
     "journal": "One sentence for each step, in the order in which they were written.",
+    "numbers": "Gives out numbers that grow, for the order of other tables' rows. Always empty.",
     "totals": "What counters had counted of rows that are forgotten, in shards, "
     "so that groups rarely wait for each other.",
 }
@@ -36,6 +37,7 @@ EVERYWHERE: Mapping[str, str] = {
     "resource_id": "the record that it is about",
     "traversal_id": "the traversal that it belongs to",
     "created_at": "when it was written first",
+    "number": "grows from one row to the next: the order, whatever clocks say",
 }
 """What a name means in each table that says nothing of its own."""
 
@@ -159,6 +161,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "series": "the same whenever the same alarm goes off or clears; empty: it has no such word",
         "duplicate_of": "the incident that a DUPLICATE counts on",
         "execution": "Mistral's execution that began the traversal",
+        "said": "grows with each word, first or repeated: the greatest is the latest of a series",
+    },
+    "numbers": {
+        "id": "the number; its row goes with the transaction that took it",
     },
     "plans": {
         "id": "UUID that follows from group, inputs and fingerprint",

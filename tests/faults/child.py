@@ -37,6 +37,9 @@ class Faults(armed.Faults):
         super().__init__(folder)
         self.running = Running()
         self.latest: list[tuple[FailoverAction, Any]] = []
+        # A duplicate ends with its process: another fault may have killed that in the middle.
+        for mark in [path for path in self._fired.iterdir() if path.suffix not in armed.MARKS]:
+            _ended(mark).touch()
 
     def duplicate(self, point: str, mark: Path) -> None:
         """Have another thread do what this one is doing: the action that Mistral delivered, and
@@ -54,7 +57,7 @@ class Faults(armed.Faults):
                 vars(twin).update(vars(action))
                 twin.run(context)
         finally:
-            mark.with_suffix(f"{mark.suffix}.ended").touch()
+            _ended(mark).touch()
 
     def remember(self, run: Any) -> Any:
         """Wrap ``FailoverAction.run`` so that it is known what runs."""
@@ -68,6 +71,10 @@ class Faults(armed.Faults):
                 self.running.actions.pop()
 
         return wrapper
+
+
+def _ended(mark: Path) -> Path:
+    return mark.with_name(f"{mark.name}{armed.ENDED}")
 
 
 class Restarted(EmbeddedMistral):

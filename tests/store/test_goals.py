@@ -74,6 +74,24 @@ def test_reached_goals_are_told_the_latest_first_each_once(simulation: Simulatio
     assert reached == [home, away]
 
 
+@pytest.mark.parametrize("step", [0.0, -60.0])
+def test_the_latest_goal_is_the_one_that_was_given_last_whatever_the_clock_says(
+    simulation: Simulation, step: float
+) -> None:
+    given = []
+    for number in range(3):
+        simulation.clock.seconds += step
+        goal = numbered(simulation, number)
+        simulation.converge(goal)
+        given.append(goal.version)
+
+    assert versions(simulation) == given[::-1]
+    reached = simulation.database.reading(lambda tx: goals.reached(tx, simulation.group_id))
+    assert reached == given[::-1]
+    assert prune(simulation, keep=1) == 2
+    assert versions(simulation) == given[2:]
+
+
 def test_a_goal_is_found_by_its_first_digits(simulation: Simulation) -> None:
     version = give(simulation, numbered(simulation, 1))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -109,20 +110,92 @@ def test_only_what_is_held_is_dismissed_and_once(database: Database) -> None:
     assert get(database, "admitted").decision == "ADMITTED"
 
 
-def test_the_latest_word_of_a_series_is_the_one_that_was_said_last(database: Database) -> None:
+@pytest.fixture
+def still(database: Database) -> Iterator[Database]:
+    """The database, whose clock stands still: all happens in one moment."""
+    made = Database(database.url, clock=lambda: 1_000_000.0)
+    yield made
+    made.close()
+
+
+def latest(database: Database, series: str = "s") -> str | None:
+    found = database.reading(lambda tx: incidents.latest_of_series(tx, "g", series))
+    return found.id if found else None
+
+
+def test_the_latest_word_of_a_series_is_the_one_that_was_said_last(still: Database) -> None:
+    add(still, "on", series="s", firing=True)
+    add(still, "off", series="s", firing=False)
+    add(still, "other", series="o")
+    add(still, "elsewhere", series="s", group_id="h")
+
+    assert latest(still) == "off"
+    still.atomically(lambda tx: incidents.say_again(tx, "on"))
+    assert latest(still) == "on"
+    again(still, "off")  # nothing is decided on it, so this is no word yet
+    assert latest(still) == "on"
+    assert latest(still, "none") is None
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_in_one_moment_the_word_that_came_later_is_the_latest(still: Database, first: str) -> None:
+    second = {"a": "b", "b": "a"}[first]
+    add(still, first, series="s", decision="IGNORED")
+    add(still, second, series="s", decision="IGNORED")
+    assert latest(still) == second
+
+    again(still, first)
+    assert latest(still) == first
+
+    again(still, second)
+    assert latest(still) == second
+
+
+def test_the_latest_word_is_that_of_the_order_where_a_clock_steps_back(database: Database) -> None:
     add(database, "on", series="s", firing=True)
-    add(database, "off", series="s", firing=False)
-    add(database, "other", series="o")
-    add(database, "elsewhere", series="s", group_id="h")
+    earlier = Database(database.url, clock=lambda: 1.0)
+    add(earlier, "off", series="s", firing=False)
+    earlier.close()
 
-    def latest() -> str | None:
-        found = database.reading(lambda tx: incidents.latest_of_series(tx, "g", "s"))
-        return found.id if found else None
+    assert latest(database) == "off"
 
-    assert latest() == "off"
-    database.atomically(lambda tx: incidents.count_duplicate(tx, "on"))
-    assert latest() == "on"
-    assert database.reading(lambda tx: incidents.latest_of_series(tx, "g", "none")) is None
+
+def test_a_fact_that_another_alarm_tells_of_again_is_no_word_of_the_first_s_series(
+    still: Database,
+) -> None:
+    add(still, "on", series="s", firing=True, decision="ADMITTED", traversal_id="t")
+    add(still, "another", series="o", decision="DUPLICATE", duplicate_of="on")
+    add(still, "off", series="s", firing=False, decision="IGNORED")
+
+    assert again(still, "another") == ("on", "t")
+
+    assert latest(still) == "off"
+    assert get(still, "on").duplicates == 1
+
+
+def test_of_words_said_at_once_each_has_a_place_of_its_own(still: Database) -> None:
+    for name in "abcd":
+        add(still, name, series="s", decision="IGNORED")
+
+    together(4, lambda number: [again(still, "abcd"[number]) for _ in range(5)])
+
+    places = {name: get(still, name).said for name in "abcd"}
+    assert len(set(places.values())) == 4
+    assert latest(still) == max(places, key=lambda name: places[name])
+
+
+def test_what_waits_is_listed_in_the_order_in_which_it_was_said(still: Database) -> None:
+    said = ["c", "a", "b"]
+    for name in said:
+        add(still, name, decision="ADMITTED")
+
+    def ids(found: list[Incident]) -> list[str]:
+        return [incident.id for incident in found]
+
+    assert ids(still.reading(lambda tx: incidents.yet_to_begin(tx, "g"))) == said
+    assert ids(still.reading(lambda tx: incidents.waiting(tx, "g"))) == said
+    assert ids(still.reading(lambda tx: incidents.unstarted(tx, "mine"))) == said
+    assert ids(still.reading(lambda tx: incidents.of_group(tx, "g", 2))) == ["b", "a"]
 
 
 def test_what_counts_towards_a_storm(database: Database) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.records import Lock, Node, Outcome, Record, Ticket
-from mistral_failover.store import groups
+from mistral_failover.store import groups, held
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
 from support.rows import only_these_change, rows
@@ -371,3 +371,24 @@ def test_a_long_lease_is_shortened_for_its_own_owner_and_no_short_one_is_prolong
     clock = database.reading(lambda tx: tx.now())
     assert 0 < shortened - clock <= 30.0
     assert (now(database).owner, now(database).token) == ("o", 1)
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_volume_is_known_by_its_latest_record_also_where_two_are_of_one_moment(
+    database: Database, order: str
+) -> None:
+    for name in order:
+        made = Record(
+            id=name,
+            group_id="g",
+            name="data",
+            type="volume",
+            goal_version="v",
+            properties={"volume": f"volume {name}"},
+            physical_id=name,
+        )
+        database.atomically(lambda tx, made=made: tx.insert_record(made, 1_000_000.0))
+
+    found = database.reading(lambda tx: held.volumes(tx, "g", "volume"))
+
+    assert found["data"].volume_id == order[1]

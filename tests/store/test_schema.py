@@ -169,3 +169,104 @@ def test_the_numbers_of_the_journal_s_sentences_are_never_given_twice(blank: Dat
         blank.atomically(lambda tx: tx.execute(journal.delete()))
 
     assert numbers[0] < numbers[1]
+
+
+# By table: what a row of the first schema must have, but for its id.
+BEFORE: dict[str, dict[str, Any]] = {
+    "failover_incidents": {
+        "project_id": "p",
+        "source": "aodh",
+        "fact": "{}",
+        "payload": "{}",
+        "decision": "HELD",
+        "sentence": "",
+        "duplicates": 0,
+        "rule": "",
+        "firing": True,
+        "series": "s",
+    },
+    "failover_resources": {
+        "group_id": "g",
+        "name": "r",
+        "type": "t",
+        "epoch": 0,
+        "action": "CREATE",
+        "status": "COMPLETE",
+        "reason": "",
+        "attributes": "{}",
+        "requires": "[]",
+        "goal_version": "v",
+        "condemned": False,
+        "token": 0,
+        "atomic_key": 0,
+        "generation": 0,
+    },
+    "failover_traversals": {
+        "group_id": "g",
+        "goal_version": "v",
+        "status": "COMPLETE",
+        "reason": "",
+        "cause": "",
+        "graph": "{}",
+    },
+}
+
+
+def in_order(database: Database, table: str, column: str) -> list[str]:
+    query = sa.select(sa.column("id")).select_from(sa.table(table)).order_by(sa.column(column))
+    with database.engine.connect() as connection:
+        return list(connection.execute(query).scalars())
+
+
+def test_rows_from_before_there_were_numbers_keep_the_order_of_their_clocks(
+    blank: Database,
+) -> None:
+    schema.upgrade(blank, "0001")
+    # first_at, decided_at, last_at; of b and d the first two are one moment.
+    heard = {"c": (1, 9, 40), "d": (2, 2, 10), "b": (2, 2, 30), "a": (3, 3, 20)}
+    times = {
+        "failover_incidents": {
+            row: {"first_at": first, "decided_at": decided, "last_at": last}
+            for row, (first, decided, last) in heard.items()
+        },
+        "failover_resources": {row: {"created_at": heard[row][0]} for row in heard},
+        "failover_traversals": {row: {"started_at": heard[row][0]} for row in heard},
+    }
+    with blank.engine.begin() as connection:
+        for table, rows in times.items():
+            for row, at in rows.items():
+                values = {"id": row, **BEFORE[table], **at}
+                insert = sa.table(table, *map(sa.column, values)).insert()
+                connection.execute(insert.values(values))
+
+    schema.upgrade(blank)
+
+    assert in_order(blank, "failover_incidents", "number") == ["c", "b", "d", "a"]
+    assert in_order(blank, "failover_incidents", "said") == ["d", "a", "b", "c"]
+    assert in_order(blank, "failover_resources", "number") == ["c", "b", "d", "a"]
+    assert in_order(blank, "failover_traversals", "number") == ["c", "b", "d", "a"]
+    assert blank.atomically(lambda tx: tx.number()) > len(heard)
+
+
+def test_a_number_is_never_given_twice_and_grows(blank: Database) -> None:
+    schema.upgrade(blank)
+
+    def fail(tx: Any) -> None:
+        given.append(tx.number())
+        raise KeyError
+
+    given = [blank.atomically(lambda tx: tx.number())]
+    with pytest.raises(KeyError):
+        blank.atomically(fail)
+    given.append(blank.atomically(lambda tx: tx.number()))
+    assert given[0] < given[2]
+
+    def taken(number: int) -> list[int]:
+        return [blank.atomically(lambda tx: tx.number()) for _ in range(10)]
+
+    beside = together(4, taken)
+
+    assert all(numbers == sorted(numbers) for numbers in beside)
+    every = [number for numbers in beside for number in numbers]
+    assert len({*every, given[2]}) == 41
+    assert min(every) > given[2]

@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 HELD_AT_MOST = 60.0  # seconds
+ENDED, GO = ".ended", ".go"
+MARKS = frozenset({ENDED, GO})
+"""What the name of a fault's mark ends with where it says more than that the fault happened."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,12 @@ class Plan:
         return self._mark(number).exists()
 
     def ended(self, number: int) -> bool:
-        """Whether what the fault of that number began is over."""
-        return self._mark(number, ".ended").exists()
+        """Whether what the fault of that number began is over, also because its process is."""
+        return self._mark(number, ENDED).exists()
 
     def go_on(self, number: int = 0) -> None:
         """Let the thread go on that the fault of that number holds."""
-        self._mark(number, ".go").touch()
+        self._mark(number, GO).touch()
 
     def _mark(self, number: int, suffix: str = "") -> Path:
         return self._fired / f"{self.id}.{number}{suffix}"
@@ -123,7 +126,7 @@ class Faults:
 
     def hold(self, point: str, mark: Path) -> None:
         """Stand here until the test says so; the process's other threads go on."""
-        word = mark.with_name(f"{mark.name}.go")
+        word = mark.with_name(f"{mark.name}{GO}")
         deadline = time.monotonic() + HELD_AT_MOST
         while not word.exists() and time.monotonic() < deadline:
             time.sleep(0.02)

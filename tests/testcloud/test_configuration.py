@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import json
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from oslo_config import cfg
 
-from testcloud import configuration, ini
+from support import options_outside
+from testcloud import configuration, ini, roster
 from testcloud.instances import nova_compute
 from testcloud.orchestration import mistral
 from testcloud.settings import HOSTS, Settings
@@ -79,6 +84,70 @@ def test_nobody_else_reads_a_password(written: Settings) -> None:
     assert len(holders) >= len(configuration.FILES)
     assert {stat.S_IMODE(path.stat().st_mode) for path in holders} == {0o600}
     assert stat.S_IMODE(written.etc.stat().st_mode) == 0o700
+
+
+# Options whose defaults are below /etc, /var or /opt, and which the services here read or write.
+# tests/real_cloud/test_its_own_folder.py finds more of them where the services are installed.
+DEFAULTS_ELSEWHERE = [
+    ("keystone", "fernet_tokens", "key_repository"),
+    ("keystone", "fernet_receipts", "key_repository"),
+    ("keystone", "credential", "key_repository"),
+    ("keystone", "identity", "domain_config_dir"),
+    ("glance", "glance_store", "filesystem_store_datadir"),
+    ("glance", "fs", "filesystem_store_datadir"),
+    ("glance", "os_glance_staging_store", "filesystem_store_datadir"),
+    ("glance", "os_glance_tasks_store", "filesystem_store_datadir"),
+    ("neutron", "DEFAULT", "state_path"),
+    ("nova", "DEFAULT", "state_path"),
+    ("nova", "DEFAULT", "instances_path"),
+    ("nova", "DEFAULT", "rootwrap_config"),
+    ("nova", "compute", "provider_config_location"),
+    ("cinder", "DEFAULT", "state_path"),
+    ("cinder", "DEFAULT", "rootwrap_config"),
+    ("heat", "DEFAULT", "environment_dir"),
+    ("heat", "DEFAULT", "template_dir"),
+    ("heat", "DEFAULT", "plugin_dirs"),
+    ("mistral", "event_engine", "event_definitions_cfg_file"),
+    ("ceilometer", "DEFAULT", "rootwrap_config"),
+    ("ceilometer", "DEFAULT", "pollsters_definitions_dirs"),
+    ("ceilometer", "polling", "pollsters_definitions_dirs"),
+    ("ceilometer", "meter", "meter_definitions_dirs"),
+    *(
+        (service, "oslo_concurrency", "lock_path")
+        for service in ("glance", "neutron", "nova", "cinder", "heat", "mistral", "aodh")
+    ),
+]
+
+
+@pytest.mark.parametrize(("service", "section", "option"), DEFAULTS_ELSEWHERE)
+def test_what_would_be_elsewhere_by_default_is_in_the_state_folder(
+    settings: Settings, service: str, section: str, option: str
+) -> None:
+    sections, _ = configuration.FILES[service]
+
+    assert settings.state in Path(str(sections(settings)[section][option])).parents
+
+
+def test_no_option_of_mistral_names_a_place_outside_of_the_state_folder(
+    written: Settings,
+) -> None:
+    command = (options_outside.__file__, "mistral", str(written.etc / "mistral" / "mistral.conf"))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *command, str(written.state)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Read by a way of authentication that is not used.
+    unused = ["oslo_middleware", "http_basic_auth_user_file", "/etc/htpasswd"]
+
+    assert [found for found in json.loads(done.stdout) if found != unused] == []
+
+
+def test_the_processes_temporary_files_are_in_the_state_folder(written: Settings) -> None:
+    assert roster.environment(written)["TMPDIR"] == str(written.temporary)
+    assert written.temporary.is_dir()
+    assert written.state in written.temporary.parents
 
 
 def test_it_can_be_written_again(written: Settings) -> None:

@@ -151,7 +151,7 @@ def _about_nobody(
     if known := _again(request, tx, alarm, identity):
         return known
     if incidents.get(tx, request.project_id, identity) is not None:
-        incidents.count_duplicate(tx, identity)
+        incidents.say_again(tx, identity)
     else:
         fact = {"group": group, "lost": member}
         incidents.add(tx, _incident(request, alarm, identity, None, fact, verdict))
@@ -259,7 +259,7 @@ def _known(
 ) -> Recorded:
     """Something was said again: count it, and judge what was held anew. ``first`` is the incident
     of a known fact."""
-    incidents.count_duplicate(tx, known.id)
+    incidents.say_again(tx, known.id)
     if known.decision == "HELD" and verdict.decision != "IGNORED":
         incidents.decide(
             tx,

@@ -44,7 +44,7 @@ def carried_out(
             resources.c.member,
         )
         .join(resources, resources.c.id == operations.c.resource_id)
-        .order_by(operations.c.started_at)
+        .order_by(operations.c.started_at, operations.c.token, operations.c.key)
         .limit(limit)
     )
     if traversal_id is not None:
@@ -69,7 +69,7 @@ def deferrals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
         )
         .join(resources, resources.c.id == nodes.c.resource_id)
         .where(nodes.c.traversal_id == traversal_id, nodes.c.deferred_to.is_not(None))
-        .order_by(nodes.c.deferred_at)
+        .order_by(nodes.c.deferred_at, nodes.c.node)
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
@@ -96,7 +96,8 @@ def walks(
         query = query.where(traversals.c.incident_id == incident_id)
     if goal_version is not None:
         query = query.where(traversals.c.goal_version == goal_version)
-    rows = tx.connection.execute(query.order_by(traversals.c.started_at.desc()).limit(limit))
+    latest = traversals.c.number.desc(), traversals.c.started_at.desc()
+    rows = tx.connection.execute(query.order_by(*latest).limit(limit))
     return [dict(row._mapping) for row in rows][::-1]
 
 

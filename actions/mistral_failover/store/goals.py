@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.goal import Goal
 from mistral_failover.store import totals
+from mistral_failover.store.records import BIRTH
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import goals, groups, operations, resources, traversals
 
@@ -47,7 +48,7 @@ def listed(tx: Session, group_id: str) -> list[KeptGoal]:
             traversals.c.ended_at,
         )
         .where(traversals.c.group_id == group_id)
-        .order_by(traversals.c.started_at.desc())
+        .order_by(traversals.c.number.desc(), traversals.c.started_at.desc())
     )
     for row in tx.connection.execute(query):
         walks.setdefault(row.goal_version, []).append(row)
@@ -79,7 +80,9 @@ def reached(tx: Session, group_id: str) -> list[str]:
         sa.select(traversals.c.goal_version)
         .where(traversals.c.group_id == group_id, traversals.c.status == "COMPLETE")
         .group_by(traversals.c.goal_version)
-        .order_by(sa.func.max(traversals.c.ended_at).desc())
+        .order_by(
+            sa.func.max(traversals.c.number).desc(), sa.func.max(traversals.c.ended_at).desc()
+        )
     )
     return list(tx.connection.execute(query).scalars())
 
@@ -114,9 +117,8 @@ def prune(tx: Session, group_id: str, *, keep: int, older_than: float) -> int:
     if tx.connection.execute(count).scalar_one() <= keep:
         return 0
     known = listed(tx, group_id)
-    arrived = [entry for entry in known if entry.reached_at is not None]
-    arrived.sort(key=lambda entry: entry.reached_at or 0.0, reverse=True)
-    kept: set[str | None] = {entry.goal.version for entry in [*known[:keep], *arrived[:keep]]}
+    kept: set[str | None] = {entry.goal.version for entry in known[:keep]}
+    kept |= set(reached(tx, group_id)[:keep])
     kept |= {entry.goal.version for entry in known if entry.given_at >= older_than}
     kept |= _in_use(tx, group_id)
     forgotten = [entry.goal.version for entry in known if entry.goal.version not in kept]
@@ -170,7 +172,7 @@ def _last_of_a_name(tx: Session, group_id: str) -> set[str]:
     rows = tx.connection.execute(
         sa.select(resources.c.id, resources.c.name, _gone().label("gone"), resources.c.physical_id)
         .where(resources.c.group_id == group_id)
-        .order_by(resources.c.created_at, resources.c.id)
+        .order_by(*BIRTH)
     ).all()
     empty = {row.name for row in rows if not row.gone and row.physical_id is None}
     latest = {row.name: row.id for row in rows if row.physical_id is not None}

@@ -250,7 +250,7 @@ def first_of(tx: Session, project_id: str) -> str | None:
 def declared_lost_since(tx: Session, identity: str, member: str, at: float) -> bool:
     """Whether a goal that held at a time, or was given later, declares a member lost."""
     held_then = (
-        sa.select(sa.func.max(traversals.c.started_at))
+        sa.select(sa.func.max(traversals.c.number))
         .where(traversals.c.group_id == identity, traversals.c.started_at <= at)
         .scalar_subquery()
     )
@@ -265,7 +265,7 @@ def declared_lost_since(tx: Session, identity: str, member: str, at: float) -> b
         )
         .where(
             traversals.c.group_id == identity,
-            traversals.c.started_at >= sa.func.coalesce(held_then, at),
+            traversals.c.number >= sa.func.coalesce(held_then, 0),
         )
     )
     return any(member in goal["lost"] for goal in tx.connection.execute(query).scalars())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from mistral_failover.store.records import BIRTH
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import resources
 
@@ -29,7 +30,7 @@ def volumes(tx: Session, group_id: str, attachment: str) -> dict[str, Held]:
             resources.c.type == attachment,
             resources.c.physical_id.is_not(None),
         )
-        .order_by(resources.c.created_at, resources.c.id)
+        .order_by(*BIRTH)
     )
     return {
         row.name: Held(str(row.properties["volume"]), row.physical_id)

@@ -25,7 +25,9 @@ class Incident:
     member}`` or what else was said. ``rule`` names the rule of admission that decided, if one
     spoke. ``firing`` and ``series`` are the alarm's. A DUPLICATE of a fact that was known is kept
     to be recognised when it comes again, and counts on ``duplicate_of``. ``execution`` is
-    Mistral's that began the traversal, None for an action that was run by itself.
+    Mistral's that began the traversal, None for an action that was run by itself. ``number`` grows
+    from one incident to the next, ``said`` from one word to the next, also where an incident is
+    said again.
     """
 
     id: str
@@ -46,6 +48,8 @@ class Incident:
     series: str = ""
     duplicate_of: str | None = None
     execution: str | None = None
+    number: int = 0
+    said: int = 0
 
 
 _COUNT = {"duplicates": incidents.c.duplicates + 1}
@@ -61,7 +65,27 @@ _WAITING = sa.or_(
         incidents.c.source != OPERATOR,
     ),
 )
-_NEWEST_FIRST = (incidents.c.last_at.desc(), incidents.c.first_at.desc(), incidents.c.id.desc())
+_other = incidents.alias()
+_OUTDONE = (
+    sa.exists()
+    .where(
+        incidents.c.series != "",
+        _other.c.group_id == incidents.c.group_id,
+        _other.c.series == incidents.c.series,
+        _other.c.said > incidents.c.said,
+    )
+    .correlate(incidents)
+    .label("outdone")
+)
+"""Whether something else was said in an incident's series since."""
+_IN_ORDER = (incidents.c.number, incidents.c.first_at, incidents.c.id)
+# The times count among rows that a process of a version without numbers wrote.
+_NEWEST_FIRST = (
+    incidents.c.said.desc(),
+    incidents.c.last_at.desc(),
+    incidents.c.first_at.desc(),
+    incidents.c.id.desc(),
+)
 
 
 def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
@@ -76,14 +100,24 @@ def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
 
 def add(tx: Session, incident: Incident) -> None:
     """Record a new incident, now."""
-    now = tx.now()
-    tx.insert(
-        incidents, **{**incident.__dict__, "decided_at": now, "first_at": now, "last_at": now}
-    )
+    now, number = tx.now(), tx.number()
+    times = {"decided_at": now, "first_at": now, "last_at": now}
+    tx.insert(incidents, **{**incident.__dict__, **times, "number": number, "said": number})
+
+
+def say_again(tx: Session, incident_id: str) -> None:
+    """The same was said again: it is the latest word."""
+    count_duplicate(tx, incident_id)
+    _is_the_latest_word(tx, incident_id)
+
+
+def _is_the_latest_word(tx: Session, incident_id: str) -> None:
+    number = tx.number()
+    tx.execute(incidents.update().where(incidents.c.id == incident_id).values(said=number))
 
 
 def count_duplicate(tx: Session, incident_id: str) -> None:
-    """The same was said again."""
+    """Another incident told of the same fact: it counts here, but is no word of this series."""
     tx.execute(
         incidents.update().where(incidents.c.id == incident_id).values(**_COUNT, last_at=tx.clock())
     )
@@ -104,8 +138,10 @@ def count_again(tx: Session, project_id: str, incident_id: str) -> tuple[str, st
     )
     if not known:
         return None
-    which = sa.select(incidents.c.duplicate_of, incidents.c.traversal_id)
+    which = sa.select(incidents.c.duplicate_of, incidents.c.traversal_id, _OUTDONE)
     row = tx.connection.execute(which.where(incidents.c.id == incident_id)).one()
+    if row.outdone:
+        _is_the_latest_word(tx, incident_id)
     if row.duplicate_of is None:
         return incident_id, row.traversal_id
     count_duplicate(tx, row.duplicate_of)
@@ -194,14 +230,15 @@ def yet_to_begin(tx: Session, group_id: str) -> list[Incident]:
         incidents.c.source != OPERATOR,
         incidents.c.traversal_id.is_(None),
     )
-    rows = tx.connection.execute(query.order_by(incidents.c.decided_at))
+    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
     return [Incident(**row._mapping) for row in rows]
 
 
 def waiting(tx: Session, group_id: str) -> list[Incident]:
-    """The alarms of a group that nobody has decided on: held, or admitted and not begun."""
+    """The alarms of a group that nobody has decided on, oldest first: held, or admitted and not
+    begun."""
     query = sa.select(incidents).where(incidents.c.group_id == group_id, _WAITING)
-    rows = tx.connection.execute(query.order_by(incidents.c.first_at))
+    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
     return [Incident(**row._mapping) for row in rows]
 
 
@@ -249,7 +286,7 @@ def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
     query = (
         sa.select(incidents)
         .where(incidents.c.group_id == group_id, incidents.c.decision != "DUPLICATE")
-        .order_by(incidents.c.first_at.desc())
+        .order_by(*(column.desc() for column in _IN_ORDER))
         .limit(limit)
     )
     return [Incident(**row._mapping) for row in tx.connection.execute(query)]
@@ -280,10 +317,12 @@ def held(
 
 
 def unstarted(tx: Session, project_id: str) -> list[Incident]:
-    """Admitted incidents that caused no traversal yet: whoever admitted them died."""
+    """Admitted incidents that caused no traversal yet, oldest first: whoever admitted them
+    died."""
     query = sa.select(incidents).where(
         incidents.c.project_id == project_id,
         incidents.c.decision == "ADMITTED",
         incidents.c.traversal_id.is_(None),
     )
-    return [Incident(**row._mapping) for row in tx.connection.execute(query)]
+    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
+    return [Incident(**row._mapping) for row in rows]

@@ -216,7 +216,7 @@ def held_up(tx: Session, project_id: str, group_id: str | None) -> list[HeldUp]:
             ),
         )
         .where(groups.c.project_id == project_id, nodes.c.status == "BLOCKED")
-        .order_by(groups.c.name, nodes.c.node, operations.c.ended_at)
+        .order_by(groups.c.name, nodes.c.node, operations.c.token)
     )
     if group_id is not None:
         query = query.where(groups.c.id == group_id)

@@ -12,7 +12,9 @@ from mistral_failover.convergence.records import Lock, Outcome, Record, Ticket
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import members, operations, resources
 
-_COLUMNS = [c for c in resources.c if c.name != "created_at"]
+_COLUMNS = [c for c in resources.c if c.name not in ("created_at", "number")]
+BIRTH = (resources.c.number, resources.c.created_at, resources.c.id)
+"""Records in the order in which they were inserted."""
 # Building a statement takes longer than running it, so those of every check are built once.
 _ONE = sa.select(*_COLUMNS).where(resources.c.id == sa.bindparam("resource_id"))
 _ONE_LOCKED = _ONE.with_for_update(read=True)
@@ -35,7 +37,7 @@ class Records(Session):
                 resources.c.group_id == group_id,
                 sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
             )
-            .order_by(resources.c.created_at, resources.c.id)
+            .order_by(*BIRTH)
         )
         return [_record(row) for row in self.connection.execute(query)]
 
@@ -194,14 +196,11 @@ class Records(Session):
     def insert_records(self, records: Iterable[Record], now: float) -> None:
         """Insert new records, born at ``now``."""
         rows = [
-            {
-                **{column.name: getattr(record, column.name) for column in _COLUMNS},
-                "created_at": now,
-            }
-            for record in records
+            {column.name: getattr(record, column.name) for column in _COLUMNS} for record in records
         ]
         if rows:
-            self.connection.execute(resources.insert(), rows)
+            born = {"created_at": now, "number": self.number()}
+            self.connection.execute(resources.insert(), [row | born for row in rows])
 
     def insert_record(self, record: Record, now: float) -> None:
         """Insert a new record, born at ``now``."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.store.tables import numbers
+
 
 class Session:
     """A connection within a transaction, and the database's clock."""
@@ -21,6 +23,17 @@ class Session:
     def now(self) -> float:
         """The database's time, in seconds since the epoch."""
         return float(self.connection.execute(sa.select(self.clock())).scalar_one())
+
+    def number(self) -> int:
+        """Return a number greater than every one that was given to a transaction committed so far.
+
+        What happened later has the greater number, whatever the clock says. Taking one keeps no
+        other transaction waiting, but in SQLite, where they take turns.
+        """
+        made = self.connection.execute(numbers.insert()).inserted_primary_key
+        assert made is not None  # of one row
+        self.execute(numbers.delete().where(numbers.c.id == made.id))
+        return int(made.id)
 
     def insert(self, table: sa.Table, **values: Any) -> None:
         """Insert one row."""

@@ -70,6 +70,23 @@ def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
 # Seconds with microseconds: MySQL's FLOAT would be single precision.
 _Time = sa.Double
 _Reason = sa.Text
+# SQLite counts up by itself only in an INTEGER primary key.
+_Counted = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
+def _number(name: str) -> sa.Column[int]:
+    """One of `numbers`. 0: a process of a version that had none wrote the row."""
+    return sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+
+
+# An order for rows of other tables: a clock gives two rows one time, and can step back. A row here
+# does not outlive the transaction that takes its number.
+numbers = _table(
+    "failover_numbers",
+    sa.Column("id", _Counted, primary_key=True, autoincrement=True),
+    # Without this SQLite gives the numbers of deleted rows once more.
+    sqlite_autoincrement=True,
+)
 
 groups = _table(
     "failover_groups",
@@ -128,6 +145,7 @@ traversals = _table(
     _id("follows", index=True),
     _id("chain"),
     sa.Column("chains", sa.Integer, nullable=False, server_default="0"),
+    _number("number"),
 )
 
 resources = _table(
@@ -155,6 +173,7 @@ resources = _table(
     sa.Column("atomic_key", sa.Integer, nullable=False),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("created_at", _Time, nullable=False),
+    _number("number"),
     sa.Index("ix_failover_resources_group_id_action", "group_id", "action"),
 )
 
@@ -226,6 +245,8 @@ incidents = _table(
     sa.Column("series", sa.String(64), nullable=False),
     _id("duplicate_of"),
     _id("execution"),
+    _number("number"),
+    _number("said"),
     sa.Index("ix_failover_incidents_group_id_decided_at", "group_id", "decided_at"),
     sa.Index("ix_failover_incidents_group_id_series", "group_id", "series"),
     sa.Index("ix_failover_incidents_project_id_decided_at", "project_id", "decided_at"),
@@ -256,13 +277,7 @@ deliveries = _table(
 
 journal = _table(
     "failover_journal",
-    # SQLite counts up by itself only in an INTEGER primary key.
-    sa.Column(
-        "id",
-        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
-        primary_key=True,
-        autoincrement=True,
-    ),
+    sa.Column("id", _Counted, primary_key=True, autoincrement=True),
     _id("group_id", nullable=False, index=True),
     _id("traversal_id"),
     _id("resource_id"),

@@ -127,6 +127,7 @@ class SqlTransaction(Records, SyncPoints):
             follows=traversal.follows,
             graph=nx.node_link_data(plan.graph, edges="edges"),
             started_at=now,
+            number=self.number(),
         )
         self.insert_records(plan.new, now)
         for record_ids in _chunks(plan.kept):

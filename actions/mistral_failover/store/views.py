@@ -59,7 +59,7 @@ def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
             operations.c.status.in_(("started", "unknown")),
             sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
         )
-        .order_by(operations.c.started_at)
+        .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
@@ -89,7 +89,7 @@ def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
             operations.c.ended_at,
         )
         .where(operations.c.traversal_id == traversal_id)
-        .order_by(operations.c.started_at)
+        .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
@@ -169,15 +169,16 @@ def following(tx: Session, first: Mapping[str, Any]) -> list[dict[str, Any]]:
         "started_at",
         "ended_at",
     )
+    begun = sa.select(traversals.c.number).where(traversals.c.id == first["id"]).scalar_subquery()
     query = (
         sa.select(*(traversals.c[name] for name in shown))
         .where(
             traversals.c.group_id == first["group_id"],
             traversals.c.incident_id == first["incident_id"],
-            traversals.c.started_at >= first["started_at"],
+            traversals.c.number >= begun,
             traversals.c.id != first["id"],
         )
-        .order_by(traversals.c.started_at)
+        .order_by(traversals.c.number, traversals.c.started_at)
     )
     after = [dict(row._mapping) for row in tx.connection.execute(query)]
     return [dict(first), *after]
