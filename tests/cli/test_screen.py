@@ -47,6 +47,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "remedies": [],
         "under_way": [],
         "deferred": [],
+        "waiting": [],
         "agents": {},
         "pause": None,
         "maintenance": None,
@@ -240,6 +241,36 @@ def test_a_sound_file_is_said_so_and_no_empty_line(
 
     assert (code, command.app.stdout.getvalue()) == (0, "")
     assert command.app.stderr.getvalue() == "group.yaml: no problem was found\n"
+
+
+def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
+    waiting = {
+        "resource": "data",
+        "member": "db_b",
+        "verb": "create",
+        "waiting_for": "Cinder: connection refused",
+        "since": 25_075.4,
+        "next_try": 8.2,
+        "tries": 4,
+    }
+    again = {**waiting, "resource": "log", "member": None, "next_try": 0.0}
+    failed = {"name": "data", "type": "x", "status": "CREATE_FAILED", "reason": "no answer"}
+    tried = {"resource": "data", "member": "db_b", "verb": "create", "seconds": 3.0}
+    found = screen.facts(
+        status(
+            "IN_PROGRESS",
+            waiting=[waiting, again],
+            resources=[failed],
+            under_way=[{**tried, "status": "unknown", "attempts": 4}],
+        )
+    )
+
+    assert found["waits for a service"].splitlines() == [
+        "create data on db_b: waiting for Cinder: connection refused since 06:57:55, "
+        "next try in 8 s",
+        "create log: waiting for Cinder: connection refused since 06:57:55, trying again",
+    ]
+    assert {"in trouble", "under way"}.isdisjoint(found)
 
 
 def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:

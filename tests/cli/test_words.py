@@ -90,7 +90,14 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
     status = {
         **{"group": "g", "stack": "g", "status": "COMPLETE", "reason": "", "roles": {"a": "m"}},
         **{"lost": [], "goal": "0", "traversal": None, "members": [], "resources": []},
-        **{"remedies": [], "under_way": [], "deferred": [], "agents": {}, "pause": None},
+        **{
+            "remedies": [],
+            "under_way": [],
+            "deferred": [],
+            "waiting": [],
+            "agents": {},
+            "pause": None,
+        },
         **{"maintenance": None, "now": 0.0},
     }
     incident = {

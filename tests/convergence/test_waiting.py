@@ -11,6 +11,7 @@ import pytest
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.records import NodeState, Outcome, Ready, Step
 from mistral_failover.convergence.waiting import backoff
+from mistral_failover.store import views
 from mistral_failover.store.tables import operations
 from support.rows import rows
 from support.samples import sentences, thing
@@ -274,6 +275,25 @@ def test_what_does_not_depend_on_the_service_goes_on_meanwhile(simulation: Simul
     simulation.carry(simulation.sweep(), operate)
 
     simulation.audit_at_rest(goal)
+
+
+def test_whoever_looks_sees_what_waits_since_when_and_for_what(
+    simulation: Simulation, ready: Ready
+) -> None:
+    since = simulation.clock.seconds
+    fail_once(simulation, ready)
+
+    assert simulation.database.reading(lambda tx: views.waiting(tx, ready.traversal_id)) == [
+        {
+            "resource": "data",
+            "member": "b",
+            "verb": "create",
+            "waiting_for": "Cinder: connection refused",
+            "since": since,
+            "next_try": since + 1,
+            "tries": 1,
+        }
+    ]
 
 
 def test_a_lost_result_of_a_try_counts_for_nothing(simulation: Simulation, ready: Ready) -> None:

@@ -51,6 +51,10 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
                 for row in views.under_way(tx, stands.state.id)
             ],
             "deferred": views.deferred(tx, current) if current else [],
+            "waiting": [
+                {**row, "next_try": max(0.0, row["next_try"] - now)}
+                for row in (views.waiting(tx, current) if current else [])
+            ],
             "incidents": [
                 {
                     "id": i.id,

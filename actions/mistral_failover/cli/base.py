@@ -132,6 +132,11 @@ def when(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def clock(seconds: float) -> str:
+    """The time of day as people read it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")
+
+
 def lasted(seconds: float | None) -> str:
     """A duration as people read it; nothing for None."""
     if seconds is None:

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mistral_failover.cli.base import counted, lasted, when
+from mistral_failover.cli.base import clock, counted, lasted, when
 
 Facts = dict[str, str]
 _ATTACHMENT = "volume_attachment"
@@ -45,6 +45,7 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
         "lost": ", ".join(status["lost"]),
         "volumes": "\n".join(_volumes(status)),
         "under way": _listed(_under_way(status)),
+        "waits for a service": _listed(_waiting(status)),
         "waits for a lock": _listed(
             f"{row['node']} for {row['deferred_to']}" for row in status["deferred"]
         ),
@@ -202,8 +203,26 @@ def _word(state: str) -> str:
     return f"{action.lower()} {how.lower().replace('_', ' ')}"
 
 
+def _waiting(status: Mapping[str, Any]) -> Iterable[str]:
+    for row in status["waiting"]:
+        on = f" on {row['member']}" if row["member"] else ""
+        soon = f"next try in {row['next_try']:.0f} s" if row["next_try"] > 0 else "trying again"
+        yield (
+            f"{row['verb']} {row['resource']}{on}: waiting for {row['waiting_for']} "
+            f"since {clock(row['since'])}, {soon}"
+        )
+
+
+def _waits(status: Mapping[str, Any]) -> set[str]:
+    """The names of the resources that wait for a service: they are neither at work nor in
+    trouble."""
+    return {row["resource"] for row in status["waiting"]}
+
+
 def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["under_way"]:
+        if row["status"] == "unknown" and row["resource"] in _waits(status):
+            continue
         on = f" on {row['member']}" if row["member"] else ""
         doubt = ", its outcome is not known" if row["status"] == "unknown" else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
@@ -212,7 +231,7 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
 
 def _trouble(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["resources"]:
-        if row["status"].endswith("FAILED"):
+        if row["status"].endswith("FAILED") and row["name"] not in _waits(status):
             if row["reason"] in status["reason"]:  # it was told already
                 yield f"{row['name']} ({_word(row['status'])})"
             else:

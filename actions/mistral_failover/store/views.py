@@ -128,6 +128,27 @@ def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
+def waiting(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+    """The nodes that wait out a failure which passes by itself, the longest wait first, each with
+    ``resource``, ``member``, ``verb`` (what is tried again), ``waiting_for``, ``since``,
+    ``next_try`` and ``tries``."""
+    query = (
+        sa.select(
+            resources.c.name.label("resource"),
+            resources.c.member,
+            sa.func.lower(resources.c.action).label("verb"),
+            nodes.c.waiting_for,
+            nodes.c.waiting_since.label("since"),
+            nodes.c.next_try,
+            nodes.c.tries,
+        )
+        .join(resources, resources.c.id == nodes.c.resource_id)
+        .where(nodes.c.traversal_id == traversal_id, nodes.c.waiting_since.is_not(None))
+        .order_by(nodes.c.waiting_since, resources.c.name)
+    )
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
 def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     """The graph of a traversal, as node-link JSON."""
     query = sa.select(traversals.c.graph).where(traversals.c.id == traversal_id)
