@@ -16,6 +16,7 @@ from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import empty_goal, render_goal
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.stages import Stage
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, incidents
 
@@ -94,7 +95,7 @@ def define(state: Runtime, context: ActionContext) -> Callable[..., str]:
 def started(
     state: Runtime, project: str, context: ActionContext, define: Callable[..., str]
 ) -> Callable[..., Ready]:
-    """Define the group ``payments`` and start a traversal; returns its one ready node."""
+    """Define the group ``payments`` and start a traversal; returns its first ready node."""
 
     def make(**more: Any) -> Ready:
         define(**more)
@@ -105,14 +106,15 @@ def started(
         )
         seen = [("db_a", "s-a", 1.0), ("db_b", "s-b", 2.0)]
         state.database.atomically(lambda tx: groups.see_members(tx, identity, seen))
-        (ready,) = state.engine.start(
+        first, *_ = state.engine.start(
             identity,
             render_goal(group, {"active": "db_a"}, []),
             traversal_id=derived_id(identity, found.project_id),
             expected=None,
             cause="a test",
+            through=None if group.workflow is None else Stage.FENCE,
         ).ready
-        return ready
+        return first
 
     return make
 

@@ -11,7 +11,6 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import converge, gate, people, starting
-from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.actions.starting import Facts
 from mistral_failover.convergence.records import Ready
@@ -73,7 +72,7 @@ def test_what_asks_for_nothing_is_recorded_with_its_sentence(
 ) -> None:
     answer = hear(alarm(previous="alarm", current="ok"))
 
-    assert (answer["decision"], answer["ready"]) == ("IGNORED", [])
+    assert (answer["decision"], answer["workflow"]) == ("IGNORED", None)
     (incident,) = kept()
     assert incident["id"] == answer["incident"]
     assert incident["decision"] == "IGNORED"
@@ -322,7 +321,7 @@ def test_what_a_person_is_starting_is_not_started_by_an_alarm_about_the_same(
 
     assert answer["decision"] == "DUPLICATE"
     assert answer["incident"] == asked.id
-    assert answer["ready"] == []
+    assert answer["workflow"] is None
 
 
 def test_a_person_s_start_that_fails_leaves_an_incident_that_no_sweep_takes_up(
@@ -343,8 +342,7 @@ def test_a_sweep_keeps_on_about_an_alarm_whose_failover_can_not_be_started(
     swept = converge.Sweep("payments").run(context)
 
     assert [r["error"]["code"] for r in swept["refused"]] == ["CONFIG"]
-    (row,) = swept["ready"]
-    assert row.items() >= ready_document(begun).items()
+    assert [row["traversal"] for row in swept["chains"]] == [begun.traversal_id]
 
 
 def test_a_sweep_of_one_group_leaves_the_others_alone(

@@ -14,11 +14,11 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import gate, people
-from mistral_failover.actions.converge import Work
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups
+from support.driving import conclude, handed_out
 from support.strangers import ACTIONS, Known, answer_of, aodh, changes, nobodys, rows, told
 
 HOUSE = {
@@ -59,7 +59,7 @@ def protect(state: Runtime, context: ActionContext, label: str, group: str | Non
         identity, goal, traversal_id=derived_id(identity, label), expected=None, cause=label
     )
     (ready,) = started.ready
-    work = Work(ready.traversal_id, ready.node.key).run(context)
+    document = handed_out(state, context, ready)
     said = {"group": group, "member": members[0]}
     people_s_word = gate.Pause(group, because="work").run(context)
     assert not isinstance(people_s_word, Result), people_s_word.error
@@ -74,7 +74,7 @@ def protect(state: Runtime, context: ActionContext, label: str, group: str | Non
         resource=ready.node.resource_id,
         incident=held["incident"],
         goal=goal.version,
-        document=work["operation"]["input"]["operation"],
+        document=document,
     )
 
 
@@ -133,19 +133,15 @@ def _of(own: Known, stranger: ActionContext, row: str) -> bool:
     return any(f'"group_id": "{groups.group_id(project, name)}"' in row for name in names)
 
 
-def test_a_stranger_s_ticket_with_one_s_own_traversal_concludes_nothing(
+def test_a_stranger_s_ticket_with_one_s_own_traversal_carries_nothing_out(
     state: Runtime, theirs: Known, own: Known, stranger: ActionContext
 ) -> None:
     mixed = {**theirs.document["ticket"], "traversal_id": own.traversal}
     before = rows(state.database)
 
-    answer = run("failover.conclude", {"ticket": mixed, "result": {}}, stranger)
     refused = run("failover.quiesce", {"operation": {**theirs.document, "ticket": mixed}}, stranger)
-    said = run("failover.work", {"traversal": own.traversal, "node": theirs.node}, stranger)
 
-    assert "nothing to conclude" in answer["said"][0]
     assert refused.error["code"] == "UNKNOWN_OPERATION"
-    assert (said["spread"], said["operation"]) == ([], None)
     assert changes(before, rows(state.database)) == []
 
 
@@ -157,7 +153,7 @@ def test_one_name_in_two_projects_is_two_groups(
     assert mine.traversal != theirs.traversal
     assert mine.incident != theirs.incident
     gate.Resume("same-group", because="done").run(context)
-    run("failover.conclude", {"ticket": mine.document["ticket"], "result": {}}, context)
+    conclude(state, dict(mine.document))
 
     assert people.Status("same-group").run(context)["status"] == "COMPLETE"
     assert people.Status("same-group").run(stranger)["status"] == "IN_PROGRESS"

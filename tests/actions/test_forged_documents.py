@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, operate
-from mistral_failover.actions.documents import ready_document
+from mistral_failover.actions import operate
+from mistral_failover.actions.documents import read_ticket
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Ready
+from support.driving import handed_out
 
 FOREIGN = {
     ("group",): "theirs",
@@ -51,13 +52,12 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def document(started: Callable[..., Ready], context: ActionContext) -> dict[str, Any]:
+def document(
+    state: Runtime, started: Callable[..., Ready], context: ActionContext
+) -> dict[str, Any]:
     """The document of an operation that was handed out to a workflow."""
     house = {"type": "house", "properties": {"holder": {"get_param": "active"}}}
-    ready = started(resources={"thing": house})
-    work = converge.Work(**ready_document(ready)).run(context)
-    handed: dict[str, Any] = work["operation"]["input"]["operation"]
-    return handed
+    return handed_out(state, context, started(resources={"thing": house}))
 
 
 def changed(document: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -125,25 +125,12 @@ def test_a_ticket_under_another_owner_carries_nothing_out(
     assert acted == []
 
 
-@pytest.mark.parametrize("what", ["key", "verb"])
-def test_a_ticket_that_the_ledger_does_not_have_concludes_nothing(
-    state: Runtime, context: ActionContext, document: dict[str, Any], what: str
-) -> None:
-    other = "update" if what == "verb" else "somebody-elses"
-    ticket = changed(document["ticket"], (what,), other)
-
-    said = converge.Conclude(ticket, result={}).run(context)["said"]
-
-    assert "nothing to conclude" in said[0]
-    assert "done" in converge.Conclude(document["ticket"], result={}).run(context)["said"][0]
-
-
 def test_an_operation_that_was_handed_out_again_is_the_new_holder_s(
     state: Runtime, context: ActionContext, document: dict[str, Any], acted: list[dict[str, Any]]
 ) -> None:
-    lost = {"code": "LEASE_LOST", "message": "lost"}
-    answer = converge.Conclude(document["ticket"], error=lost).run(context)
-    again = answer["operation"]["input"]["operation"]
+    step = state.engine.abandon(read_ticket(document["ticket"]), "its lease was lost")
+    (ready,) = step.ready
+    again = handed_out(state, context, ready)
 
     assert operate.Activate(document).run(context).error["code"] == "LEASE_LOST"
     assert operate.Activate(again).run(context) == {}

@@ -398,7 +398,7 @@ def test_each_alarm_of_a_body_is_decided_on_and_none_stops_the_others(
     assert second["incident"] == first["incident"]
     # No cloud is configured here, so what is admitted can not be started.
     assert [row["error"]["code"] for row in answer["refused"]] == ["CONFIG"]
-    assert (answer["started"], answer["ready"]) == ([], [])
+    assert answer["started"] == []
 
 
 def test_a_body_that_is_no_alarm_is_refused(state: Runtime, context: ActionContext) -> None:

@@ -224,7 +224,7 @@ def test_a_sweep_that_finds_work_hands_it_out_before_anybody_is_told(
 
     swept = converge.Sweep().run(context_of(project, authenticated=False))
 
-    assert [row["node"] for row in swept["ready"]] == [ready.node.key]
+    assert [row["traversal"] for row in swept["chains"]] == [ready.traversal_id]
     assert (swept["told"], told.events) == ([], [])
     over.set()
     deadline = time.monotonic() + 60
@@ -390,7 +390,7 @@ def test_a_group_file_may_name_no_workflow_of_the_engine() -> None:
     assert (hook.workflow, hook.events) == ("house.tell", EVENTS)
 
     with pytest.raises(InvalidDocument, match="private"):
-        parse_group({**document, "on_event": {"workflow": "failover._work"}})
+        parse_group({**document, "on_event": {"workflow": "failover._chain"}})
     with pytest.raises(InvalidDocument):
         parse_group({**document, "on_event": {**HOOK, "events": ["never"]}})
 

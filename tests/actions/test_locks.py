@@ -12,22 +12,19 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import looking
-from mistral_failover.actions.converge import Conclude, Work
-from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.runtime import LeaseGuard, Runtime
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
 from mistral_failover.store import views
 from mistral_failover.store.leases import LeaseKeeper
 from mistral_failover.store.tables import resources
+from support.driving import conclude, handed_out, ready_nodes
 
 
 @pytest.fixture
-def operation(begun: Ready, context: ActionContext) -> dict[str, Any]:
+def operation(state: Runtime, begun: Ready, context: ActionContext) -> dict[str, Any]:
     """The operation of ``begun``, handed out: its lock is held."""
-    answer = Work(begun.traversal_id, begun.node.key).run(context)
-    document: dict[str, Any] = answer["operation"]["input"]["operation"]
-    return document
+    return handed_out(state, context, begun)
 
 
 @pytest.fixture
@@ -88,7 +85,8 @@ def test_a_dead_owner_s_lock_is_broken_and_its_node_is_ready(
     answer = broken(context, row["id"][:8], row["owner"], because="its host burned")
 
     assert answer["broken"] is True
-    assert answer["ready"] == [ready_document(begun)]
+    assert (answer["traversal"], answer["workflow"]) == (begun.traversal_id, "failover.converge")
+    assert ready_nodes(state, begun.traversal_id) == [begun]
     record = state.database.reading(lambda tx: tx.record(begun.node.resource_id))
     assert record is not None
     assert (record.owner, record.token, record.status) == (None, row["token"] + 1, "FAILED")
@@ -98,11 +96,12 @@ def test_a_dead_owner_s_lock_is_broken_and_its_node_is_ready(
     assert told["kind"] == "broken"
     assert "somebody without a name" in told["sentence"]
     again = broken(context, row["id"], row["owner"])
-    assert (again["broken"], again["ready"]) == (False, [ready_document(begun)])
-    taken = Work(begun.traversal_id, begun.node.key).run(context_of(project))
-    assert taken["operation"]["input"]["operation"]["unknown"] is True
+    assert (again["broken"], again["workflow"]) == (False, "failover.converge")
+    taken = handed_out(state, context_of(project), begun)
+    assert taken["unknown"] is True
     late = broken(context, row["id"], row["owner"])
-    assert (late["broken"], late["ready"]) == (False, [])
+    assert late["broken"] is False
+    assert "works on it" in late["sentence"]
     assert len(listed(context)) == 1
 
 
@@ -124,7 +123,7 @@ def test_whoever_lived_on_calls_the_cloud_no_more_and_concludes_nothing(
     ticket = operation["ticket"]
     lock = Lock(**{**ticket["lock"], "resource_id": begun.node.resource_id})
     with LeaseKeeper(state.database).hold(lock) as lease:
-        guard = LeaseGuard(lease, margin=2.0, longest=30.0)
+        guard = LeaseGuard(lease, margin=2.0)
         guard.permit("POST")
 
         answer = broken(context, begun.node.resource_id, lock.owner, force=True, because="frozen")
@@ -132,8 +131,7 @@ def test_whoever_lived_on_calls_the_cloud_no_more_and_concludes_nothing(
         assert answer["broken"] is True
         with pytest.raises(LeaseLost):
             guard.permit("POST")
-    said = Conclude(ticket, result={"physical_id": "x"}).run(context)["said"]
-    assert "ignored" in said[-1]
+    assert "ignored" in conclude(state, operation).sentence
     with state.database.engine.connect() as connection:
         query = sa.select(resources.c.physical_id).where(resources.c.id == begun.node.resource_id)
         assert connection.execute(query).scalar_one() is None

@@ -9,10 +9,11 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import converge, loosening, people
-from mistral_failover.actions.documents import outcome_of, ready_document
+from mistral_failover.actions.documents import outcome_of
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
+from support.driving import ready_nodes
 from support.together import together
 
 ABOUT = {"volume": "v1", "server": "s-a", "sight": "it is in error"}
@@ -50,7 +51,7 @@ def block(state: Runtime, ready: Ready, **more: Any) -> None:
 def swept(context: ActionContext) -> tuple[list[dict[str, Any]], list[str]]:
     report = converge.Sweep("payments").run(context)
     told = [sentence for sentence in report["unable"] if "Mistral" not in sentence]
-    return report["ready"], told
+    return report["restarted"], told
 
 
 def test_a_volume_that_nobody_touched_is_left_alone(
@@ -75,7 +76,13 @@ def test_a_volume_that_somebody_touched_is_tried_again_once(
     # Once it is reopened, another sweep may find that nobody works on it yet.
     (row,) = [row for report in reports for row in report if "reopened" in row["sentence"]]
     sentence = "thing: reopened by a sweep, for by now it is available"
-    assert row == {**ready_document(begun), "group": "payments", "sentence": sentence}
+    assert row == {
+        "traversal": begun.traversal_id,
+        "group": "payments",
+        "workflow": "failover.converge",
+        "sentence": sentence,
+    }
+    assert ready_nodes(state, begun.traversal_id) == [begun]
     assert people.Status("payments").run(context)["status"] == "IN_PROGRESS"
     told = [row["sentence"] for row in people.History("payments").run(context)]
     assert told.count(sentence) == 1

@@ -16,16 +16,14 @@ from mistral_lib.actions import Action, Result
 from mistral_failover.actions import in_place
 from mistral_failover.actions.documents import (
     outcome_of,
-    read_ready,
     read_ticket,
-    ready_document,
     ticket_document,
 )
 from mistral_failover.actions.errors import ActionError, answered, describe
 from mistral_failover.agent.channel import ChannelError
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.convergence.records import Lock, Node, Ready, Ticket
+from mistral_failover.convergence.records import Lock, Node, Ticket
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 
 FACTS = {"code": "NO_PLUG", "message": "there is no plug", "remedy": "buy one"}
@@ -47,14 +45,6 @@ def _tickets(draw: st.DrawFn) -> Ticket:
 @given(_tickets())
 def test_a_ticket_is_the_same_after_its_journey_through_mistral(ticket: Ticket) -> None:
     assert read_ticket(json.loads(json.dumps(ticket_document(ticket)))) == ticket
-
-
-@settings(max_examples=50)
-@given(_tickets())
-def test_a_ready_node_is_the_same_after_its_journey_through_mistral(ticket: Ticket) -> None:
-    ready = Ready(ticket.traversal_id, ticket.node)
-
-    assert read_ready(**json.loads(json.dumps(ready_document(ready)))) == ready
 
 
 @pytest.mark.parametrize(

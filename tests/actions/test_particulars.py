@@ -12,9 +12,10 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import carrying, gate, in_place, particulars, people
+from mistral_failover.actions import gate, in_place, particulars, people
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Outcome, Ready
+from support.driving import work_all
 
 RESOURCES = {
     "data": {
@@ -50,7 +51,7 @@ def attached(
         return Outcome(error={"code": "X", "message": "a person must look"}, blocked=True)
 
     monkeypatch.setattr(in_place, "run", run)
-    carrying.work(Request(state, context), started(resources=RESOURCES))
+    work_all(state, lambda: context, started(resources=RESOURCES).traversal_id)
 
 
 @pytest.mark.usefixtures("attached")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,10 +14,11 @@ from mistral_lib.actions import Action
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import converge, gate, operate, people, plans
-from mistral_failover.actions.documents import ready_document, ticket_document
+from mistral_failover.actions.documents import read_ticket, ticket_document
 from mistral_failover.actions.runtime import DEFAULT_PROJECT, Request, Runtime
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.convergence.records import Ready
+from mistral_failover.convergence.records import Outcome, Ready
+from support.driving import handed_out, ready_nodes
 
 NAMING_A_GROUP: list[Action] = [
     converge.Begin("payments"),
@@ -84,59 +86,35 @@ def test_an_alarm_naming_another_project_s_group_or_server_concerns_nobody(
     assert {row["group"] for row in gate.Held().run(stranger)["held"]} == {None}
 
 
-def test_another_project_s_loose_nodes_are_not_swept(
+def test_another_project_s_traversals_are_not_swept(
     begun: Ready, context: ActionContext, stranger: ActionContext
 ) -> None:
-    assert converge.Sweep().run(stranger)["ready"] == []
-    (row,) = converge.Sweep().run(context)["ready"]
-    assert row.items() >= ready_document(begun).items()
+    theirs, mine = (converge.Sweep().run(each) for each in (stranger, context))
+
+    assert (theirs["restarted"], theirs["chains"]) == ([], [])
+    assert mine["chains"] == [
+        {"traversal": begun.traversal_id, "workflow": "failover.converge"},
+    ]
 
 
-def test_another_project_s_node_can_not_be_worked(
-    begun: Ready, context: ActionContext, stranger: ActionContext
+def test_another_project_s_traversal_can_not_be_advanced(
+    state: Runtime, begun: Ready, stranger: ActionContext
 ) -> None:
-    node = ready_document(begun)
+    refused = converge.Advance(begun.traversal_id, "end").run(stranger)
 
-    theirs = converge.Work(**node).run(stranger)
-
-    said = [f"there is no traversal {begun.traversal_id}"]
-    assert theirs == {"spread": [], "operation": None, "said": said}
-    assert converge.Work(**node).run(context)["operation"]["workflow"] == "house.create"
-
-
-def test_another_project_s_operation_can_not_be_concluded(
-    begun: Ready, context: ActionContext, stranger: ActionContext
-) -> None:
-    ticket = handed_out(begun, context)["ticket"]
-
-    theirs = converge.Conclude(ticket, result={}).run(stranger)
-
-    assert "nothing to conclude" in theirs["said"][0]
-    assert "done" in converge.Conclude(ticket, result={}).run(context)["said"][0]
+    assert refused.error["code"] == "UNKNOWN_TRAVERSAL"
+    assert refused.error["message"] == f"there is no traversal {begun.traversal_id}"
+    assert ready_nodes(state, begun.traversal_id) == [begun]
+    record = state.database.reading(lambda tx: tx.record(begun.node.resource_id))
+    assert (record.token, record.owner) == (0, None), "nobody looked at its node"
 
 
 def test_another_project_s_operation_can_not_be_carried_out(
-    begun: Ready, context: ActionContext, stranger: ActionContext
+    state: Runtime, begun: Ready, context: ActionContext, stranger: ActionContext
 ) -> None:
-    document = handed_out(begun, context)
+    document = handed_out(state, context, begun)
 
     assert operate.AttachVolume(document).run(stranger).error["code"] == "UNKNOWN_OPERATION"
-
-
-def test_a_ticket_of_another_traversal_concludes_nothing(
-    begun: Ready, context: ActionContext
-) -> None:
-    ticket = handed_out(begun, context)["ticket"]
-    forged = {**ticket, "traversal_id": "a traversal that is not there"}
-
-    assert "nothing to conclude" in converge.Conclude(forged, result={}).run(context)["said"][0]
-
-
-def handed_out(begun: Ready, context: ActionContext) -> dict[str, Any]:
-    """The operation's document that ``failover.work`` hands out."""
-    answer = converge.Work(**ready_document(begun)).run(context)
-    document: dict[str, Any] = answer["operation"]["input"]["operation"]
-    return document
 
 
 def test_a_token_without_a_project_is_refused(
@@ -175,10 +153,10 @@ def test_the_owner_of_a_lock_names_execution_and_process(
 
 
 def test_a_ticket_is_the_same_after_its_journey_through_json(
-    state: Runtime, begun: Ready, context: ActionContext
+    state: Runtime, begun: Ready
 ) -> None:
     step = state.engine.check(begun, "o")
     assert step.operation is not None
-    document = ticket_document(step.operation.ticket)
+    document = json.loads(json.dumps(ticket_document(step.operation.ticket)))
 
-    assert "done" in converge.Conclude(document, result=None).run(context)["said"][0]
+    assert "done" in state.engine.conclude(read_ticket(document), Outcome()).sentence

@@ -9,11 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import candidates, carrying, operate, operations, starting
-from mistral_failover.actions.converge import Work
+from mistral_failover.actions import advance, candidates, operate, operations, people, starting
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.actions.standing import standing
 from mistral_failover.actions.starting import Facts
@@ -25,6 +23,7 @@ from mistral_failover.cloud.servers import ServerState
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import empty_goal, render_goal
 from mistral_failover.store import groups
+from support.driving import work, work_all
 
 NEVER: list[Exception] = [
     ChannelError("CONFIG", "no channel is set"),
@@ -163,9 +162,10 @@ def before(place: Any, name: str, first: Callable[[], None], patch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(carrying, "_described"), (operate.Activate, "run"), (Channel, "run")]
+    ("place", "name"), [(advance, "_described"), (operate.Activate, "run"), (Channel, "run")]
 )
 def test_a_new_server_never_gets_a_start_that_was_meant_for_its_predecessor(
+    state: Runtime,
     context: ActionContext,
     started: Callable[..., Ready],
     channel: Channel,
@@ -177,10 +177,10 @@ def test_a_new_server_never_gets_a_start_that_was_meant_for_its_predecessor(
     ready = started(resources={"database": APPLICATION})
     before(place, name, replace, monkeypatch)
 
-    answer = Work(ready.traversal_id, ready.node.key).run(context)
+    work_all(state, lambda: context, ready.traversal_id)
 
-    assert not isinstance(answer, Result)
-    assert "lease was lost" in answer["said"][1]
+    told = [row["sentence"] for row in people.History("payments").run(context)]
+    assert any("lease was lost" in sentence for sentence in told)
     starts = [c for c in channel.commands if c.name == "pg-start"]
     assert [(c.to.server_id, c.epoch) for c in starts] == [("s-new", 2)], "decided anew"
     stops = {(c.to.server_id, c.epoch) for c in channel.commands} - {("s-new", 2)}
@@ -198,7 +198,7 @@ def test_nor_does_it_get_a_stop(
 ) -> None:
     ready = started(resources={"database": APPLICATION})
     channel.error = ChannelError("NO_ANSWER", "silent")  # so it is not known where it runs
-    Work(ready.traversal_id, ready.node.key).run(context)
+    work(state, context, ready)
     channel.error = None
     identity = groups.group_id(project, "payments")
     found = state.database.reading(lambda tx: groups.get(tx, identity))
@@ -212,7 +212,7 @@ def test_nor_does_it_get_a_stop(
     ).ready
     before(operate.Quiesce, "run", replace, monkeypatch)
 
-    Work(cleanup.traversal_id, cleanup.node.key).run(context)
+    work_all(state, lambda: context, cleanup.traversal_id)
 
     assert ("s-new", 1) not in {(c.to.server_id, c.epoch) for c in channel.commands}
 
@@ -227,7 +227,7 @@ def test_a_start_of_which_nobody_heard_is_fenced_on_the_server_that_it_was_sent_
 ) -> None:
     ready = started(resources={"database": APPLICATION}, fence=["quiesce"])
     channel.error = ChannelError("NO_ANSWER", "it was sent, and nothing was heard")
-    Work(ready.traversal_id, ready.node.key).run(context)
+    work(state, context, ready)
     channel.error = None
     replace()
     identity = groups.group_id(project, "payments")
@@ -242,8 +242,7 @@ def test_a_start_of_which_nobody_heard_is_fenced_on_the_server_that_it_was_sent_
         expected=found.current_traversal,
         cause="a test",
     )
-    for node in lost.ready:
-        Work(node.traversal_id, node.node.key).run(context)
+    work_all(state, lambda: context, lost.traversal_id)
 
     told = [(c.name, c.to.server_id) for c in channel.commands]
     assert told[0] == ("pg-stop", "s-a")

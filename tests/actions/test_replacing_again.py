@@ -46,7 +46,7 @@ def test_a_server_that_went_already_is_not_replaced_again(of: Callable[..., Shop
 
     again = group.done(ReplaceMember(group.name, standby, begun["server"]))
 
-    assert (again["ready"], again["moves"], again["traversal"]) == ([], [], None)
+    assert (again["workflow"], again["moves"], again["traversal"]) == (None, [], None)
     assert f"it is server {server}" in again["sentence"]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import base, carrying, converge, fencing, in_place, people, rights
-from mistral_failover.actions.documents import outcome_of, ticket_document
+from mistral_failover.actions import base, converge, fencing, in_place, people, rights
+from mistral_failover.actions.documents import outcome_of
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.operations import Tools
 from mistral_failover.actions.runtime import Request, Runtime
@@ -64,45 +64,30 @@ def test_an_operation_that_is_refused_for_its_rights_is_left_to_somebody_else(
 ) -> None:
     operations = incarnate(monkeypatch, Outcome(error=error), Outcome(physical_id="v1"))
 
-    refused = carrying.work(Request(state, context), ready)
+    refused = converge.Advance(ready.traversal_id, "move_volumes").run(context)
 
     assert len(operations) == 1  # the same rights are not tried again
-    assert (refused["spread"], refused["operation"]) == ([], None)
-    assert refused["said"][-1].startswith(LEFT)
+    assert refused.error["code"] == "RIGHTS_ENDED"
+    assert refused.error["said"][-1].startswith(LEFT)
     record = record_of(state, ready)
     assert (record.status, record.owner, record.generation) == ("FAILED", None, 0)
     assert error["code"] in record.reason
 
-    (row,) = converge.Sweep().run(context)["ready"]
-    again = converge.Work(row["traversal"], row["node"]).run(context)
+    (chain,) = converge.Sweep().run(context)["chains"]
+    again = converge.Advance(chain["traversal"], "end").run(context)
 
     first, second = operations
     assert second["key"] == first["key"]
     assert (first["unknown"], second["unknown"]) == (False, True)
-    assert again["said"][-1].endswith("done")
+    assert again["outcome"]["status"] == "COMPLETE"
     assert people.Status("payments").run(context)["status"] == "COMPLETE"
-
-
-def test_a_workflow_that_is_refused_for_its_rights_is_left_as_well(
-    state: Runtime, context: ActionContext, begun: Ready
-) -> None:
-    step = state.engine.check(begun, "a workflow")
-    assert step.operation is not None
-    ticket = ticket_document(step.operation.ticket)
-
-    answer = converge.Conclude(ticket, error={"result": {"error": EXPIRED}}).run(context)
-
-    assert "the rights of the request ended" in answer["said"][0]
-    assert (answer["spread"], answer["operation"]) == ([], None)
-    handed = converge.Work(begun.traversal_id, begun.node.key).run(context)["operation"]
-    assert handed["input"]["operation"]["key"] == ticket["key"]
 
 
 def test_the_traversal_says_what_it_waits_for_as_long_as_it_does(
     state: Runtime, context: ActionContext, ready: Ready, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     incarnate(monkeypatch, Outcome(error=GONE), Outcome(physical_id="v1"))
-    carrying.work(Request(state, context), ready)
+    refused = converge.Advance(ready.traversal_id, "end").run(context)
 
     status = people.Status("payments").run(context)
     report = converge.Report("payments", ready.traversal_id).run(context)
@@ -110,12 +95,12 @@ def test_the_traversal_says_what_it_waits_for_as_long_as_it_does(
     assert status["status"] == "IN_PROGRESS"
     assert status["reason"].startswith("data: the rights of the request ended")
     assert "[TRUST_GONE]" in status["reason"]
-    assert report.error["code"] == "RIGHTS_ENDED"
+    assert refused.error["code"] == report.error["code"] == "RIGHTS_ENDED"
     assert "failover sweep" in report.error["remedy"]
     assert report.error["report"]["status"] == "IN_PROGRESS"
     assert any("rights" in row["sentence"] for row in people.History("payments").run(context))
 
-    carrying.work(Request(state, context), ready)
+    converge.Advance(ready.traversal_id, "end").run(context)
     assert people.Status("payments").run(context)["reason"] == ""
     assert converge.Report("payments", ready.traversal_id).run(context)["status"] == "COMPLETE"
 
@@ -127,7 +112,7 @@ def test_who_is_refused_too_often_fails_the_traversal(
 
     for _ in range(rights.ATTEMPTS):
         assert people.Status("payments").run(context)["status"] == "IN_PROGRESS"
-        carrying.work(Request(state, context), ready)
+        converge.Advance(ready.traversal_id, "end").run(context)
 
     assert len({operation["key"] for operation in operations}) == 1
     status = people.Status("payments").run(context)

@@ -12,13 +12,13 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import gate, looking
-from mistral_failover.actions.converge import Conclude, Work
 from mistral_failover.actions.runtime import Runtime
-from mistral_failover.convergence.records import Ready
+from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.model.ids import derived_id, group_id
 from mistral_failover.store import incidents, plans
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.plans import KeptPlan
+from support.driving import conclude, handed_out
 
 
 def show(context: ActionContext, identity: str, group: str | None = None) -> dict[str, Any]:
@@ -28,11 +28,11 @@ def show(context: ActionContext, identity: str, group: str | None = None) -> dic
 
 
 @pytest.fixture
-def done(begun: Ready, context: ActionContext) -> dict[str, Any]:
+def done(state: Runtime, begun: Ready, context: ActionContext) -> dict[str, Any]:
     """The ticket of the traversal's one operation, which is done."""
-    answer = Work(begun.traversal_id, begun.node.key).run(context)
-    ticket: dict[str, Any] = answer["operation"]["input"]["operation"]["ticket"]
-    Conclude(ticket, result={"physical_id": "x1", "attributes": {}}).run(context)
+    document = handed_out(state, context, begun)
+    conclude(state, document, Outcome(physical_id="x1"))
+    ticket: dict[str, Any] = document["ticket"]
     return ticket
 
 

@@ -13,14 +13,13 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import converge, gate, people, sweeping
-from mistral_failover.actions.documents import outcome_of, ready_document, timed_out_task
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.convergence.records import Ready, Record
 from mistral_failover.store import groups
 from mistral_failover.store.tables import incidents, journal, operations, resources
+from support.driving import ready_nodes
 from support.together import together
 
-LOST = {"code": "LEASE_LOST", "message": "the lease on resource r is lost"}
 EVENT = {"message_id": "m1", "traits": [["instance_id", 1, "s-a"]]}
 ALARM = {
     "alarm_name": "lost",
@@ -192,12 +191,12 @@ def test_an_alarm_whose_group_was_taken_out_of_service_waits_for_a_person_at_onc
     assert incident["sentence"].endswith("payments was taken out of service since")
 
 
-# -- ready nodes
+# -- traversals on which nobody works
 
 
 @pytest.fixture
 def patient(state: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    """Nodes count as left lying only when nothing was said for a minute."""
+    """Nobody works on a traversal when nothing was said in it for a minute."""
     monkeypatch.setattr(state, "settings", replace(state.settings, sweep_after=60.0))
     return state
 
@@ -214,27 +213,52 @@ def told(context: ActionContext, kind: str) -> list[str]:
     return [row["sentence"] for row in rows if row["kind"] == kind]
 
 
-def test_a_node_on_its_way_is_left_alone_until_it_was_quiet_for_long(
+def test_a_traversal_is_left_alone_until_it_was_quiet_for_long(
     patient: Runtime, begun: Ready, context: ActionContext, project: str
 ) -> None:
-    assert converge.Sweep().run(context)["ready"] == []
+    found = converge.Sweep().run(context)
+    assert (found["restarted"], found["chains"]) == ([], [])
 
     age(patient, project, 61.0)
 
-    (row,) = converge.Sweep().run(context)["ready"]
-    sentence = "thing: triggered by a sweep, for nobody works on it"
-    assert row == {**ready_document(begun), "group": "payments", "sentence": sentence}
+    found = converge.Sweep().run(context)
+    chain = {"traversal": begun.traversal_id, "workflow": "failover.converge"}
+    sentence = "thing: taken up by a sweep, for nobody works on it"
+    assert found["restarted"] == [{**chain, "group": "payments", "sentence": sentence}]
+    assert found["chains"] == [chain]
     assert told(context, "sweep") == [sentence]
 
 
-def test_of_many_sweeps_at_once_one_triggers_a_node(
+def test_the_chain_that_the_group_file_names_is_started(
+    state: Runtime, started: Callable[..., Ready], context: ActionContext
+) -> None:
+    ready = started(workflow="house.chain")
+
+    found = converge.Sweep().run(context)
+
+    assert found["chains"] == [{"traversal": ready.traversal_id, "workflow": "house.chain"}]
+
+
+def test_many_ready_nodes_of_a_traversal_are_one_chain(
+    state: Runtime, context: ActionContext, project: str, serve: Callable[..., str]
+) -> None:
+    thing = {"type": "house", "properties": {"holder": {"get_param": "active"}}}
+    serve("payments", resources={"one": thing, "two": thing})
+
+    found = converge.Sweep().run(context)
+
+    assert len(ready_nodes(state, found["chains"][0]["traversal"])) == 2
+    assert len(found["chains"]) == len(found["restarted"]) == 1
+
+
+def test_of_many_sweeps_at_once_one_takes_a_traversal_up(
     patient: Runtime, begun: Ready, context: ActionContext, project: str
 ) -> None:
     age(patient, project, 61.0)
 
     reports = together(6, lambda _: converge.Sweep().run(context))
 
-    assert sum(len(report["ready"]) for report in reports) == 1
+    assert sum(len(report["chains"]) for report in reports) == 1
     assert len(told(context, "sweep")) == 1
 
 
@@ -245,9 +269,9 @@ def test_a_dead_owner_is_named(
     over = resources.update().where(resources.c.id == begun.node.resource_id)
     state.database.atomically(lambda tx: tx.execute(over.values(lease_until=tx.clock() - 1)))
 
-    (row,) = converge.Sweep("payments").run(context)["ready"]
+    (row,) = converge.Sweep("payments").run(context)["restarted"]
 
-    expected = "thing: triggered by a sweep, for the lease of e/a@h:1 is over"
+    expected = "thing: taken up by a sweep, for the lease of e/a@h:1 is over"
     assert row["sentence"] == expected
 
 
@@ -258,21 +282,4 @@ def test_a_mistral_that_can_not_be_asked_does_not_keep_a_sweep_from_the_rest(
 
     (sentence,) = report["unable"]
     assert sentence.startswith("Mistral could not be asked: ")
-    assert len(report["ready"]) == 1
-
-
-def test_what_is_known_of_an_operation_without_a_result_is_mistral_s_own_word() -> None:
-    timed = {"result": [], "said": "Task timed out [timeout(s)=7].", "task": "t1"}
-    other = {"result": [], "said": "Failed to find workflow [name=x]", "task": "t1"}
-    own = {"result": {"error": LOST}, "said": "Task timed out [timeout(s)=7].", "task": "t1"}
-
-    assert [timed_out_task(e) for e in (timed, other, own, "a text", None)] == ["t1"] + [None] * 4
-    late = outcome_of(None, timed)
-    assert late.error is not None
-    assert (late.error["code"], late.unknown) == ("TIMEOUT", True)
-    assert "did not end within 7 s" in late.error["message"]
-    missing = outcome_of(None, other)
-    assert missing.error is not None
-    assert (missing.error["code"], missing.unknown) == ("OPERATION_FAILED", False)
-    assert missing.error["message"] == "Failed to find workflow [name=x]"
-    assert outcome_of(None, own).error == LOST
+    assert len(report["restarted"]) == 1

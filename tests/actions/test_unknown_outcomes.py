@@ -12,12 +12,12 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import people
-from mistral_failover.actions.converge import Work
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.agent.channel import ChannelError, Command, CommandResult
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import render_goal
 from mistral_failover.store import groups
+from support.driving import work
 
 APPLICATION = {
     "type": "activation",
@@ -72,7 +72,7 @@ def test_it_fails_with_the_command_that_settles_it_and_goes_on_under_the_same_id
 ) -> None:
     ready = started(resources={"database": APPLICATION})
 
-    Work(ready.traversal_id, ready.node.key).run(context)
+    work(state, context, ready)
 
     status: dict[str, Any] = people.Status("payments").run(context)
     (command,) = channel.commands
@@ -84,7 +84,7 @@ def test_it_fails_with_the_command_that_settles_it_and_goes_on_under_the_same_id
 
     channel.settled = True
     ready = again(state, project)
-    Work(ready.traversal_id, ready.node.key).run(context)
+    work(state, context, ready)
 
     assert people.Status("payments").run(context)["status"] == "COMPLETE"
     assert [each.id for each in channel.commands] == [command.id] * 2

@@ -10,11 +10,11 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import converge, people
-from mistral_failover.actions.documents import ready_document
 from mistral_failover.actions.runtime import Runtime
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.model.goal import render_goal
 from mistral_failover.store import groups
+from support.driving import ready_nodes
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def say(state: Runtime, project: str, member: str) -> None:
 
 def swept(context: ActionContext, group: str | None = "payments") -> list[dict[str, Any]]:
     """The fence, if a sweep takes it up."""
-    rows = converge.Sweep(group).run(context)["ready"]
+    rows = converge.Sweep(group).run(context)["restarted"]
     return [row for row in rows if "fence:db_a" in row["sentence"]]
 
 
@@ -63,7 +63,8 @@ def test_a_sweep_reopens_what_waited_for_it_once(
 
     (row,) = swept(context, group)
 
-    assert {key: row[key] for key in ("traversal", "node")} == ready_document(blocked)
+    assert (row["traversal"], row["workflow"]) == (blocked.traversal_id, "failover.converge")
+    assert ready_nodes(state, blocked.traversal_id) == [blocked]
     assert row["group"] == "payments"
     assert "confirmed" in row["sentence"]
     assert people.Status("payments").run(context)["status"] == "IN_PROGRESS"

@@ -26,6 +26,7 @@ from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, tables
 from mistral_failover.store.tables import metadata
+from support.driving import work_all
 from support.operators import Operator
 
 _numbers = itertools.count(1)
@@ -109,24 +110,21 @@ class Planned:
     def start(self, plan: str) -> dict[str, Any]:
         """Start a plan, and carry it on to where nothing is ready."""
         answer = self.done(plans.StartPlan(plan))
-        self.carry(answer["ready"])
+        self.carry(answer)
         return dict(answer)
 
     def order(self, action: Any) -> dict[str, Any]:
         """Give an order, and carry it on to where nothing is ready."""
         answer = self.done(action)
-        self.carry(answer["ready"])
+        self.carry(answer)
         return dict(answer)
 
-    def carry(self, ready: list[dict[str, Any]], most: int | None = None) -> None:
-        """Work ready nodes off in any order, so many actions at most."""
-        ready = list(ready)
-        while ready and most != 0:
-            node = ready.pop(self.choose.randrange(len(ready)))
-            worked = self.done(converge.Work(node["traversal"], node["node"]))
-            assert worked["operation"] is None, worked
-            ready += worked["spread"]
-            most = None if most is None else most - 1
+    def carry(self, begun: dict[str, Any], most: int | None = None) -> None:
+        """Work what was begun off, its ready nodes in any order, so many of them at most."""
+        if begun["workflow"]:
+            work_all(
+                self.state, self.context, begun["traversal"], choose=self.choose.randrange, most=most
+            )
 
     def status(self) -> dict[str, Any]:
         """What failover.status says."""

@@ -17,6 +17,7 @@ from mistral_lib.actions import Result
 
 from mistral_failover.actions import converge, plans, replacing
 from support import foretold
+from support.driving import ready_nodes
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 MEMBERS = ("db_a", "db_b", "db_c")
@@ -98,7 +99,7 @@ def brought_about(protect: Callable[..., Any], situation: dict[str, Any]) -> Any
             verb, inputs = what
             answer = group.ask(VERBS[verb](group.name, **inputs))
             if not isinstance(answer, Result):
-                group.carry(answer["ready"], *more)
+                group.carry(answer, *more)
         elif what in situation["servers"] and kind == "crash":
             group.cloud.fault("server", group.server(what), "crash")
         elif what in situation["servers"]:
@@ -140,7 +141,8 @@ def compare(group: Any, verb: str, inputs: dict[str, Any]) -> None:
         )
         return
     if plan["plan"] is None:
-        assert group.done(VERBS[verb](group.name, **inputs))["ready"] == []
+        answer = group.done(VERBS[verb](group.name, **inputs))
+        assert ready_nodes(group.state, answer["traversal"]) == []
         return
     assert group.plan(verb=verb, **inputs)["plan"] == plan["plan"]
     foretold.refuse_other_times(group, plan)

@@ -96,7 +96,7 @@ def test_a_traversal_under_way_and_one_that_failed_are_told(group: Any) -> None:
     assert "TRAVERSAL_UNDER_WAY" in codes(group.plan(lost=[]))
 
     group.cloud.api_fault("attach", "error", status=400)
-    group.carry(begun["ready"])
+    group.carry(begun)
 
     assert "TRAVERSAL_FAILED" in codes(group.plan(lost=[]))
 

@@ -15,6 +15,7 @@ from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, incidents
 from mistral_failover.store import plans as kept_plans
+from support.driving import ready_nodes
 from support.together import together
 
 
@@ -43,10 +44,11 @@ def test_a_plan_that_is_run_again_meets_its_own_traversal(group: Any) -> None:
     again = group.done(plans.StartPlan(plan, because="db_a burns"))
 
     assert again["traversal"] == first["traversal"]
-    assert again["ready"] == first["ready"]
-    group.carry(again["ready"])
+    assert again["workflow"] == first["workflow"] == "failover.converge"
+    group.carry(again)
     after = group.done(plans.StartPlan(plan))
-    assert (after["traversal"], after["ready"]) == (first["traversal"], [])
+    assert after["traversal"] == first["traversal"]
+    assert ready_nodes(group.state, after["traversal"]) == []
     assert [row for row in group.journal() if row["kind"] == "traversal"][-1]["sentence"] == (
         "db_a burns"
     )
@@ -59,7 +61,7 @@ def test_one_plan_that_is_started_twice_at_once_is_one_traversal(group: Any) -> 
     answers = together(3, lambda _: group.done(plans.StartPlan(plan)))
 
     assert len({answer["traversal"] for answer in answers}) == 1
-    group.carry(answers[0]["ready"])
+    group.carry(answers[0])
     assert group.status()["roles"] == {"active": "db_b"}
     walked = [row for row in group.journal() if row["kind"] == "traversal"]
     assert len(walked) == before + 1
@@ -217,7 +219,7 @@ def test_work_that_got_on_since_is_told(protect: Callable[..., Any]) -> None:
     group = protect(volumes=2)
     begun = group.done(converge.Begin(group.name, lost=[]))
     plan = group.plan(verb="remove")
-    group.carry(begun["ready"], most=1)
+    group.carry(begun, most=1)
 
     answer = group.ask(plans.StartPlan(plan["plan"]))
 
@@ -282,7 +284,7 @@ def test_a_planned_move_keeps_its_promise_to_return(group: Any) -> None:
     begun = group.done(plans.StartPlan(plan["plan"]))
     group.cloud.api_fault("attach", "error", status=400)
 
-    group.carry(begun["ready"])
+    group.carry(begun)
     group.cloud.clear_api_faults()
 
     report = group.ask(converge.Report(group.name, begun["traversal"]))

@@ -16,7 +16,7 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import base
-from mistral_failover.actions.converge import Begin, Switchover, Work
+from mistral_failover.actions.converge import Begin, Switchover
 from mistral_failover.actions.gate import Admit
 from mistral_failover.actions.people import Define, History, Status
 from mistral_failover.actions.replacing import ReplaceMember
@@ -25,6 +25,7 @@ from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.settings import Settings
+from support.driving import work_all
 from support.operators import Operator
 
 _numbers = itertools.count(1)
@@ -93,9 +94,12 @@ class Shop:
 
     def run(self, action: Any, execution: str | None = None) -> Any:
         """Run an action in an execution of its own, or in one of this name."""
+        return action.run(self.context(execution))
+
+    def context(self, execution: str | None = None) -> ActionContext:
+        """A request of an execution of its own, or of this name."""
         identity = execution or f"execution-{next(_numbers)}"
-        context = ActionContext(SecurityContext(), ExecutionContext(workflow_execution_id=identity))
-        return action.run(context)
+        return ActionContext(SecurityContext(), ExecutionContext(workflow_execution_id=identity))
 
     def done(self, action: Any, execution: str | None = None) -> Any:
         """Its answer, which must not be an error; what it started is carried to its end."""
@@ -107,12 +111,8 @@ class Shop:
 
     def carry(self, begun: dict[str, Any]) -> None:
         """Carry what was begun to its end."""
-        nodes = list(begun.get("ready", ()))
-        while nodes:
-            step = self.run(Work(**nodes.pop(0)))
-            assert not isinstance(step, Result), step.error
-            assert step["operation"] is None
-            nodes += step["spread"]
+        if begun.get("workflow"):
+            work_all(base.runtime(), self.context, begun["traversal"])
 
     def replace(self, member: str | None = None, **more: Any) -> Any:
         """As the workflow does it: whatever the member holds moves first."""

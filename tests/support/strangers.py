@@ -143,15 +143,17 @@ def _dismiss(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"incident": known.incident, "because": "noise"}
 
 
-def _node(known: Known, own: str) -> Iterable[dict[str, Any]]:
-    yield {"traversal": known.traversal, "node": known.node}
-    yield {"traversal": known.traversal, "node": f"cleanup:{known.resource}"}
+def _advance(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"traversal": known.traversal, "through": "end"}
+    yield {"traversal": known.traversal, "through": "fence", "hold": True}
 
 
-def _conclude(known: Known, own: str) -> Iterable[dict[str, Any]]:
-    yield {"ticket": known.document["ticket"], "result": {"physical_id": "x"}}
-    yield {"ticket": known.document["ticket"], "error": {"code": "X", "message": "no"}}
-    yield {"ticket": known.document["ticket"], "error": {"code": "LEASE_LOST", "message": "no"}}
+def _chain(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"traversal": known.traversal}
+
+
+def _named_chain(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"workflow": "failover.converge", "traversal": known.traversal}
 
 
 def _report(known: Known, own: str) -> Iterable[dict[str, Any]]:
@@ -261,16 +263,16 @@ BOTH: dict[str, Cases] = {
     "start_plan": _start_plan,
     "sweep": _group(),
     "switchover": _switchover,
-    **dict.fromkeys(OPERATIONS, _operation),
 }
 ACTIONS: dict[str, Cases] = {
     **BOTH,
+    **dict.fromkeys(OPERATIONS, _operation),
     "admit": _alarm,
+    "advance": _advance,
     "admit_event": _event,
     "agents": _group(),
     "begin": _failover,
     "compare_goals": _compare,
-    "conclude": _conclude,
     "define": _define,
     "doctor": _group(),
     "enroll": _enroll,
@@ -287,7 +289,6 @@ ACTIONS: dict[str, Cases] = {
     "show": _show,
     "status": _status,
     "undefine": _group(),
-    "work": _node,
 }
 
 
@@ -304,7 +305,8 @@ WORKFLOWS: dict[str, Cases] = {
     **BOTH,
     "_move_first": _move_first,
     "replace_members": _next,
-    "_work": _node,
+    "_chain": _named_chain,
+    "converge": _chain,
     "activate_first": _group(),
     "failover": _failover,
     "on_alarm": _on_alarm,

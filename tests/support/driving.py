@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver, one step at a time: which nodes are ready, one of them worked off, an operation
+handed out that a test carries out itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import advance, ownership
+from mistral_failover.actions.documents import outcome_of, read_ticket
+from mistral_failover.actions.runtime import Request, Runtime
+from mistral_failover.convergence.records import Outcome, Ready, Step
+
+
+def ready_nodes(state: Runtime, traversal: str | None) -> list[Ready]:
+    """The nodes of a traversal that wait for nothing; none of one that is over."""
+    if traversal is None:
+        return []
+    nodes = state.database.reading(lambda tx: tx.ready_nodes(traversal))
+    return [Ready(traversal, node) for node in nodes]
+
+
+def work(state: Runtime, context: ActionContext, ready: Ready) -> list[Ready]:
+    """Work one node off, as a worker of a request does; returns what became ready by it."""
+    request = Request(state, context)
+    group = ownership.group_of(request, ready.traversal_id)
+    assert group is not None
+    drive = advance.Drive(request, ready.traversal_id, group.id, group.name)
+    return list(advance._work(drive, ready))
+
+
+def work_all(
+    state: Runtime,
+    context: Callable[[], ActionContext],
+    traversal: str | None,
+    *,
+    choose: Callable[[int], int] = lambda count: 0,
+    most: int | None = None,
+) -> None:
+    """Work a traversal off, and whatever takes its place by that, one node after the other.
+
+    ``context`` makes a request for each node, ``choose`` picks one of so many, and ``most`` bounds
+    how many are worked on.
+    """
+    left = ready_nodes(state, traversal)
+    while left and most != 0:
+        left += work(state, context(), left.pop(choose(len(left))))
+        most = None if most is None else most - 1
+
+
+def handed_out(state: Runtime, context: ActionContext, ready: Ready) -> dict[str, Any]:
+    """Check a node; returns the document of the operation that is handed out, whose lock is
+    held."""
+    request = Request(state, context)
+    step = state.engine.check(ready, request.owner)
+    assert step.operation is not None, step.sentence
+    document, _ = advance._described(request, step.operation)
+    return document
+
+
+def conclude(state: Runtime, document: dict[str, Any], outcome: Outcome | None = None) -> Step:
+    """Conclude what :func:`handed_out` returned: by default it is done."""
+    return state.engine.conclude(
+        read_ticket(document["ticket"]), outcome or outcome_of({"physical_id": "x"}, None)
+    )
