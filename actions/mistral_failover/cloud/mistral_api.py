@@ -173,6 +173,17 @@ class Mistral:
         rows = self._rows("workflows", name=f"has:{prefix}", fields="id,name,definition")
         return {r["name"]: r["definition"] for r in rows if r["name"].startswith(prefix)}
 
+    def has_workflow(self, name: str, namespace: str = "") -> bool:
+        """Whether there is a workflow of this name."""
+        where = {"namespace": namespace} if namespace else {}
+        try:
+            self._get(f"workflows/{_quoted(name)}", fields="id", **where)
+        except CloudError as error:
+            if error.code == "NOT_FOUND":
+                return False
+            raise
+        return True
+
     def cron_triggers(self, workflow: str) -> list[dict[str, Any]]:
         """The cron triggers of a workflow, as Mistral has them."""
         rows = self._rows("cron_triggers", workflow_name=workflow)
