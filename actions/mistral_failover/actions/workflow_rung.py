@@ -64,7 +64,7 @@ def prove(
     try:
         ended: Outcome = tools.cloud.wait(step, what=f"the end of {workflow}", limit=limit)
     except CloudError as error:
-        if error.code != "TIMEOUT" or time.monotonic() < deadline:
+        if error.transient or error.code != "TIMEOUT" or time.monotonic() < deadline:
             raise
         stopped = _stop(mistral, execution, limit)
         words = f"{workflow} (execution {execution}) is {state} after {limit:g} s, and {stopped}"
