@@ -123,6 +123,11 @@ def test_two_workflows_in_a_file_are_against_the_house_rules(check):
     ]
 
 
+def test_what_the_task_gave_may_be_an_argument(check):
+    text = with_task("action: std.echo\ninput:\n  output: <% isDict(task().result) %>")
+    assert check(text) == []
+
+
 def test_deeply_nested_expressions_are_against_the_house_rules(check):
     text = with_task("action: std.echo\ninput:\n  output: <% len($.x.where(str($) = a)) %>")
     assert codes(check(text)) == ["NESTED_EXPRESSION"]

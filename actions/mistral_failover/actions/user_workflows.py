@@ -89,7 +89,7 @@ def run_to_its_end(
     try:
         found = wait(step, what=f"the end of {start.workflow}", limit=limit)
     except CloudError as error:
-        if error.code != "TIMEOUT" or time.monotonic() < deadline:
+        if error.transient or error.code != "TIMEOUT" or time.monotonic() < deadline:
             raise
         return Ended(execution, None, state, _stop(mistral, execution, limit))
     return Ended(execution, found)

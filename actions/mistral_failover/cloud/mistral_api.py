@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard, Unguarded
-from mistral_failover.cloud.session import GuardedSession, session_for
+from mistral_failover.cloud.session import GuardedSession, changes, session_for
 from mistral_failover.settings import Settings
 
 ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
@@ -245,7 +245,7 @@ class Mistral:
         return self._ask("GET", path, params=query)
 
     def _ask(self, method: str, path: str, **options: Any) -> Any:
-        with translated("ask Mistral"):
+        with translated("ask Mistral", "Mistral", changes=changes(method)):
             answer = self._session.request(
                 f"{self._url}/{path}",
                 method,
@@ -271,7 +271,7 @@ def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -
         session = GuardedSession(guard=guard, timeout=settings.http_timeout)
         return Mistral(session, settings.mistral_url)
     session = session_for(security, guard=guard, settings=settings)
-    with translated("find Mistral in the catalog"):
+    with translated("find Mistral in the catalog", "Keystone"):
         found = session.get_endpoint(
             service_type="workflowv2", interface="public", region_name=session.region_name
         )
