@@ -143,6 +143,7 @@ def test_deeply_nested_expressions_are_against_the_house_rules(check):
         ("$.a.where($.b = '(x)')", 1),
         ("len($.a.where($.b > 1))", 2),
         ("f(g(h(1)))", 3),
+        ("isDict(task().result) and task( ).result.get(again, false)", 1),
         (")(", 0),
     ],
 )

@@ -137,7 +137,13 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
     with request.runtime.workers.loop():
         view = _worked_off(drive, through)
     if view is None:
-        return {"traversal": traversal_id, "state": "IN_PROGRESS", "said": [], "again": True}
+        return {
+            "traversal": traversal_id,
+            "state": "IN_PROGRESS",
+            "said": [],
+            "again": True,
+            "outcome": None,
+        }
     reach("advance.after")
     said = _said(request, state.id, first)
     facts = {
