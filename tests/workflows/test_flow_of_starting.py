@@ -17,6 +17,7 @@ from mistral_failover.testing.workflows import Workflows
 COMPLETE = {"status": "COMPLETE", "reason": ""}
 STAGES = ["fence", "quiesce", "move_volumes", "activate", "update_stack", "end"]
 REFUSED = Result(error={"code": "REFUSED", "message": "no", "remedy": "ask again"})
+AWAY = {"code": "UNREACHABLE", "message": "m", "remedy": "r", "transient": True}
 ALARM = {
     "alarm_name": "server_lost",
     "alarm_id": "a1",
@@ -137,17 +138,20 @@ def test_keys_that_an_alarm_does_not_have_are_empty(pack: Workflows) -> None:
     assert call == {"alarm": empty, "group": "", "member": ""}
 
 
-def test_an_admission_is_retried_three_times_and_then_fails_with_its_code(pack: Workflows) -> None:
+def test_an_admission_that_is_refused_ends_at_once_with_its_code(pack: Workflows) -> None:
     run = start(pack, STARTERS[0], REFUSED).assert_failed_with("REFUSED")
 
     run.assert_tasks("admit")
-    assert run.task("admit").attempts == 4
+    assert run.task("admit").attempts == 1
     assert run.output["error"] == REFUSED.error
     assert run.output["admission"] is None
 
 
-def test_an_admission_that_succeeds_at_the_third_attempt_goes_on(pack: Workflows) -> None:
-    pack.replace("failover.admit", sequence=[REFUSED, REFUSED, BEGUN])
+@pytest.mark.parametrize("error", [AWAY, "the heartbeat of its executor is missing"])
+def test_an_alarm_waits_for_a_service_that_is_away_and_for_another_executor(
+    pack: Workflows, error: Any
+) -> None:
+    pack.replace("failover.admit", sequence=[*[Result(error=error)] * 5, BEGUN])
     advancing(pack)
 
     run = pack.run("failover.on_alarm", ALARM).assert_succeeded()

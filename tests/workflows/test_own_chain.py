@@ -5,7 +5,6 @@ stages, and what ends it in the middle does not end the failover."""
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,11 +13,6 @@ from typing import Any
 
 import pytest
 from oslo_config import cfg
-
-from mistral_failover.cloud.mistral_api import Mistral, mistral_for
-from mistral_failover.model.ids import group_id
-from mistral_failover.actions.runtime import DEFAULT_PROJECT
-from mistral_failover.store import groups
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_chain" / "payments_failover.yaml"
 CHAIN = "payments.failover"
@@ -75,8 +69,11 @@ def group(protect: Callable[..., Any], house: House) -> Any:
     """A group whose failovers the example's chain works off, in service on db_a."""
     made = protect(workflow=CHAIN)
     text = EXAMPLE.read_text(encoding="utf-8")
-    made.workflows.load(text.replace("http://tickets.example.org", house.url)
-        .replace("http://checker.example.org", house.url))
+    made.workflows.load(
+        text.replace("http://tickets.example.org", house.url).replace(
+            "http://checker.example.org", house.url
+        )
+    )
     made.activate()
     house.asked.clear()
     return made
