@@ -17,7 +17,7 @@ GROUPS = (1, 10, 50)
 
 def main() -> None:
     """Print the table."""
-    print("   groups   all done s   slowest group s   alone s   tasks   tasks per s")
+    print("   groups   all done s   slowest group s   alone s   tasks   CPU s per failover")
     alone = None
     for count in GROUPS:
         with stage("measured") as scene:
@@ -30,12 +30,13 @@ def main() -> None:
             bodies = {name: scene.cloud.alarm_body(servers[name]) for name in names}
             for server in servers.values():
                 scene.cloud.fault("server", server, "app")
-            begun = time.time()
+            begun, busy = time.time(), time.process_time()
             with ThreadPoolExecutor(count) as pool:
                 ids = list(
                     pool.map(lambda body: scene.start("failover.on_alarm", **body), bodies.values())
                 )
             _all_ended(scene)
+            busy = time.process_time() - busy  # of Mistral and the pack; the cloud is another one
             runs = [
                 finished(scene, name, must(scene.mistral.client.wait(identity)), begun)
                 for name, identity in zip(names, ids, strict=True)
@@ -46,7 +47,7 @@ def main() -> None:
         tasks = sum(run.tasks for run in runs)
         print(
             f"   {count:6} {slowest:12.2f} {slowest:17.2f} {alone:9.2f} {tasks:7}"
-            f" {tasks / slowest:13.1f}",
+            f" {busy / count:20.2f}",
             flush=True,
         )
 

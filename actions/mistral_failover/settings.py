@@ -84,6 +84,14 @@ _OPTIONS = [
     cfg.FloatOpt(
         "poll_ceiling", default=2.0, min=0.01, help="Longest pause, in seconds, within a wait."
     ),
+    cfg.FloatOpt(
+        "repeat_after",
+        default=60.0,
+        min=0.0,
+        help="Seconds after which a request that a service left without an answer counts as lost "
+        "if nothing is to be seen of it, and is sent again. Services give a request up after their "
+        "own rpc_response_timeout, 60 s by default; until then it may be in a queue.",
+    ),
     cfg.StrOpt(
         "mistral_url",
         help="Base URL of Mistral's API, ending in /v2, for sweeps without a token, as in a "
@@ -162,6 +170,7 @@ class Settings:
     poll_first: float = 0.05
     poll_growth: float = 1.12
     poll_ceiling: float = 2.0
+    repeat_after: float = 60.0
     mistral_url: str | None = None
     sweep_interval: float = 15.0
     sweep_after: float = 30.0

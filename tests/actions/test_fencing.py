@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
-from mistral_failover.actions.errors import ActionError
+from mistral_failover.actions.errors import ActionError, describe
 from mistral_failover.agent.channel import ChannelError, Command, CommandResult, Heartbeat
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
@@ -86,12 +87,11 @@ NO_PROOF = {
             "quiesce: it may have run. Look on db_a whether",
         ),
         (ChannelError("CONFIG", "no channel"), "no channel"),
-        (CloudError("UNREACHABLE", "no channel"), "no channel"),
         (1, "pg-stop on db_a ended with 1: it hangs"),
         (OverflowError("10**400"), "the command channel failed (OverflowError)"),
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"), "failed (UnicodeEncodeError)"),
     ],
-    "stop": [(STILL_ON, "still ACTIVE"), (CloudError("UNREACHABLE", "no Nova"), "no Nova")],
+    "stop": [(STILL_ON, "still ACTIVE"), (CloudError("HOST_DOWN", "no host"), "no host")],
     "delete": [(NOT_GONE, "in the database alone"), (CloudError("FORBIDDEN", "no"), "no")],
     "confirm": [(None, "nobody has confirmed it yet")],
 }
@@ -109,6 +109,7 @@ def test_a_rung_without_a_proof_alone_blocks_and_says_what_was_tried(
 
     assert caught.value.code == "FENCE_UNPROVEN"
     assert caught.value.blocked
+    assert not caught.value.transient
     assert f"{rung}: " in caught.value.message
     assert words in caught.value.message
     assert "failover confirm-fenced payments db_a --because" in caught.value.remedy
@@ -138,6 +139,81 @@ def test_the_rungs_are_climbed_in_the_order_of_the_ladder(attempt: Attempt) -> N
     assert names == ["delete", "stop", "quiesce"]
     positions = [caught.value.message.index(f"{name}: ") for name in names]
     assert positions == sorted(positions)
+
+
+NO_NOVA = CloudError(
+    "UNREACHABLE", "Nova can not be reached", service="Nova", detail="connection refused"
+)
+NO_BROKER = ChannelError("UNREACHABLE", "no broker", detail="connection reset")
+UNASKED = [("quiesce", NO_BROKER), ("quiesce", NO_NOVA), ("stop", NO_NOVA), ("delete", NO_NOVA)]
+
+
+@pytest.mark.parametrize(("rung", "error"), UNASKED)
+def test_a_rung_whose_service_is_away_disproves_nothing(
+    attempt: Attempt, rung: str, error: CloudError | ChannelError
+) -> None:
+    """A BLOCKED fence would wait for a person although nothing was found out."""
+    attempt.answers |= {"quiesce": 1, "stop": STILL_ON, "delete": NOT_GONE, rung: error}
+
+    with pytest.raises(ActionError) as caught:
+        attempt.climb("quiesce", "stop", "delete", "confirm")
+
+    facts = describe(caught.value)
+    assert facts["code"] == "FENCE_UNPROVEN"
+    assert facts["transient"] is True
+    assert (facts["service"], facts["detail"]) == (error.service, error.detail)
+    assert facts["blocked"] is True, "what it comes to when the service is waited for no longer"
+    assert [each[0] for each in attempt.climbed if each != "confirm"] == [
+        "quiesce",
+        "stop",
+        "delete",
+    ]
+
+
+@pytest.mark.parametrize(("rung", "error"), UNASKED)
+def test_a_rung_whose_service_is_away_hinders_no_other_proof(
+    attempt: Attempt, rung: str, error: CloudError | ChannelError
+) -> None:
+    following = "delete" if rung != "delete" else "stop"
+    attempt.answers[rung] = error
+
+    assert attempt.climb(rung, following)["rung"] == following
+
+
+def test_a_workflow_that_can_not_be_started_disproves_nothing(attempt: Attempt) -> None:
+    class Away:
+        def outcome(self, execution: str) -> None:
+            raise CloudError("SERVER_ERROR", "oops", service="Mistral", detail="HTTP 503")
+
+    attempt.mistral = Away()
+
+    with pytest.raises(ActionError) as caught:
+        attempt.climb({"kind": "workflow", "workflow": "ipmi", "limit": 0.05})
+
+    assert caught.value.transient
+    assert (caught.value.service, caught.value.detail) == ("Mistral", "HTTP 503")
+
+
+@pytest.mark.parametrize("step", ["depose", "quiesce"])
+def test_a_state_store_that_is_away_ends_the_climb(attempt: Attempt, step: str) -> None:
+    """Without it no call is permitted; and of the member it says nothing."""
+    attempt.answers[step] = OperationalError("SELECT 1", {}, Exception("gone"))
+
+    with pytest.raises(OperationalError) as caught:
+        attempt.climb("quiesce", "stop", "confirm")
+
+    assert describe(caught.value)["code"] == "STORE_UNREACHABLE"
+
+
+def test_an_agent_that_can_not_be_told_is_nothing_to_wait_for(attempt: Attempt) -> None:
+    """It learns it when it comes back; the proof is the rungs'."""
+    attempt.answers |= {"depose": NO_BROKER, "stop": STILL_ON}
+
+    with pytest.raises(ActionError) as caught:
+        attempt.climb("stop")
+
+    assert caught.value.blocked
+    assert not caught.value.transient
 
 
 @pytest.mark.parametrize("rung", ["quiesce", "stop", "delete"])

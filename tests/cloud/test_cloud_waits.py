@@ -37,7 +37,8 @@ class Script:
 
 DONE = Look("there", done=True, result="it")
 NOT_YET = Look("it is attaching")
-FLAKY = CloudError("SERVER_ERROR", "oops")
+AWAY = CloudError("SERVER_ERROR", "oops")
+BUSY = CloudError("CONFLICT", "busy")
 
 
 def wait(probe, time, **options):
@@ -79,19 +80,37 @@ def test_a_limit_of_nothing_is_one_look():
 
 
 def test_a_read_that_fails_is_read_again():
-    assert wait(Script(FLAKY, FLAKY, DONE), Time()) == "it"
+    assert wait(Script(AWAY, BUSY, DONE), Time()) == "it"
 
 
-def test_reads_that_keep_failing_end_the_wait_with_their_error():
-    probe = Script(FLAKY)
+def test_a_service_that_is_away_is_waited_for_until_the_limit():
+    assert wait(Script(*[AWAY] * 25, DONE), Time(), patience=3) == "it"
+
+
+def test_a_service_that_is_away_at_the_limit_ends_the_wait_with_its_error():
+    """A TIMEOUT would say that something was seen and not what was wanted."""
+    with pytest.raises(CloudError) as raised:
+        wait(Script(NOT_YET, AWAY), Time())
+    assert raised.value is AWAY
+
+
+def test_a_look_may_say_what_the_wait_ends_with():
+    silent = CloudError("TIMEOUT", "no answer", transient=True)
+    with pytest.raises(CloudError) as raised:
+        wait(Script(Look("it is available", error=silent)), Time())
+    assert raised.value is silent
+
+
+def test_reads_that_are_refused_again_and_again_end_the_wait_with_their_error():
+    probe = Script(BUSY)
     with pytest.raises(CloudError) as raised:
         wait(probe, Time(), patience=3)
-    assert raised.value is FLAKY
+    assert raised.value is BUSY
     assert probe.count == 4
 
 
-def test_only_failures_in_a_row_count():
-    probe = Script(FLAKY, FLAKY, NOT_YET, FLAKY, FLAKY, DONE)
+def test_only_refusals_in_a_row_count():
+    probe = Script(BUSY, BUSY, NOT_YET, BUSY, BUSY, DONE)
     assert wait(probe, Time(), patience=2) == "it"
 
 

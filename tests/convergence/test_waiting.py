@@ -198,11 +198,29 @@ def test_any_other_failure_ends_the_wait_as_a_failure(simulation: Simulation, re
     assert node_of(simulation, ready).tries == 0
 
 
-def test_what_needs_a_person_waits_for_no_service(simulation: Simulation, ready: Ready) -> None:
-    fail_once(simulation, ready, replace(away(), blocked=True))
+def test_what_would_need_a_person_waits_for_the_service_first(simulation: Simulation) -> None:
+    ready = begin(simulation, patience=3)
+    fence = replace(away(), blocked=True)
+    fail_once(simulation, ready, fence)
+    assert simulation.status() == "IN_PROGRESS"
+    simulation.clock.seconds += 3
+
+    fail_once(simulation, ready, fence)
 
     assert simulation.status() == "BLOCKED"
-    assert sentences(simulation, "waiting") == []
+
+
+def test_a_word_of_a_person_ends_the_pause_between_two_tries(
+    simulation: Simulation, ready: Ready
+) -> None:
+    for _ in range(3):
+        fail_once(simulation, ready)
+        simulation.clock.seconds = node_of(simulation, ready).next_try or 0.0
+    fail_once(simulation, ready)
+
+    simulation.engine.resume(simulation.group_id)
+
+    assert simulation.engine.check(ready, "o").operation is not None
 
 
 def test_a_blocked_node_that_goes_on_has_all_of_its_patience_again(simulation: Simulation) -> None:

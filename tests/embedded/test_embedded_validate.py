@@ -123,6 +123,11 @@ def test_two_workflows_in_a_file_are_against_the_house_rules(check):
     ]
 
 
+def test_what_the_task_gave_may_be_an_argument(check):
+    text = with_task("action: std.echo\ninput:\n  output: <% isDict(task().result) %>")
+    assert check(text) == []
+
+
 def test_deeply_nested_expressions_are_against_the_house_rules(check):
     text = with_task("action: std.echo\ninput:\n  output: <% len($.x.where(str($) = a)) %>")
     assert codes(check(text)) == ["NESTED_EXPRESSION"]
@@ -138,6 +143,7 @@ def test_deeply_nested_expressions_are_against_the_house_rules(check):
         ("$.a.where($.b = '(x)')", 1),
         ("len($.a.where($.b > 1))", 2),
         ("f(g(h(1)))", 3),
+        ("isDict(task().result) and task( ).result.get(again, false)", 1),
         (")(", 0),
     ],
 )

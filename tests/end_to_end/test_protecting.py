@@ -153,7 +153,7 @@ def test_a_group_that_was_never_there_is_out_of_service(scene: Scene) -> None:
     assert ended["state"] == "SUCCESS"
 
 
-@pytest.mark.parametrize("workflow", ["failover._work", "std.echo", "house.own"])
+@pytest.mark.parametrize("workflow", ["failover._chain", "std.echo", "house.own"])
 def test_only_the_pack_s_public_workflows_are_started(scene: Scene, workflow: str) -> None:
     with pytest.raises(EmbeddedError, match=workflow):
         scene.action("failover.launch", workflow=workflow, input={})

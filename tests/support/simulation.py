@@ -175,8 +175,20 @@ class Simulation:
 
     def sweep(self, project: str = PROJECT, group_id: str | None = None) -> list[Ready]:
         """What a sweep finds that waits for no silence."""
-        found = self.database.reading(lambda tx: lying.loose(tx, project, group_id, 0.0))
-        return [loose.ready for loose in found]
+
+        def look(tx: Any) -> list[Ready]:
+            found = [each.traversal_id for each in lying.stalled(tx, project, group_id, 0.0)]
+            return [
+                Ready(traversal, row.node)
+                for traversal in found
+                for row in tx.progress(traversal)
+                if row.status == "WAITING"
+                and not row.remaining
+                and (row.owner is None or (row.lease_until or 0.0) <= tx.now())
+                and (row.next_try is None or row.next_try <= tx.now())
+            ]
+
+        return self.database.reading(look)
 
     def operation(self, ready: Ready, owner: str = "o") -> Operation:
         """Check a node that has something to carry out."""

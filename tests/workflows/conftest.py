@@ -8,7 +8,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,10 @@ from mistral_failover import settings as configuration
 from mistral_failover import workflows as shipped
 from mistral_failover.actions import people, plans, runtime
 from mistral_failover.actions.runtime import Runtime
+from mistral_failover.convergence.records import Ready
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.model.types import shipped_types
 from mistral_failover.testing.engine import TestEngine
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
@@ -73,18 +72,14 @@ ROUTING = {
     "depends_on": "database",
     "properties": {"parameters": {"active": ACTIVE}},
 }
-OPERATIONS = {
-    spec.workflow for kind in shipped_types().values() for spec in kind.operations.values()
-}
 RESOURCES = {"data": DATA, "database": DATABASE, "routing": ROUTING}
 
 
 @pytest.fixture
 def pack(workflow: Workflows) -> Workflows:
-    """The shipped workflows, loaded, but for those of operations: they run in place."""
+    """The shipped workflows, loaded."""
     for path in shipped.paths():
-        if f"failover.{Path(path).stem}" not in OPERATIONS:
-            workflow.load(path)
+        workflow.load(path)
     return workflow
 
 
@@ -198,6 +193,12 @@ class Protected:
         """The members on which the application runs."""
         nodes = self.cloud.nodes()
         return [m for m in self.members if self.name in nodes[self.server(m)]["applications"]]
+
+    def ready(self, begun: dict[str, Any]) -> list[Ready]:
+        """The ready nodes of the traversal that an action has begun."""
+        traversal = begun["traversal"]
+        nodes = self.state.database.reading(lambda tx: tx.ready_nodes(traversal))
+        return [Ready(traversal, node) for node in nodes]
 
     def status(self) -> dict[str, Any]:
         """What failover.status says."""

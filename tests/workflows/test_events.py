@@ -14,20 +14,23 @@ from support.alarm_bodies import ALERT, VERSIONED, WEBHOOK
 
 PARAMETERS = {"parameters": {"active": {"get_param": "active"}}}
 ROUTING = {"routing": {"type": "stack_parameters", "properties": PARAMETERS}}
-NOTHING_LEFT = {"spread": [], "operation": None, "said": ["done"]}
-NODE = {"traversal": "t", "node": "update:1"}
-STARTED = {"decision": "ADMITTED", "group": "g", "traversal": "t", "ready": [NODE]}
-REFUSED = {"decision": "ADMITTED", "error": {"code": "NO_ELIGIBLE_MEMBER"}, "ready": []}
-HELD = {"decision": "HELD", "ready": []}
+ADVANCED = {"state": "COMPLETE", "said": [], "again": False, "outcome": {"status": "COMPLETE"}}
+STARTED = {
+    "decision": "ADMITTED",
+    "group": "g",
+    "traversal": "t",
+    "workflow": "failover.converge",
+}
+REFUSED = {"decision": "ADMITTED", "error": {"code": "NO_ELIGIBLE_MEMBER"}, "workflow": None}
+HELD = {"decision": "HELD", "workflow": None}
 
 
 def event(*admissions: dict[str, Any]) -> dict[str, Any]:
     """What failover.admit_event answers."""
     return {
         "admissions": list(admissions),
-        "started": [each for each in admissions if each["ready"]],
+        "started": [each for each in admissions if each["workflow"]],
         "refused": [each for each in admissions if "error" in each],
-        "ready": [node for each in admissions for node in each["ready"]],
     }
 
 
@@ -153,7 +156,7 @@ def flow(pack: Workflows) -> Callable[..., Any]:
 
     def run(answer: Any, report: Any = None) -> Any:
         pack.replace("failover.admit_event", answer)
-        pack.replace("failover.work", NOTHING_LEFT)
+        pack.replace("failover.advance", ADVANCED)
         pack.replace("failover.report", report or {"status": "COMPLETE"})
         return pack.run("failover.on_event", {"body": {"alerts": []}, "kind": "k", "group": "g"})
 
@@ -169,7 +172,9 @@ def test_the_body_reaches_the_admission_as_it_came(pack: Workflows, flow: Any) -
     ]
 
 
-def test_every_node_is_worked_and_every_traversal_reported(pack: Workflows, flow: Any) -> None:
+def test_the_chain_of_every_traversal_is_run_and_its_end_reported(
+    pack: Workflows, flow: Any
+) -> None:
     run = flow(event(STARTED, HELD, {**STARTED, "group": "h"})).assert_succeeded()
 
     run.assert_tasks("admit", "converge", "report")
@@ -203,5 +208,5 @@ def test_an_admission_that_is_refused_fails_with_its_code(flow: Any) -> None:
     run = flow(wrong).assert_failed_with("INVALID_DOCUMENT")
 
     run.assert_tasks("admit")
-    assert run.task("admit").attempts == 4
+    assert run.task("admit").attempts == 1
     assert run.output["admissions"] is None

@@ -13,15 +13,16 @@ from mistral_failover.testing.workflows import Workflows
 
 GONE = {"status": "COMPLETE", "reason": ""}
 STUCK = Result(error={"code": "FAILED", "message": "it does not stop", "remedy": "look"})
-REMOVING = {"group": "g", "traversal": "t", "ready": []}
+REMOVING = {"group": "g", "traversal": "t", "workflow": "failover.converge"}
 
 
 def unprotect(pack: Workflows, *reports: Any, known: tuple[str, ...] = ("g",)) -> Run:
     status = {"groups": list(known), "roles": {"active": "a", "spare": "b"}}
     pack.replace("failover.status", status)
     pack.replace("failover.remove", REMOVING)
-    if reports:
-        pack.replace("failover.report", sequence=list(reports))
+    for report in reports:
+        ended = report if isinstance(report, Result) else {"again": False, "outcome": report}
+        pack.replace("failover.advance", ended)
     return pack.run("failover.unprotect", {"name": "g", "because": "the stack goes"})
 
 

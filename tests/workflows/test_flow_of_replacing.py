@@ -17,6 +17,7 @@ from mistral_failover.testing.workflows import Workflows
 
 RETURNED = Result(error={"code": "RETURNED", "message": "it came back", "remedy": ""})
 COMPLETE = {"status": "COMPLETE", "reason": ""}
+CHAIN = "failover.converge"
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def replaces(pack: Workflows, calls: list[Any]) -> Callable[..., Run]:
             group: str, role: str, holder: str, because: str, to: str | None = None
         ) -> dict[str, Any]:
             calls.append((role, holder))
-            return {"group": group, "traversal": f"move of {role}", "ready": []}
+            return {"group": group, "traversal": f"move of {role}", "workflow": CHAIN}
 
         def begin(
             group: str, member: str, server: str | None, resource: str | None, because: str
@@ -44,12 +45,13 @@ def replaces(pack: Workflows, calls: list[Any]) -> Callable[..., Run]:
             calls.append("replace")
             moves = left.pop(0)
             traversal = None if moves else "replacement"
-            begun = {"group": group, "member": member, "server": "s1", "moves": moves, "ready": []}
-            return begun | {"traversal": traversal}
+            begun = {"group": group, "member": member, "server": "s1", "moves": moves}
+            return begun | {"traversal": traversal, "workflow": None if moves else CHAIN}
 
         pack.replace("failover.switchover", move)
         pack.replace("failover.replace_member", begin)
-        pack.replace("failover.report", report)
+        ended = report if isinstance(report, Result) else {"again": False, "outcome": report}
+        pack.replace("failover.advance", ended)
         return pack.run("failover.replace_member", {"group": "g", "member": "m"})
 
     return replaces

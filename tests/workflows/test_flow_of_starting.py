@@ -14,9 +14,10 @@ from mistral_lib.actions import Result
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
 
-NOTHING_LEFT = {"spread": [], "operation": None, "said": ["done"]}
 COMPLETE = {"status": "COMPLETE", "reason": ""}
+STAGES = ["fence", "quiesce", "move_volumes", "activate", "update_stack", "end"]
 REFUSED = Result(error={"code": "REFUSED", "message": "no", "remedy": "ask again"})
+AWAY = {"code": "UNREACHABLE", "message": "m", "remedy": "r", "transient": True}
 ALARM = {
     "alarm_name": "server_lost",
     "alarm_id": "a1",
@@ -27,71 +28,93 @@ ALARM = {
     "reason_data": {"type": "event"},
 }
 
-# (workflow, inputs, the action it begins with, the task of it, the task that works)
+# (workflow, inputs, the action it begins with, the task of it)
 STARTERS = [
-    ("on_alarm", ALARM, "failover.admit", "admit", "converge"),
-    ("failover", {"group": "g"}, "failover.begin", "begin", "converge"),
-    ("activate_first", {"group": "g"}, "failover.begin", "begin", "converge"),
-    ("switchover", {"group": "g"}, "failover.switchover", "begin", "converge"),
+    ("on_alarm", ALARM, "failover.admit", "admit"),
+    ("failover", {"group": "g"}, "failover.begin", "begin"),
+    ("activate_first", {"group": "g"}, "failover.begin", "begin"),
+    ("switchover", {"group": "g"}, "failover.switchover", "begin"),
+    ("failback", {"group": "g"}, "failover.failback", "begin"),
+    ("rollback", {"group": "g"}, "failover.rollback", "begin"),
+    ("remove", {"group": "g"}, "failover.remove", "begin"),
+    ("start_plan", {"plan": "p"}, "failover.start_plan", "begin"),
     (
         "confirm_fenced",
         {"group": "g", "member": "m", "because": "sure"},
         "failover.confirm_fenced",
         "confirm",
-        "converge",
     ),
 ]
 BY_HAND = STARTERS[1:]
-
-
-def ready(count: int) -> list[dict[str, str]]:
-    return [{"traversal": "t", "node": f"update:{n}"} for n in range(count)]
-
-
-def begun(count: int, **more: Any) -> dict[str, Any]:
-    return {"group": "g", "traversal": "t", "ready": ready(count), **more}
+BEGUN = {"group": "g", "traversal": "t", "workflow": "failover.converge"}
+NOTHING = {"group": "g", "traversal": None, "workflow": None}
+OWN_CHAIN = """
+version: '2.0'
+house.chain:
+  input: [traversal]
+  output:
+    outcome:
+      status: <% $.traversal %>
+  tasks:
+    only:
+      action: std.noop
+"""
 
 
 def start(
     pack: Workflows, starter: tuple[Any, ...], answer: Any, report: Any = COMPLETE, **more: Any
 ) -> Run:
-    name, inputs, action, _, _ = starter
+    name, inputs, action, _ = starter
     pack.replace(action, answer)
-    pack.replace("failover.work", NOTHING_LEFT)
-    pack.replace("failover.report", report)
+    advancing(pack, report)
     return pack.run(f"failover.{name}", {**inputs, **more})
 
 
+def advancing(pack: Workflows, report: Any = COMPLETE) -> None:
+    """Replace failover.advance: every stage is done at once, the last one reports."""
+    done = {"state": "IN_PROGRESS", "said": [], "again": False}
+
+    def advance(traversal: str, through: str, hold: bool = False) -> Any:
+        if through == "end":
+            return report if isinstance(report, Result) else {**done, "outcome": report}
+        return done
+
+    pack.replace("failover.advance", advance)
+
+
 @pytest.mark.parametrize("starter", STARTERS, ids=lambda s: s[0])
-@pytest.mark.parametrize("count", [1, 3])
-def test_each_ready_node_is_worked_by_an_execution_of_its_own_and_the_end_is_reported(
-    pack: Workflows, starter: tuple[Any, ...], count: int
-) -> None:
-    run = start(pack, starter, begun(count, decision="ADMITTED")).assert_succeeded()
-
-    run.assert_tasks(starter[3], starter[4], "report")
-    assert run.output["outcome"] == COMPLETE
-    assert [sub.name for sub in run.task(starter[4]).subs] == ["failover._work"] * count
-    calls = sorted(pack.calls("failover.work"), key=lambda call: call["node"])
-    assert calls == ready(count)
-    assert pack.calls("failover.report") == [{"group": "g", "traversal": "t"}]
-
-
-@pytest.mark.parametrize("starter", BY_HAND, ids=lambda s: s[0])
-def test_with_nothing_ready_a_start_by_hand_goes_straight_to_the_report(
+def test_whatever_begins_a_traversal_ends_in_the_chain_that_works_it_off(
     pack: Workflows, starter: tuple[Any, ...]
 ) -> None:
-    run = start(pack, starter, begun(0)).assert_succeeded()
+    run = start(pack, starter, {**BEGUN, "decision": "ADMITTED"}).assert_succeeded()
 
-    run.assert_tasks(starter[3], "report")
-    assert pack.calls("failover.work") == []
+    run.assert_tasks(starter[3], "converge")
+    assert run.output["outcome"] == COMPLETE
+    (chain,) = run.task("converge").subs
+    assert chain.name == "failover.converge"
+    calls = pack.calls("failover.advance")
+    assert [call["through"] for call in calls] == STAGES
+    assert {call["traversal"] for call in calls} == {"t"}
+
+
+@pytest.mark.parametrize("starter", STARTERS, ids=lambda s: s[0])
+def test_a_chain_of_the_group_s_own_is_started_in_its_place(
+    pack: Workflows, starter: tuple[Any, ...]
+) -> None:
+    pack.load(OWN_CHAIN)
+
+    run = start(pack, starter, {**BEGUN, "workflow": "house.chain"}).assert_succeeded()
+
+    assert [sub.name for sub in run.task("converge").subs] == ["house.chain"]
+    assert run.output["outcome"] == {"status": "t"}
+    assert pack.calls("failover.advance") == []
 
 
 @pytest.mark.parametrize("decision", ["IGNORED", "DUPLICATE", "HELD", "ADMITTED"])
 def test_an_alarm_that_leaves_nothing_to_do_ends_with_its_decision(
     pack: Workflows, decision: str
 ) -> None:
-    answer = begun(0, decision=decision, sentence="because", incident=None)
+    answer = {**NOTHING, "decision": decision, "sentence": "because", "incident": None}
 
     run = start(pack, STARTERS[0], answer).assert_succeeded()
 
@@ -100,13 +123,13 @@ def test_an_alarm_that_leaves_nothing_to_do_ends_with_its_decision(
 
 
 def test_the_alarm_s_body_reaches_the_admission_as_aodh_posts_it(pack: Workflows) -> None:
-    start(pack, STARTERS[0], begun(0), group="payments", member="db_a").assert_succeeded()
+    start(pack, STARTERS[0], NOTHING, group="payments", member="db_a").assert_succeeded()
 
     assert pack.calls("failover.admit") == [{"alarm": ALARM, "group": "payments", "member": "db_a"}]
 
 
 def test_keys_that_an_alarm_does_not_have_are_empty(pack: Workflows) -> None:
-    pack.replace("failover.admit", begun(0))
+    pack.replace("failover.admit", NOTHING)
 
     pack.run("failover.on_alarm", {"alarm_id": "a1"}).assert_succeeded()
 
@@ -115,23 +138,25 @@ def test_keys_that_an_alarm_does_not_have_are_empty(pack: Workflows) -> None:
     assert call == {"alarm": empty, "group": "", "member": ""}
 
 
-def test_an_admission_is_retried_three_times_and_then_fails_with_its_code(pack: Workflows) -> None:
+def test_an_admission_that_is_refused_ends_at_once_with_its_code(pack: Workflows) -> None:
     run = start(pack, STARTERS[0], REFUSED).assert_failed_with("REFUSED")
 
     run.assert_tasks("admit")
-    assert run.task("admit").attempts == 4
+    assert run.task("admit").attempts == 1
     assert run.output["error"] == REFUSED.error
     assert run.output["admission"] is None
 
 
-def test_an_admission_that_succeeds_at_the_third_attempt_goes_on(pack: Workflows) -> None:
-    pack.replace("failover.admit", sequence=[REFUSED, REFUSED, begun(1)])
-    pack.replace("failover.work", NOTHING_LEFT)
-    pack.replace("failover.report", COMPLETE)
+@pytest.mark.parametrize("error", [AWAY, "the heartbeat of its executor is missing"])
+def test_an_alarm_waits_for_a_service_that_is_away_and_for_another_executor(
+    pack: Workflows, error: Any
+) -> None:
+    pack.replace("failover.admit", sequence=[*[Result(error=error)] * 5, BEGUN])
+    advancing(pack)
 
     run = pack.run("failover.on_alarm", ALARM).assert_succeeded()
 
-    run.assert_tasks("admit", "converge", "report")
+    run.assert_tasks("admit", "converge")
     assert "error" not in run.output
 
 
@@ -144,23 +169,7 @@ def test_a_start_by_hand_that_is_refused_ends_at_once_with_the_code(
     run.assert_tasks(starter[3])
     assert run.task(starter[3]).attempts == 1
     assert run.output["error"] == REFUSED.error
-    assert pack.calls("failover.work") == []
-
-
-@pytest.mark.parametrize("starter", STARTERS, ids=lambda s: s[0])
-def test_work_that_broke_off_is_an_error_and_the_standing_is_reported_all_the_same(
-    pack: Workflows, starter: tuple[Any, ...]
-) -> None:
-    pack.replace(starter[2], begun(2))
-    pack.replace("failover.work", REFUSED)
-    pack.replace("failover.report", {"status": "IN_PROGRESS", "reason": ""})
-
-    run = pack.run(f"failover.{starter[0]}", starter[1]).assert_failed_with("INTERRUPTED")
-
-    run.assert_tasks(starter[3], starter[4], "report")
-    assert run.task(starter[4]).state == "ERROR"
-    assert run.output["outcome"]["status"] == "IN_PROGRESS"
-    assert "failover sweep" in run.output["error"]["remedy"]
+    assert pack.calls("failover.advance") == []
 
 
 @pytest.mark.parametrize("starter", STARTERS, ids=lambda s: s[0])
@@ -171,9 +180,9 @@ def test_a_goal_that_was_not_reached_is_an_error_with_status_and_reason(
     facts = {"code": status, "message": "the plug is gone", "remedy": "look"}
     report = Result(error=facts)
 
-    run = start(pack, starter, begun(1), report).assert_failed_with(status)
+    run = start(pack, starter, BEGUN, report).assert_failed_with(status)
 
-    run.assert_tasks(starter[3], starter[4], "report")
+    run.assert_tasks(starter[3], "converge")
     assert run.output["error"] == facts
 
 
@@ -187,7 +196,7 @@ def test_failover_hands_every_input_on_to_begin(pack: Workflows) -> None:
         "because": "maintenance",
     }
 
-    start(pack, STARTERS[1], begun(0), **given).assert_succeeded()
+    start(pack, STARTERS[1], BEGUN, **given).assert_succeeded()
 
     assert pack.calls("failover.begin") == [given]
 
@@ -195,14 +204,14 @@ def test_failover_hands_every_input_on_to_begin(pack: Workflows) -> None:
 def test_failover_without_more_than_a_group_leaves_the_facts_to_the_standing(
     pack: Workflows,
 ) -> None:
-    start(pack, STARTERS[1], begun(0)).assert_succeeded()
+    start(pack, STARTERS[1], BEGUN).assert_succeeded()
 
     (call,) = pack.calls("failover.begin")
     assert (call["to"], call["lost"], call["recovered"], call["incident"]) == (None, None, [], None)
 
 
 def test_the_first_activation_declares_nobody_lost(pack: Workflows) -> None:
-    start(pack, STARTERS[2], begun(0), to="db_b").assert_succeeded()
+    start(pack, STARTERS[2], BEGUN, to="db_b").assert_succeeded()
 
     (call,) = pack.calls("failover.begin")
     assert (call["to"], call["lost"]) == ("db_b", [])
@@ -211,8 +220,8 @@ def test_the_first_activation_declares_nobody_lost(pack: Workflows) -> None:
 def test_a_switchover_hands_every_input_on(pack: Workflows) -> None:
     given = {"group": "g", "to": "db_b", "role": "active", "because": "maintenance"}
     given["holder"] = "db_a"
-    pack.replace("failover.switchover", begun(0))
-    pack.replace("failover.report", COMPLETE)
+    pack.replace("failover.switchover", BEGUN)
+    advancing(pack)
 
     pack.run("failover.switchover", given).assert_succeeded()
 
@@ -220,18 +229,24 @@ def test_a_switchover_hands_every_input_on(pack: Workflows) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_sweep_works_each_node_that_it_found_and_reports_no_single_group(
+def test_a_sweep_starts_the_chain_of_each_traversal_that_it_found(
     pack: Workflows, count: int
 ) -> None:
-    pack.replace("failover.sweep", {"ready": ready(count), "started": [], "refused": []})
-    pack.replace("failover.work", NOTHING_LEFT)
+    pack.load(OWN_CHAIN)
+    advancing(pack)
+    chains = [{"traversal": f"t{n}", "workflow": "failover.converge"} for n in range(count)]
+    own = [{"traversal": "own", "workflow": "house.chain"}] if count else []
+    pack.replace("failover.sweep", {"restarted": [], "chains": [*chains, *own]})
 
     run = pack.run("failover.sweep", {"group": "g"}).assert_succeeded()
 
-    run.assert_tasks(*(["sweep", "work"] if count else ["sweep"]))
-    assert run.output["swept"]["ready"] == ready(count)
+    run.assert_tasks(*(["sweep", "converge"] if count else ["sweep"]))
     assert pack.calls("failover.sweep") == [{"group": "g"}]
-    assert len(pack.calls("failover.work")) == count
+    advanced = {call["traversal"] for call in pack.calls("failover.advance")}
+    assert advanced == {chain["traversal"] for chain in chains}
+    if count:
+        started = [sub.sub("converge").name for sub in run.task("converge").subs]
+        assert sorted(started) == ["failover.converge"] * count + ["house.chain"]
 
 
 def test_a_sweep_that_can_not_look_fails_with_the_code(pack: Workflows) -> None:

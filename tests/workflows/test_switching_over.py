@@ -12,7 +12,6 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import converge, hearing
-from mistral_failover.actions.documents import read_ready
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.model.types import shipped_types
 from support.operators import Operator
@@ -321,8 +320,8 @@ def test_where_the_way_back_needs_a_person_too_it_goes_on_backwards_once_they_he
 def test_a_move_whose_process_died_as_it_failed_is_taken_back_by_the_sweep(up: Any) -> None:
     context = ActionContext(SecurityContext(), ExecutionContext())
     begun = converge.Switchover(up.name, to="db_b").run(context)
-    (ready,) = begun["ready"]
-    step = up.state.engine.check(read_ready(**ready), "a process that dies")
+    (ready,) = up.ready(begun)
+    step = up.state.engine.check(ready, "a process that dies")
     assert step.operation is not None
     broken = {"code": "COMMAND_FAILED", "message": "no", "remedy": "Look."}
     up.state.engine.conclude(step.operation.ticket, Outcome(error=broken))

@@ -97,11 +97,11 @@ def test_a_volume_on_a_dead_host_waits_for_a_person_who_deletes_its_server(
     assert group.status()["status"] == "BLOCKED"
 
     quiet = group.run("sweep", group=group.name).assert_succeeded()
-    assert quiet.output["swept"]["ready"] == [], "nothing has changed"
+    assert quiet.output["swept"]["restarted"] == [], "nothing has changed"
     operator.delete_server(server)
     after = group.run("sweep", group=group.name).assert_succeeded()
 
-    (row,) = after.output["swept"]["ready"]
+    (row,) = after.output["swept"]["restarted"]
     assert row["sentence"].startswith("data: reopened by a sweep, for by now of volume")
     is_on(group, "db_b")
 

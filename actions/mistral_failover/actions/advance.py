@@ -20,7 +20,7 @@ from typing import Any
 
 import tenacity
 from mistral_lib.actions import Result
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.actions import in_place, ownership, rights, user_workflows, viewing
 from mistral_failover.actions.documents import operation_document
@@ -127,6 +127,25 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
     Fails with the status and the reason when something of these stages failed (FAILED) or waits for
     a person (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
     """
+    again = {
+        "traversal": traversal_id,
+        "state": "IN_PROGRESS",
+        "said": [],
+        "again": True,
+        "outcome": None,
+    }
+    try:
+        return _advanced(request, traversal_id, through, hold=hold) or again
+    except SQLAlchemyError as error:
+        if not describe(error).get("transient"):
+            raise
+        LOG.warning("The state store is away", exc_info=True)
+        request.runtime.workers.pause(PATIENT)
+        return again
+
+
+def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
+    """What :func:`advance` answers; None: the call gives its thread back before the end."""
     state = ownership.group_of(request, traversal_id)
     if state is None:
         return _unknown(traversal_id)
@@ -134,10 +153,13 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
     drive = Drive(request, traversal_id, state.id, state.name)
     first = _latest(request, state.id)
     _opened(request, traversal_id, through, hold=hold)
+    if through is Stage.END:
+        # An earlier stage has just been refused: do not count another attempt.
+        drive.ended = rights.still_ended(request, state.id)
     with request.runtime.workers.loop():
         view = _worked_off(drive, through)
     if view is None:
-        return {"traversal": traversal_id, "state": "IN_PROGRESS", "said": [], "again": True}
+        return None
     reach("advance.after")
     said = _said(request, state.id, first)
     facts = {
@@ -158,20 +180,10 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
 def _worked_off(drive: Drive, through: Stage) -> View | None:
     """Loop until nothing of the stages is left to do. None: the thread is given back before."""
     workers, group_id = drive.request.runtime.workers, drive.group_id
-    pause, idle_since, away = POLL_FIRST, time.monotonic(), 0.0
+    pause, idle_since = POLL_FIRST, time.monotonic()
     while True:
         ended = workers.ended(group_id)
-        try:
-            view = _look(drive.request, drive.traversal)
-        except DBAPIError:
-            # The workers insist by themselves; there is nothing to see before the store is back.
-            LOG.warning("The state store is away", exc_info=away == 0)
-            away = min(30.0, away * 2 or 1.0)
-            workers.wait(group_id, ended, away)
-            if workers.stopping or time.monotonic() - idle_since > PATIENT:
-                return None
-            continue
-        away = 0.0
+        view = _look(drive.request, drive.traversal)
         if workers.stopping:
             return None
         if view.overtaken or drive.ended or not view.left(through):
@@ -261,7 +273,7 @@ def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
     """Conclude, and insist while the lease may last: only this worker knows the outcome, so a
     database that is away for a moment must not make it unknown."""
     for attempt in tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(DBAPIError),
+        retry=tenacity.retry_if_exception_type(SQLAlchemyError),
         stop=tenacity.stop_after_delay(ticket.lock.lease),
         wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
         reraise=True,

@@ -19,7 +19,7 @@ def token(look: Look) -> Iterable[Finding]:
     """The request's rights, when they end, and whether they are enough."""
     security = look.request.context.security
     session = look.cloud.session
-    with translated("authenticate"):
+    with translated("authenticate", "Keystone"):
         session.get_token()
         auth: Any = session.auth  # of Keystone's kinds, all of which have this
         access = auth.get_access(session)

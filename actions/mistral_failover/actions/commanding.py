@@ -61,7 +61,7 @@ def _wait(channel: Channel, command: Command) -> CommandResult:
             beat, words = last_word(channel, command)
             if error.heard or left <= 0 or beat is None or not _at_work(beat, command.limit):
                 said = _observed(command, error.heard, beat, words, seconds)
-                raise _unanswered(command, said, error.heard) from None
+                raise _unanswered(command, said, error) from None
 
 
 def last_word(channel: Channel, command: Command) -> tuple[Heartbeat | None, str]:
@@ -94,14 +94,15 @@ def _observed(
     return f"{agent} said nothing for {command.limit:g} s ({words})"
 
 
-def _unanswered(command: Command, said: str, heard: str) -> ChannelError:
+def _unanswered(command: Command, said: str, error: ChannelError) -> ChannelError:
     member, group = command.to.member, command.to.group
     return ChannelError(
         "NO_ANSWER",
         said,
         f"Find out whether {member} still runs, and mend its agent, then: {start_command(group)}. "
         f"Only if it is lost, have it fenced: {start_command(group, lost=member)}",
-        heard=heard,
+        heard=error.heard,
+        detail=error.detail,
     )
 
 

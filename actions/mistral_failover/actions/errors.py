@@ -11,8 +11,9 @@ from typing import Any, ParamSpec
 
 from mistral_lib.actions import Result
 from oslo_utils import strutils
+from sqlalchemy import exc as sql
 
-from mistral_failover.cloud.errors import redact
+from mistral_failover.cloud.errors import NO_CAUSE, cause, redact
 
 LOG = logging.getLogger(__name__)
 _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -20,15 +21,44 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 P = ParamSpec("P")
 
 
-class ActionError(Exception):
-    """What an action itself refuses. ``blocked``: only a person can help, and then it goes on."""
+STORE = "the state store"
+"""What people call the database."""
+# Of MySQL: it refuses the login, or has no such database. All else that makes an OperationalError
+# is a server that is away, starting, stopping, full of connections, or not in its cluster.
+_NOT_OURS = {1044, 1045, 1049, 1698}
+# Of SQLite: busy, locked, failing to read or write, full, not to be opened.
+_SQLITE_AWAY = {5, 6, 10, 13, 14}
+# Classes of PostgreSQL's SQLSTATE: connection, resources, intervention, the system.
+_SQLSTATE_AWAY = ("08", "53", "57", "58", "40")
+_LOST = {2006, 2013, 2055, 1927}
 
-    def __init__(self, code: str, message: str, remedy: str, *, blocked: bool = False) -> None:
+
+class ActionError(Exception):
+    """What an action itself refuses. ``blocked``: only a person can help, and then it goes on.
+
+    ``transient``, ``service``, ``detail``: as of a `CloudError`. Of an error that is both transient
+    and blocked the service is waited for first; only when that is given up, a person is needed.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        remedy: str,
+        *,
+        blocked: bool = False,
+        transient: bool = False,
+        service: str = "",
+        detail: str = "",
+    ) -> None:
         super().__init__(f"{message.rstrip('.')}. {remedy}")
         self.code = code
         self.message = message
         self.remedy = remedy
         self.blocked = blocked
+        self.transient = transient
+        self.service = service
+        self.detail = detail
 
 
 def masked(text: str) -> str:
@@ -48,9 +78,17 @@ def masked_body(value: Any) -> Any:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as ``{code, message, remedy}``, without secrets."""
+    """Return an exception as ``{code, message, remedy}``, without secrets.
+
+    Where they apply there are also: ``blocked`` (true: a person has to help), ``about``,
+    ``reasons``, ``unknown`` (true: what was begun may take effect yet); and of a service that could
+    not be reached or did not answer properly ``transient`` (true), ``service`` (its name for
+    people) and ``detail`` (a few words: connection refused, HTTP 503).
+    """
+    if isinstance(error, sql.SQLAlchemyError):
+        return _of_the_store(error)
     code = getattr(error, "code", None)
-    # Others have codes as well: SQLAlchemy's e3q8, HTTP's 404.
+    # Others have codes as well: HTTP's 404.
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         return {
             "code": "UNEXPECTED",
@@ -65,13 +103,79 @@ def describe(error: BaseException) -> dict[str, Any]:
         "message": f"{path}: {message}" if path else message,
         "remedy": getattr(error, "remedy", ""),
     }
-    if getattr(error, "reasons", None):
-        facts["reasons"] = dict(error.reasons)  # type: ignore[attr-defined]
-    if getattr(error, "blocked", False):
-        facts["blocked"] = True
-    if getattr(error, "about", None):
-        facts["about"] = dict(error.about)  # type: ignore[attr-defined]
+    for key in ("reasons", "about"):
+        if getattr(error, key, None):
+            facts[key] = dict(getattr(error, key))
+    for key in ("blocked", "unknown"):
+        if getattr(error, key, False):
+            facts[key] = True
+    if getattr(error, "transient", False):
+        facts |= _transient(getattr(error, "service", ""), getattr(error, "detail", ""))
     return facts
+
+
+def _transient(service: str, detail: str) -> dict[str, Any]:
+    return {"transient": True, "service": service or "a service", "detail": masked(detail)}
+
+
+def _of_the_store(error: sql.SQLAlchemyError) -> dict[str, Any]:
+    """What the state store failed with, without its words: these quote statements. Whatever an
+    operation had begun by then may have taken effect."""
+    detail = _why_away(error)
+    if detail is not None:
+        return {
+            "code": "STORE_UNREACHABLE",
+            "message": f"The state store can not be used: {detail}",
+            "remedy": "Start the database of [failover] database again; what was begun then goes "
+            "on by itself, or with: failover sweep",
+            "unknown": True,
+            **_transient(STORE, detail),
+        }
+    number = _number(error)
+    said = type(error).__name__ + (f", error {number}" if number is not None else "")
+    return {
+        "code": "STORE_ERROR",
+        "message": f"The state store did not carry out a statement ({said})",
+        "remedy": "Look at the executor's log. Check [failover] database, its user's rights, and "
+        "that its schema is of this version: failover doctor",
+        "unknown": True,
+    }
+
+
+def _why_away(error: sql.SQLAlchemyError) -> str | None:
+    """Why the state store can not be used at the moment, in a few words; None: it is there, and
+    did not carry out what it was asked for."""
+    if isinstance(error, sql.TimeoutError):
+        return "no connection is free"
+    if not isinstance(error, sql.DBAPIError) or not _is_away(error):
+        return None
+    said, _ = cause(error)
+    number = _number(error)
+    if said != NO_CAUSE:
+        return said
+    if number is None or number in _LOST or error.connection_invalidated:
+        return "connection lost"
+    return f"error {number}"
+
+
+def _is_away(error: sql.DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    if isinstance(state := getattr(error.orig, "sqlstate", None), str):
+        return state.startswith(_SQLSTATE_AWAY)
+    if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
+        return code & 0xFF in _SQLITE_AWAY
+    by_the_server = isinstance(error, sql.OperationalError | sql.InterfaceError)
+    return by_the_server and _number(error) not in _NOT_OURS
+
+
+def _number(error: sql.SQLAlchemyError) -> int | str | None:
+    """The database's own number of an error: MySQL's, SQLite's name of it, PostgreSQL's state."""
+    orig = getattr(error, "orig", None)
+    first = next(iter(getattr(orig, "args", ())), None)
+    if isinstance(first, int):
+        return first
+    return getattr(orig, "sqlite_errorname", None) or getattr(orig, "sqlstate", None)
 
 
 def answered(run: Callable[P, Any]) -> Callable[P, Any]:
@@ -84,7 +188,7 @@ def answered(run: Callable[P, Any]) -> Callable[P, Any]:
             return run(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the boundary: nothing may pass
             facts = describe(error)
-            if facts["code"] == "UNEXPECTED":
+            if facts["code"] in ("UNEXPECTED", "STORE_ERROR"):
                 LOG.exception("An action failed unexpectedly")
             return Result(error=facts)
 

@@ -2,7 +2,9 @@
 """Climbing a fence's ladder: rung by rung, until one proves that the member no longer writes.
 
 A rung that can not be had yields no proof and no failure: the next one is tried. Without any
-proof the operation is blocked, and says what would help; it never assumes.
+proof the operation is blocked, and says what would help; it never assumes. A rung whose service
+could not be reached has neither proven nor disproven anything: if no other one proves it either,
+the operation has failed transiently, and is to be tried again.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.actions.commanding import run_command
 from mistral_failover.actions.errors import ActionError, masked
@@ -113,12 +117,14 @@ def _server_of(record: Record, member: MemberRow) -> str | None:
 
 @dataclass(frozen=True)
 class Climb:
-    """An ascent of the ladder; ``tried`` says what came of each rung without a proof."""
+    """An ascent of the ladder; ``tried`` says what came of each rung without a proof, ``unasked``
+    has the errors of rungs whose service could not be reached."""
 
     tools: Tools
     operation: Document
     suspect: Suspect
     tried: list[str] = field(default_factory=list)
+    unasked: list[CloudError | ChannelError] = field(default_factory=list)
 
 
 def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]:
@@ -128,7 +134,8 @@ def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]
     counts before any rung. A member that quiesced is climbed on for while Nova has its server in
     error, since Nova detaches nothing from that until it is stopped; without a further proof its
     word is the proof, and for that nothing is deleted and no workflow is run. Raises ActionError
-    FENCE_UNPROVEN, blocked, when nothing yields one.
+    FENCE_UNPROVEN, blocked, when nothing yields one; also transient, where a rung's service could
+    not be reached.
     """
     climb = Climb(tools, operation, suspect)
     _depose(climb)
@@ -152,6 +159,7 @@ def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]
     if quiesced is not None:
         return _proof(quiesced)
     group, name = operation["group"], suspect.member.name
+    waits_for = climb.unasked[0] if climb.unasked else None
     raise ActionError(
         "FENCE_UNPROVEN",
         f"it is not certain that {name} no longer writes "
@@ -159,6 +167,9 @@ def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]
         f"Make sure that it is off, then confirm it: {confirm_command(group, name)} (or run the "
         f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).',
         blocked=True,
+        transient=waits_for is not None,
+        service=waits_for.service if waits_for else "",
+        detail=waits_for.detail if waits_for else "",
     )
 
 
@@ -217,8 +228,7 @@ def _quiesce(climb: Climb, rung: Rung) -> Evidence:
         try:
             run_command(climb.tools.channel, command)
         except Exception as error:  # noqa: BLE001 - no word of a member's holds its fence up
-            _raise_ours(error)
-            return Evidence(False, "quiesce", _words(error))
+            return _unproven(climb, "quiesce", error)
     done = " and ".join(sorted({stop for _, stop in climb.suspect.stops}))
     return Evidence(
         True,
@@ -245,8 +255,7 @@ def _by_nova(verb: Callable[..., Evidence], climb: Climb, rung: Rung) -> Evidenc
         try:
             evidence = verb(climb.tools.cloud, server, limit)
         except CloudError as error:
-            _raise_ours(error)
-            return Evidence(False, kind, _words(error))
+            return _unproven(climb, kind, error)
         if not evidence.proven:
             return evidence
         proofs.append(evidence.observed)
@@ -265,8 +274,15 @@ def _workflow(climb: Climb, rung: Rung) -> Evidence:
     try:
         return prove(climb.tools, climb.operation, name, facts, float(rung["limit"]))
     except CloudError as error:
-        _raise_ours(error)
-        return Evidence(False, "workflow", f"{name}: {_words(error)}")
+        return _unproven(climb, "workflow", error, f"{name}: ")
+
+
+def _unproven(climb: Climb, rung: str, error: Exception, whose: str = "") -> Evidence:
+    """What a rung that failed yields: no proof. It is noted if it may yield one later."""
+    _raise_ours(error)
+    if isinstance(error, CloudError | ChannelError) and error.transient:
+        climb.unasked.append(error)
+    return Evidence(False, rung, f"{whose}{_words(error)}")
 
 
 def _words(error: Exception) -> str:
@@ -278,8 +294,10 @@ def _words(error: Exception) -> str:
 
 
 def _raise_ours(error: Exception) -> None:
-    """Raise what says nothing about the member: that it is not for us any more to find out."""
-    if isinstance(error, LeaseLost) or getattr(error, "code", None) in NO_RIGHTS:
+    """Raise what says nothing about the member: that it is not for us any more to find out, or that
+    the state store, without which no call is permitted, is away."""
+    ours = isinstance(error, LeaseLost | SQLAlchemyError)
+    if ours or getattr(error, "code", None) in NO_RIGHTS:
         raise error
 
 

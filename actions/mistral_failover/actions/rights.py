@@ -20,7 +20,8 @@ from mistral_failover.store import views
 ENDED = "the rights of the request ended"
 """How the reason of a record begins whose operation waits for somebody with valid rights."""
 ATTEMPTS = 10
-"""Of one operation, in all: then it has failed, for none of those who came was let in."""
+"""Times that one operation was given up for that: then it has failed, for none of those who came
+was let in."""
 
 
 def ended(request: Request, ticket: Ticket, outcome: Outcome) -> tuple[str, str] | None:
@@ -31,7 +32,7 @@ def ended(request: Request, ticket: Ticket, outcome: Outcome) -> tuple[str, str]
     """
     error = outcome.error or {}
     code = error.get("code")
-    if code not in NO_RIGHTS or _attempts(request, ticket) >= ATTEMPTS:
+    if code not in NO_RIGHTS or _given_up(request, ticket) >= ATTEMPTS - 1:
         return None
     why = f"{ENDED}; a sweep, or anybody with valid rights, goes on: {because(error)}"
     return why, str(code)
@@ -46,6 +47,15 @@ def waiting(records: Iterable[Record]) -> str:
     )
 
 
-def _attempts(request: Request, ticket: Ticket) -> int:
-    entry = request.runtime.database.reading(lambda tx: views.operation(tx, ticket.key))
-    return int(entry["attempts"]) if entry else 0
+def still_ended(request: Request, group_id: str) -> tuple[str, str] | None:
+    """What :func:`ended` said of an operation of a group that waits for valid rights, if Keystone
+    still does not accept this request; None: it may try, or nothing waits for that."""
+    said = waiting(request.runtime.database.reading(lambda tx: tx.records(group_id)))
+    refusal = request.refusal() if said else None
+    return (said, refusal.code) if refusal else None
+
+
+def _given_up(request: Request, ticket: Ticket) -> int:
+    return request.runtime.database.reading(
+        lambda tx: views.told(tx, ticket.traversal_id, ticket.node.resource_id, "given_up")
+    )

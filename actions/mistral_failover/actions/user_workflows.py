@@ -79,7 +79,7 @@ def run_to_its_end(
         state = state or "not started"
         if found is None:
             reach("workflow.before")
-            mistral.start(execution, start.workflow, start.input, start.why, start.namespace)
+            _start(mistral, start, execution)
             reach("workflow.after")
             return Look(state)
         state = found.state
@@ -89,7 +89,7 @@ def run_to_its_end(
     try:
         found = wait(step, what=f"the end of {start.workflow}", limit=limit)
     except CloudError as error:
-        if error.code != "TIMEOUT" or time.monotonic() < deadline:
+        if error.transient or error.code != "TIMEOUT" or time.monotonic() < deadline:
             raise
         return Ended(execution, None, state, _stop(mistral, execution, limit))
     return Ended(execution, found)
@@ -156,6 +156,23 @@ def operate(
     if found.state == "SUCCESS":
         return outcome_of(found.output, None)
     return outcome_of(None, found.output.get("error") or found.said or found.state)
+
+
+def _start(mistral: Mistral, start: Start, execution: str) -> None:
+    """Raises CloudError; NO_WORKFLOW where there is none of this name, which Mistral 23 answers
+    with a 500 as it does what passes by itself."""
+    try:
+        mistral.start(execution, start.workflow, start.input, start.why, start.namespace)
+    except LeaseLost:
+        raise
+    except CloudError:
+        if mistral.has_workflow(start.workflow, start.namespace):
+            raise
+        raise CloudError(
+            "NO_WORKFLOW",
+            f"Mistral has no workflow {start.workflow}",
+            remedy="Create it: failover workflows install FILE, or correct the name.",
+        ) from None
 
 
 def _failed(code: str, message: str, remedy: str, **more: Any) -> Outcome:

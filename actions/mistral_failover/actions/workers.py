@@ -76,6 +76,11 @@ class Workers:
                 lambda: self._ended[group_id] > ended or self.stopping, timeout=seconds
             )
 
+    def pause(self, seconds: float) -> None:
+        """Wait, unless the process stops."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, timeout=seconds)
+
     @contextmanager
     def loop(self) -> Iterator[None]:
         """Around a loop that waits for the workers: giving work back waits for its end."""

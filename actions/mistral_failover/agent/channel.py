@@ -95,6 +95,10 @@ class Heartbeat:
     deposed: str | None
 
 
+BROKER = "the broker"
+"""What people call the service behind the channel."""
+
+
 class ChannelError(Exception):
     """There is no result.
 
@@ -102,15 +106,30 @@ class ChannelError(Exception):
     not run), UNKNOWN_OUTCOME (the agent can not tell whether it has), UNREACHABLE (the channel,
     not the member, could not be reached), CONFIG. ``heard``: what the agent said meanwhile, in
     words; empty where it said nothing.
+
+    ``transient``, ``service``, ``detail``, ``unknown``: as of a `CloudError`. UNREACHABLE is
+    transient, and NO_ANSWER where a ``detail`` says that the channel broke; that a member does not
+    answer over a channel that is well is a fact about the member.
     """
 
     def __init__(
-        self, code: str, message: str, remedy: str | None = None, *, heard: str = ""
+        self,
+        code: str,
+        message: str,
+        remedy: str | None = None,
+        *,
+        heard: str = "",
+        detail: str = "",
+        unknown: bool = False,
     ) -> None:
         self.code = code
         self.message = message
         self.remedy = REMEDIES.get(code, "") if remedy is None else remedy
         self.heard = heard
+        self.unknown = unknown
+        self.transient = code == "UNREACHABLE" or bool(detail)
+        self.service = BROKER if self.transient else ""
+        self.detail = (detail or "it can not be used") if self.transient else ""
         super().__init__(f"{code}: {message}")
 
 

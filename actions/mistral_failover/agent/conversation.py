@@ -237,11 +237,12 @@ class Conversation:
             message = f"{who} has not ended {command.name} within {command.patience:g} s."
         else:
             message = f"{who} said nothing more about {command.name} for {command.limit:g} s."
+        detail = ""
         if away is not None:
-            message = f"{message} {away}"
+            message, detail = f"{message} {away}", away.detail
         ago = time.monotonic() - self._word
         heard = f"it said {ago:.0f} s ago that {self._said}" if self._said else ""
-        return ChannelError("NO_ANSWER", message, heard=heard)
+        return ChannelError("NO_ANSWER", message, heard=heard, detail=detail)
 
 
 def announce(
@@ -287,7 +288,7 @@ def unreachable(away: Away | None, message: str = "") -> ChannelError:
     """The channel could not be used, and nothing was sent."""
     said = " ".join(filter(None, [message, str(away or "")]))
     if away is None or not away.refused:
-        return ChannelError("UNREACHABLE", said)
+        return ChannelError("UNREACHABLE", said, detail=away.detail if away else "no answer")
     return ChannelError(
         "CONFIG",
         said,

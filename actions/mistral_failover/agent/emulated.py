@@ -19,6 +19,7 @@ from mistral_failover.agent.channel import (
     Means,
 )
 from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.errors import cause
 
 _SLICE = 0.8  # of the session's timeout: the emulator then answers before the transport gives up
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
@@ -56,6 +57,7 @@ class EmulatedChannel:
         began = self._clock()
         heard_at: float | None = None
         pause = _PAUSE
+        sent = False
         while True:
             silent_at = (began if heard_at is None else heard_at) + command.limit
             deadline = min(silent_at, began + command.patience)
@@ -63,10 +65,13 @@ class EmulatedChannel:
             try:
                 answer = self._post(command, min(left, self._slice))
             except keystone.ConnectTimeout:
+                sent = True
                 error = self._no_answer(command, began, heard_at)
-            except keystone.ConnectFailure:
-                error = self._nobody()
+            except keystone.ConnectFailure as failure:
+                sent = sent or cause(failure)[1]
+                error = self._nobody(failure, unknown=sent)
             else:
+                sent = True
                 if answer.ok:
                     return _result(answer.json())
                 code, message = _said(answer)
@@ -122,14 +127,15 @@ class EmulatedChannel:
             answer = self._session.request(
                 self._url(to, end), method, authenticated=True, raise_exc=False, **options
             )
-        except keystone.ConnectFailure:
-            raise self._nobody() from None
+        except (keystone.ConnectFailure, keystone.ConnectTimeout) as failure:
+            raise self._nobody(failure) from None
         if answer.ok:
             return dict(answer.json())
-        raise ChannelError("UNREACHABLE", f"Member {to.member}: {_said(answer)[1]}")
+        raise _not_taken(answer, to, _said(answer)[1])
 
-    def _nobody(self) -> ChannelError:
-        return ChannelError("UNREACHABLE", f"Nothing answers at {self._base}.")
+    def _nobody(self, failure: Exception, *, unknown: bool = False) -> ChannelError:
+        said = f"Nothing answers at {self._base}."
+        return ChannelError("UNREACHABLE", said, detail=cause(failure)[0], unknown=unknown)
 
     def _no_answer(self, command: Command, began: float, heard_at: float | None) -> ChannelError:
         who = f"Member {command.to.member} (server {command.to.server_id})"
@@ -175,4 +181,9 @@ def _error(answer: requests.Response, to: Address, code: str, message: str) -> C
             "The channel does not accept the token of the request.",
             "Go on with a new token: failover sweep",
         )
-    return ChannelError("UNREACHABLE", f"Member {to.member}: {message}")
+    return _not_taken(answer, to, message)
+
+
+def _not_taken(answer: requests.Response, to: Address, message: str) -> ChannelError:
+    said = f"Member {to.member}: {message}"
+    return ChannelError("UNREACHABLE", said, detail=f"HTTP {answer.status_code}")

@@ -35,6 +35,7 @@ from mistral_failover.agent.broker import (
     wait,
 )
 from mistral_failover.agent.wire import RESULTS
+from mistral_failover.cloud.errors import cause
 
 LOG = logging.getLogger(__name__)
 
@@ -55,12 +56,14 @@ _T = TypeVar("_T")
 
 
 class Away(Exception):
-    """The broker could not be used in time. ``refused``: it is there, and refuses us."""
+    """The broker could not be used in time. ``refused``: it is there, and refuses us. ``detail``:
+    why, in a few words."""
 
     def __init__(self, shown: str, reason: BaseException) -> None:
         self.refused = isinstance(reason, REFUSALS) or isinstance(
             reason.__cause__, ssl.SSLCertVerificationError
         )
+        self.detail = cause(reason)[0]
         said = str(reason).splitlines() or [type(reason).__name__]
         super().__init__(f"The broker {shown} can not be used: {said[0][:200].rstrip('.')}.")
 

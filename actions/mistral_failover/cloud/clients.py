@@ -42,13 +42,13 @@ class Cloud:
     @cached_property
     def project_id(self) -> str:
         """The id of the project whose rights the session has."""
-        with translated("authenticate"):
+        with translated("authenticate", "Keystone"):
             return str(self.session.get_project_id())
 
     @cached_property
     def compute(self) -> Compute:
         """Nova, as openstacksdk's proxy; it uses the newest microversion that both sides know."""
-        with translated("find the compute service"):
+        with translated("find the compute service", "Nova"):
             return connection.Connection(
                 session=self.session, region_name=self.session.region_name
             ).compute

@@ -3,16 +3,26 @@
 
 Four client libraries raise some eighty exception classes for a handful of facts. `translate` makes
 them one: a stable code to branch on, a sentence, a remedy, and whether trying again may help.
+
+An error is *transient* if the service could not be reached or did not answer properly: nothing is
+wrong with the request, and the same call is right later. It is *unknown* if a request that changes
+something was sent and may take effect although nobody answered it.
 """
 
 from __future__ import annotations
 
+import http.client
+import os
 import re
+import socket
+import ssl
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import requests
+import urllib3
 from cinderclient import exceptions as cinder
 from heatclient import exc as heat
 from keystoneauth1 import exceptions as keystone
@@ -42,7 +52,27 @@ REMEDIES = {
     "CONFIG": "Correct [failover] in the configuration, or clouds.yaml.",
     "UNEXPECTED": "Report this with the text above: the cloud answered in an unknown way.",
 }
-_RETRYABLE = {"RATE_LIMITED", "UNREACHABLE", "TIMEOUT", "SERVER_ERROR", "CONFLICT"}
+_TRANSIENT = {"RATE_LIMITED", "UNREACHABLE", "SERVER_ERROR"}
+# Of a call that nobody answered; a wait that took too long has the same code and is not transient.
+_UNANSWERED = "TIMEOUT"
+_RETRYABLE = {*_TRANSIENT, _UNANSWERED, "CONFLICT"}
+# Of a request that changes something: what it did is not known. Of 429 it is.
+_UNKNOWN = {"UNREACHABLE", "SERVER_ERROR", _UNANSWERED}
+SERVICES = {
+    "block-storage": "Cinder",
+    "block-store": "Cinder",
+    "compute": "Nova",
+    "identity": "Keystone",
+    "orchestration": "Heat",
+    "volume": "Cinder",
+    "volumev3": "Cinder",
+    "workflow": "Mistral",
+    "workflowv2": "Mistral",
+}
+"""What people call the services of a catalog, by their type there."""
+NO_CAUSE = "the connection failed"
+"""What `cause` says where the error does not tell more."""
+_CLIENTS = {"cinderclient": "Cinder", "heatclient": "Heat", "openstack": "Nova"}
 _BY_STATUS = {
     400: "BAD_REQUEST",
     401: "TOKEN_EXPIRED",
@@ -85,6 +115,10 @@ class CloudError(Exception):
     ``http_status`` and ``request_id``: of the answer, where there was one. ``blocked``: only a
     person can help, by the remedy, and then it goes on; ``about``: what they have to change, in a
     form that shows whether they did (see ``cloud.volumes.sight``).
+
+    ``transient``: the ``service`` (Nova, Cinder, Heat, Keystone, Mistral; "" if nobody knows) did
+    not answer, or not properly; ``detail`` says how in a few words, such as "connection refused",
+    "HTTP 503" or "no answer within 10 s". ``unknown``: what was asked for may happen all the same.
     """
 
     def __init__(
@@ -97,6 +131,10 @@ class CloudError(Exception):
         http_status: int | None = None,
         request_id: str | None = None,
         blocked: bool = False,
+        transient: bool | None = None,
+        service: str = "",
+        detail: str = "",
+        unknown: bool = False,
     ) -> None:
         self.code = code
         self.message = redact(message)
@@ -105,19 +143,12 @@ class CloudError(Exception):
         self.http_status = http_status
         self.request_id = request_id
         self.blocked = blocked
+        self.transient = code in _TRANSIENT if transient is None else transient
+        self.service = service
+        self.detail = detail
+        self.unknown = unknown
         self.about: dict[str, Any] | None = None
         super().__init__(f"{code}: {self.message}")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form that actions hand to workflows."""
-        return {
-            "code": self.code,
-            "message": self.message,
-            "remedy": self.remedy,
-            "retryable": self.retryable,
-            "http_status": self.http_status,
-            "request_id": self.request_id,
-        }
 
 
 def redact(text: str) -> str:
@@ -128,34 +159,103 @@ def redact(text: str) -> str:
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translated(doing: str, service: str = "", *, changes: bool = False) -> Iterator[None]:
     """Let only `CloudError` out of the block; errors of programming pass as they are.
 
-    The original is not chained: Keystone, for one, quotes tokens in its messages.
+    The parameters are those of `translate`. The original is not chained: Keystone, for one, quotes
+    tokens in its messages.
     """
     try:
         yield
     except FOREIGN as error:
-        raise translate(error, doing) from None
+        raise translate(error, doing, service, changes=changes) from None
 
 
-def translate(exc: BaseException, doing: str) -> CloudError:
+def translate(
+    exc: BaseException, doing: str, service: str = "", *, changes: bool = False
+) -> CloudError:
     """Make one `CloudError` of a client library's exception; a `CloudError` is returned as is.
 
-    ``doing`` completes the sentence "Could not ...".
+    ``doing`` completes the sentence "Could not ...". ``service``: who was asked, where the
+    exception does not tell. ``changes``: the request changes something, so that its outcome may be
+    unknown.
     """
     if isinstance(exc, CloudError):
         return exc
-    status, detail, request_id = _answer(exc)
-    code = _code(exc, status, detail)
-    suffix = f" (HTTP {status})" if status else ""
+    status, words, request_id = _answer(exc)
+    code = _code(exc, status, words)
+    name = _service(exc) or service
+    secure = not isinstance(exc, keystone.SSLError)
+    transient = secure and code in (*_TRANSIENT, _UNANSWERED)
+    detail, sent = (f"HTTP {status}", True) if status else cause(exc)
+    if status:
+        said = f"{words} (HTTP {status})"
+    elif transient:
+        said = f"{name or 'the service'} can not be reached: {detail}"
+    else:
+        said = words
     return CloudError(
         code,
-        f"Could not {doing}: {detail}{suffix}",
-        retryable=False if isinstance(exc, keystone.SSLError) else None,
+        f"Could not {doing}: {said}",
+        retryable=None if secure else False,
         http_status=status,
         request_id=request_id,
+        transient=transient,
+        service=name,
+        detail=detail if transient else "",
+        unknown=changes and sent and code in _UNKNOWN,
     )
+
+
+def cause(exc: BaseException) -> tuple[str, bool]:
+    """Say in a few words why nobody answered, and whether the request may have been sent.
+
+    The libraries wrap the operating system's error several times, and quote it in sentences; it is
+    found among what they wrap.
+    """
+    for each in _wrapped(exc):
+        if isinstance(each, requests.ConnectTimeout):
+            return f"no connection{_within(each)}", False
+        if isinstance(each, requests.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError):
+            return f"no answer{_within(each)}", True
+        if isinstance(each, ConnectionRefusedError):
+            return "connection refused", False
+        if isinstance(each, socket.gaierror):
+            return "its name can not be resolved", False
+        if isinstance(each, ssl.SSLError):
+            return "no TLS connection", False
+        if isinstance(each, ConnectionError | http.client.HTTPException):
+            return "connection reset", True
+        if isinstance(each, OSError) and each.errno is not None:
+            return os.strerror(each.errno).lower(), True
+    return ("no answer" if isinstance(exc, _TIMEOUT) else NO_CAUSE), True
+
+
+def _wrapped(exc: BaseException) -> Iterator[BaseException]:
+    """An exception and all that it was made of, the nearest first."""
+    seen: set[int] = set()
+    todo: deque[Any] = deque([exc])
+    while todo:
+        each = todo.popleft()
+        if not isinstance(each, BaseException) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        inner = (getattr(each, "reason", None), each.__cause__, each.__context__, *each.args)
+        todo.extend(inner)
+
+
+def _within(exc: BaseException) -> str:
+    seconds = getattr(exc, "failover_seconds", None)
+    return f" within {seconds:.3g} s" if isinstance(seconds, int | float) else ""
+
+
+def _service(exc: BaseException) -> str:
+    """Who did not answer: by the session's word, or by whose client complains."""
+    for each in _wrapped(exc):
+        if isinstance(found := getattr(each, "failover_service", None), str):
+            return found
+    return _CLIENTS.get(type(exc).__module__.partition(".")[0], "")
 
 
 # The bases of what the four libraries and requests raise. heatclient and cinderclient have no

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard, Unguarded
-from mistral_failover.cloud.session import GuardedSession, session_for
+from mistral_failover.cloud.session import GuardedSession, changes, session_for
 from mistral_failover.settings import Settings
 
 ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
@@ -173,6 +173,17 @@ class Mistral:
         rows = self._rows("workflows", name=f"has:{prefix}", fields="id,name,definition")
         return {r["name"]: r["definition"] for r in rows if r["name"].startswith(prefix)}
 
+    def has_workflow(self, name: str, namespace: str = "") -> bool:
+        """Whether there is a workflow of this name."""
+        where = {"namespace": namespace} if namespace else {}
+        try:
+            self._get(f"workflows/{_quoted(name)}", fields="id", **where)
+        except CloudError as error:
+            if error.code == "NOT_FOUND":
+                return False
+            raise
+        return True
+
     def cron_triggers(self, workflow: str) -> list[dict[str, Any]]:
         """The cron triggers of a workflow, as Mistral has them."""
         rows = self._rows("cron_triggers", workflow_name=workflow)
@@ -234,7 +245,7 @@ class Mistral:
         return self._ask("GET", path, params=query)
 
     def _ask(self, method: str, path: str, **options: Any) -> Any:
-        with translated("ask Mistral"):
+        with translated("ask Mistral", "Mistral", changes=changes(method)):
             answer = self._session.request(
                 f"{self._url}/{path}",
                 method,
@@ -260,7 +271,7 @@ def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -
         session = GuardedSession(guard=guard, timeout=settings.http_timeout)
         return Mistral(session, settings.mistral_url)
     session = session_for(security, guard=guard, settings=settings)
-    with translated("find Mistral in the catalog"):
+    with translated("find Mistral in the catalog", "Keystone"):
         found = session.get_endpoint(
             service_type="workflowv2", interface="public", region_name=session.region_name
         )

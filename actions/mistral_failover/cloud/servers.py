@@ -16,7 +16,7 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.waits import Look
+from mistral_failover.cloud.waits import Look, Repeats
 from mistral_failover.fault_points import reach
 
 ROOT_DEVICES = ("/dev/vda", "/dev/sda", "/dev/xvda", "/dev/hda")
@@ -103,6 +103,8 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
 
+    repeats = Repeats(cloud.settings)
+
     def step() -> Look:
         seen = server_state(cloud, server_id)
         if not seen.exists:
@@ -115,9 +117,13 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
                 f"Server {server_id} is {seen}: nobody can stop it, and the guest may be running."
             )
             return Look(str(seen), done=True, result=Evidence(False, "stop", words))
-        if seen.task_state is None:
+        if seen.task_state is not None:
+            repeats.answered()
+        elif not repeats.allow():
+            return repeats.look(f"it is {seen}")
+        else:
             reach("stop.before")
-            with translated(f"stop server {server_id}"):
+            with repeats.sending(f"stop server {server_id}"):
                 cloud.compute.stop_server(server_id)
             reach("stop.after")
         return Look(f"it is {seen}")
@@ -140,6 +146,7 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     """
     host_status: str | None = None
     asked: float | None = None
+    repeats = Repeats(cloud.settings)
 
     def step() -> Look:
         nonlocal host_status, asked
@@ -147,13 +154,15 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
         if not seen.exists or seen.status in ("DELETED", "SOFT_DELETED"):
             evidence = _deletion(cloud, server_id, host_status, "delete")
             return Look("gone", done=True, result=evidence)
+        if not repeats.allow():
+            return repeats.look(f"it is {seen}")
         if asked is None or time.monotonic() - asked >= _AGAIN:
             if along := takes_along(cloud, server_id):
                 words = f"deleting server {server_id} would delete {' and '.join(along)} with it"
                 return Look(words, done=True, result=Evidence(False, "delete", words))
             host_status = seen.host_status
             reach("delete.before")
-            with translated(f"delete server {server_id}"):
+            with repeats.sending(f"delete server {server_id}"):
                 cloud.compute.delete_server(server_id, ignore_missing=True)
             reach("delete.after")
             asked = time.monotonic()
@@ -211,7 +220,7 @@ def _climb(cloud: Cloud, step: Callable[[], Look], rung: str, what: str, limit: 
     try:
         evidence: Evidence | None = cloud.wait(tolerant, what=what, limit=limit)
     except CloudError as error:
-        if error.code == "TIMEOUT" and time.monotonic() >= deadline:
+        if error.code == "TIMEOUT" and not error.transient and time.monotonic() >= deadline:
             return Evidence(False, rung, error.message)
         raise
     return evidence or Evidence(False, rung, conflicts[-1])
@@ -279,6 +288,6 @@ def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
     try:
         cloud.wait(step, what=f"the end of the deletion of server {server_id}", limit=_RECORD)
     except CloudError as error:
-        if error.code != "TIMEOUT":
+        if error.code != "TIMEOUT" or error.transient:
             raise
     return last

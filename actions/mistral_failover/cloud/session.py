@@ -13,17 +13,18 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import requests
 import urllib3
+from keystoneauth1 import exceptions as keystone
 from keystoneauth1 import plugin
 from keystoneauth1.identity.access import AccessInfoPlugin
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from openstack import config as clouds
 
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import SERVICES, CloudError, translated
 from mistral_failover.cloud.guard import Guard, LeaseLost, Unguarded
 from mistral_failover.cloud.tokens import NO_RIGHTS, asked, carried, expired, foreign
 from mistral_failover.fault_points import reach
@@ -40,6 +41,10 @@ class GuardedSession(Session):
     Every call: also repeats, redirects, discovery, and the fetching of a token, because it is the
     transport that asks. A call may last as long as ``timeout`` (or the caller's own) and the guard
     both allow, connecting and waiting for the answer together.
+
+    What changes something is sent once, whatever a client library or the environment asks for: a
+    request that was not answered may take effect all the same, and only who looks can tell. Errors
+    tell which service was asked.
 
     ``region_name`` is the region to look services up in, or None for the only one.
     """
@@ -66,6 +71,31 @@ class GuardedSession(Session):
         for scheme in ("http://", "https://"):
             self.mount(scheme, _GuardedTransport(guard))
 
+    def request(self, url: str, method: str, **options: Any) -> Any:  # type: ignore[override]
+        """See keystoneauth's `Session.request`."""
+        if changes(method):
+            options |= {"connect_retries": 0, "status_code_retries": 0}
+        try:
+            return super().request(url, method, **options)
+        except keystone.ClientException as error:
+            # What is asked on the way, such as Keystone for a token, has said so already.
+            if not hasattr(error, "failover_service"):
+                service = self._service(url, options.get("endpoint_filter"))
+                error.failover_service = service  # type: ignore[attr-defined]
+            raise
+
+    def _service(self, url: str, endpoint: Mapping[str, Any] | None) -> str | None:
+        if endpoint and "service_type" in endpoint:
+            kind = str(endpoint["service_type"])
+            return SERVICES.get(kind, kind)
+        keystones = getattr(self.auth, "auth_url", None)
+        return SERVICES["identity"] if keystones and url.startswith(keystones) else None
+
+
+def changes(method: str) -> bool:
+    """Whether a request with this HTTP method changes something."""
+    return method.upper() not in ("GET", "HEAD")
+
 
 class _GuardedTransport(requests.adapters.BaseAdapter):
     """Asks the guard, then sends over the connections that all sessions of the process share."""
@@ -78,12 +108,11 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         self, request: requests.PreparedRequest, timeout: float | None = None, **options: Any
     ) -> requests.Response:
         method = str(request.method).upper()
-        changes = method not in ("GET", "HEAD")
         if self._guard.request_id is not None:
             request.headers[REQUEST_ID] = self._guard.request_id
         asked = _elapsed()
         permitted = self._guard.permit(method)
-        if changes:
+        if changes(method):
             reach("call.before")
         # Who was frozen between the permission and here must not use it: look once more.
         seconds = permitted - (_elapsed() - asked)
@@ -93,8 +122,12 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
             seconds = min(seconds, timeout)
         # As a total, lest connecting and waiting for the answer take that long each.
         total: Any = urllib3.Timeout(total=seconds)
-        answer = _Connections.shared.send(request, timeout=total, **options)
-        if changes:
+        try:
+            answer = _Connections.shared.send(request, timeout=total, **options)
+        except requests.Timeout as error:
+            error.failover_seconds = seconds  # type: ignore[attr-defined]
+            raise
+        if changes(method):
             reach("call.after")
         return answer
 

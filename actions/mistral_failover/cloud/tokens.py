@@ -53,7 +53,7 @@ def asked(session: Session, auth_url: str, token: str, project_id: str | None) -
     try:
         answer = _get(session, f"{auth_url}/auth/tokens", token)
     except FOREIGN as error:
-        failure = translate(error, "validate the token of the request")
+        failure = translate(error, "validate the token of the request", "Keystone")
         if failure.http_status not in (401, 403, 404):
             raise failure from None
     else:
@@ -74,7 +74,7 @@ def _catalog(session: Session, auth_url: str, token: str) -> Any:
     try:
         return _get(session, f"{auth_url}/auth/catalog", token).json()["catalog"]
     except FOREIGN as error:
-        failure = translate(error, "read the catalog with the token of the request")
+        failure = translate(error, "read the catalog with the token of the request", "Keystone")
     if failure.http_status == 404 and "find trust" in failure.message:
         words = "The trust of the request's token was deleted."
     elif failure.http_status == 403:
@@ -97,7 +97,8 @@ def _told_in_parts(
     try:
         _get(session, f"{auth_url}/projects/{project_id}", token)
     except FOREIGN as error:
-        failure = translate(error, f"read project {project_id} with the token of the request")
+        doing = f"read project {project_id} with the token of the request"
+        failure = translate(error, doing, "Keystone")
         if failure.code not in ("FORBIDDEN", "NOT_FOUND"):
             raise failure from None
         raise foreign(project_id, None) from None

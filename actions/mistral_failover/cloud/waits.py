@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
+from mistral_failover.settings import Settings
+
+SEVERAL = 2.5  # longest pauses: so long several looks take
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +21,14 @@ class Look:
     """What one look saw.
 
     ``state``: in words, for the error when time runs out. ``done``: the wait is over, and
-    ``result`` is what it returns.
+    ``result`` is what it returns. ``error``: what the wait ends with when time runs out now,
+    instead of a TIMEOUT.
     """
 
     state: str
     done: bool = False
     result: Any = None
+    error: CloudError | None = None
 
 
 def wait_until(
@@ -42,13 +48,15 @@ def wait_until(
 
     ``what`` completes "waiting for ...". ``limit``: seconds over all, with a last look at the end;
     ``first``, ``growth`` and ``ceiling`` shape the pauses. A probe may also act (send the request
-    that is missing) as long as it looks first: it is then called until reality is as wanted.
+    that is missing) as long as it looks first: it is then called until reality is as wanted. What
+    it sends it sends by way of `Repeats`.
 
-    Retryable errors of the probe are looks that saw nothing; ``patience`` of them in a row end the
-    wait with the last. ``guard`` is asked before each pause, which it also bounds.
+    An error of the probe that is transient is a look that saw nothing, however often it comes: the
+    service may be back before the time is over. Of other retryable errors ``patience`` in a row end
+    the wait. ``guard`` is asked before each pause, which it also bounds.
 
-    Raises `CloudError` TIMEOUT that tells the last state seen, `LeaseLost`, or whatever the probe
-    raises.
+    Raises `CloudError` TIMEOUT that tells the last state seen, or, where the last look saw nothing,
+    what kept it from seeing; `LeaseLost`; or whatever the probe raises.
     """
     deadline = clock() + limit
     pause = first
@@ -56,22 +64,88 @@ def wait_until(
     state = "nothing yet"
     while True:
         last = clock() >= deadline
+        kept_from: CloudError | None = None
         try:
             look = probe()
         except CloudError as error:
-            errors += 1
+            errors += 0 if error.transient else 1
             if not error.retryable or errors > patience:
                 raise
-            state = f"{state}, then {error.message}" if errors == 1 else state
+            if error.transient:
+                kept_from = error
+            elif errors == 1:
+                state = f"{state}, then {error.message}"
         else:
             errors = 0
-            state = look.state
+            state, kept_from = look.state, look.error
             if look.done:
                 return look.result
         if last:
-            raise CloudError("TIMEOUT", f"Gave up after {limit:g} s waiting for {what}: {state}")
+            raise kept_from or CloudError(
+                "TIMEOUT", f"Gave up after {limit:g} s waiting for {what}: {state}"
+            )
         step = min(pause, max(0.0, deadline - clock()))
         if guard is not None:
             step = min(step, guard.permit("GET"))
         sleep(step)
         pause = min(pause * growth, ceiling)
+
+
+class Repeats:
+    """Says when a request that changes something may be sent.
+
+    A request that nobody answered may be queued in the service, and take effect later. Sent again
+    and again it takes effect as often. So after one only looks are made, until nothing was to be
+    seen of it for so long that it has been lost: a service that broke the connection or failed
+    tells so soon; one that was silent may have it in a queue, and gives it up only after its own
+    timeout.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        unknown: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``unknown``: an earlier attempt, of which only its end is known, may have sent one."""
+        self.soon = settings.poll_ceiling * SEVERAL
+        self._silent = max(settings.repeat_after, self.soon)
+        self._clock = clock
+        self._closed_until = clock() + self.soon if unknown else 0.0
+        self.unanswered: CloudError | None = None
+        """The error of the last request, while it may take effect yet."""
+        self.open = not unknown
+        """Whether nothing that was sent may take effect yet."""
+
+    def allow(self) -> bool:
+        """Whether a request may be sent. To be asked by a look that saw nothing of an earlier one:
+        what did not show by now will not."""
+        if not self.open and self._clock() >= self._closed_until:
+            self.open, self.unanswered = True, None
+        return self.open
+
+    @contextmanager
+    def sending(self, doing: str, service: str = "") -> Iterator[None]:
+        """The block sends the request. Raises `CloudError` as `translated` does; one whose outcome
+        is unknown is noted, and raised for the wait to go on with looking."""
+        try:
+            with translated(doing, service, changes=True):
+                yield
+        except CloudError as error:
+            if error.unknown:
+                self.open, self.unanswered = False, error
+                quiet = self._silent if error.code == "TIMEOUT" else self.soon
+                self._closed_until = self._clock() + quiet
+            raise
+        self.answered()
+
+    def answered(self) -> None:
+        """Note that the service has taken a request, by its answer or by what a look saw."""
+        self.open, self.unanswered = True, None
+
+    def look(self, state: str) -> Look:
+        """A look that saw nothing of a request that nobody answered."""
+        if self.unanswered is None:
+            return Look(f"{state}, and an earlier attempt may have asked for it already")
+        return Look(f"{state}; {self.unanswered.message}", error=self.unanswered)

@@ -85,7 +85,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     reach("conclude.released")
     tx.close_operation(ticket, outcome)
     current = group.current_traversal == traversal.id
-    if current and state is not None and outcome.transient and not outcome.blocked:
+    if current and state is not None and outcome.transient:
         patience = definitions.group(tx, group).limits.patience
         wait = wait_on(state, outcome.error or {}, tx.now(), patience)
         if wait is not None:

@@ -93,7 +93,8 @@ class Engine:
         return started
 
     def resume(self, group_id: str) -> tuple[Ready, ...]:
-        """Let the blocked nodes of the current traversal be tried again; returns them."""
+        """Let the blocked nodes of the current traversal be tried again, and those that wait for a
+        service at once; returns the blocked ones."""
 
         def reopen(tx: Transaction) -> tuple[Ready, ...]:
             group = tx.lock_group(group_id, shared=False)
@@ -102,6 +103,7 @@ class Engine:
             current = group.current_traversal
             if current is None:
                 return ()
+            tx.retry_now(current)
             nodes = [n for n in tx.stopped_nodes(current) if tx.reopen_node(current, n)]
             if nodes:
                 tx.mark_traversal(current, "IN_PROGRESS", "")

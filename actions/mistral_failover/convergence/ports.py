@@ -144,6 +144,9 @@ class Transaction(Protocol):
     def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
         """A node came to nothing, or waits for a person."""
 
+    def retry_now(self, traversal_id: str) -> None:
+        """Let the nodes that wait for a service be tried again at once."""
+
     def reopen_node(self, traversal_id: str, node: Node) -> bool:
         """A blocked node may be tried again; False: it is not blocked."""
 

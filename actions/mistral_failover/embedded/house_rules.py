@@ -16,6 +16,7 @@ Finding = tuple[str | None, str | None, str, str, str]
 _EXPRESSION = re.compile(r"<%(.*?)%>", re.DOTALL)
 _STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _CALL = re.compile(r"([A-Za-z_]\w*)?\(|\)")
+_NOTHING_GIVEN = re.compile(r"\b[A-Za-z_]\w*\(\s*\)")
 _INLINE = re.compile(r"(?:^|\s)([-\w]+)=")
 
 
@@ -92,10 +93,11 @@ def style(text: str, workflows: dict[str, dict[str, Any]]) -> Iterator[Finding]:
 
 
 def call_depth(expression: str) -> int:
-    """How deep function calls stand in each other's arguments; ``f(x).g(y)`` is 1."""
+    """How deep function calls stand in each other's arguments; ``f(x).g(y)`` is 1. A call without
+    arguments, as ``task()``, is read like a name and counts as one."""
     depth = deepest = 0
     open_calls: list[bool] = []
-    for match in _CALL.finditer(_STRING.sub("''", expression)):
+    for match in _CALL.finditer(_NOTHING_GIVEN.sub("_", _STRING.sub("''", expression))):
         if match.group() == ")":
             depth -= open_calls.pop() if open_calls else False
             continue

@@ -46,7 +46,7 @@ def cloud_of(name: str, limit: float = 10.0) -> tuple[Cloud, Credential]:
     session = session_for(None, guard=Unguarded(limit), settings=settings)
     auth: Any = session.auth
     try:
-        with translated("authenticate"):
+        with translated("authenticate", "Keystone"):
             access = auth.get_access(session)
     except CloudError as error:
         if error.code in NO_RIGHTS:

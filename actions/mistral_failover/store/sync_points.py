@@ -172,6 +172,13 @@ class SyncPoints(Session):
             .values(status="BLOCKED" if blocked else "FAILED", reason=reason, **_WAITS_NO_MORE)
         )
 
+    def retry_now(self, traversal_id: str) -> None:
+        self.execute(
+            nodes.update()
+            .where(nodes.c.traversal_id == traversal_id, nodes.c.next_try > self.clock())
+            .values(next_try=self.clock())
+        )
+
     def reopen_node(self, traversal_id: str, node: Node) -> bool:
         return self.changed(
             nodes.update()

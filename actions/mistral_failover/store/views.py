@@ -64,6 +64,16 @@ def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
+def told(tx: Session, traversal_id: str, resource_id: str, kind: str) -> int:
+    """How often the journal has a sentence of this kind about a resource in a traversal."""
+    query = sa.select(sa.func.count()).where(
+        journal.c.traversal_id == traversal_id,
+        journal.c.resource_id == resource_id,
+        journal.c.kind == kind,
+    )
+    return int(tx.connection.execute(query).scalar_one())
+
+
 def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
     """When the last operation on a resource of this type ended; None: never."""
     query = (

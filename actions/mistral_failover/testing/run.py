@@ -106,6 +106,20 @@ class Run:
                 yield from sub._lines(indent + "    ")
 
 
+def read_roots() -> list[Run]:
+    """Take the pictures of all executions on top of their trees, inside Mistral's security
+    context."""
+    import sqlalchemy as sa
+    from mistral.db.sqlalchemy import base
+    from mistral.db.v2 import api as db_api
+    from mistral.db.v2.sqlalchemy import models
+
+    with db_api.transaction(read_only=True):
+        rows = base.model_query(models.WorkflowExecution).order_by(sa.text("rowid")).all()
+        roots = [row.id for row in rows if row.task_execution_id is None]
+    return [read(root) for root in roots]
+
+
 def read(execution_id: str) -> Run:
     """Take the picture of an execution, inside Mistral's security context."""
     import sqlalchemy as sa

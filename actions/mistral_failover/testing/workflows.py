@@ -93,6 +93,12 @@ class Workflows:
         assert ended, f"still {picture.state} after {timeout:g} s:\n{picture.tree()}"
         return picture
 
+    def executions(self) -> list[Run]:
+        """Every execution that no other workflow started, oldest first, as :meth:`wait` shows
+        one."""
+        with self._engine.context():
+            return runs.read_roots()
+
     def look(self, execution_id: str) -> Run:
         """The execution as it is now."""
         with self._engine.context():
