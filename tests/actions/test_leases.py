@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import operate
+from mistral_failover.actions import looking, operate
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import LeaseGuard, Runtime
 from mistral_failover.cloud.guard import HandedBack, LeaseLost
@@ -140,3 +140,13 @@ def test_an_operation_whose_lock_was_stolen_touches_nothing(
     answer = operate.Activate({**document, "ticket": ticket}).run(context)
 
     assert answer.error["code"] == "LEASE_LOST"
+
+
+def test_an_operation_that_is_a_workflow_is_locked_for_one_lease_like_any_other(
+    state: Runtime, begun: Ready, context: ActionContext
+) -> None:
+    lock = handed_out(state, context, begun)["ticket"]["lock"]
+
+    (held,) = looking.Locks("payments").run(context)
+    assert lock["lease"] == state.settings.lease
+    assert held["lease_left"] <= state.settings.lease

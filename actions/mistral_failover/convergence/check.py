@@ -248,8 +248,7 @@ def _hand_out(
         changes |= {"properties": properties, "requires": tuple(sorted(required))}
     applied = properties if wanted is not None else record.properties or {}
     changes["generation"] = generation = _generation_for(record, verb, applied)
-    lease = _lease_for(visit.resource_type, verb, terms.lease)
-    lock = tx.acquire(record, terms.owner, lease, **changes)
+    lock = tx.acquire(record, terms.owner, terms.lease, **changes)
     if lock is None:
         return None
     reach("check.locked")
@@ -274,10 +273,3 @@ def _generation_for(record: Record, verb: Verb, properties: Mapping[str, Any]) -
         return record.generation
     same = record.action == ACTION_OF[verb] and record.properties == properties
     return record.generation if same else record.generation + 1
-
-
-def _lease_for(resource_type: ResourceType, verb: Verb, lease: float) -> float:
-    """Seconds. Whoever carries a single action out renews its lease; while Mistral runs a workflow
-    nobody does, so its lease lasts as long as the operation may take."""
-    spec = resource_type.operations[verb]
-    return lease if spec.action else lease + spec.timeout
