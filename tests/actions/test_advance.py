@@ -20,7 +20,6 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import advance, base, in_place, looking, operate, people
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Outcome, Ready, Record, Step, Ticket
-from mistral_failover.model.goal import empty_goal
 from mistral_failover.model.stages import Stage
 from mistral_failover.store import groups, lying
 from mistral_failover.store.tables import resources
@@ -49,7 +48,12 @@ CHAIN = {
         "properties": {"parameters": {"active": ACTIVE}},
     },
 }
-TWO = {**DATA, "database": application("data"), "logs": volume("logs"), "shipper": application("logs")}
+TWO = {
+    **DATA,
+    "database": application("data"),
+    "logs": volume("logs"),
+    "shipper": application("logs"),
+}
 LOST = Outcome(error={"code": "LEASE_LOST", "message": "the lease on resource r is lost"})
 AWAY = Outcome(
     error={"code": "UNREACHABLE", "message": "Nova does not answer", "transient": True},

@@ -152,9 +152,7 @@ def test_the_owner_of_a_lock_names_execution_and_process(
     assert Request(state, context_of("p", execution="e1")).owner.startswith("e1/-@")
 
 
-def test_a_ticket_is_the_same_after_its_journey_through_json(
-    state: Runtime, begun: Ready
-) -> None:
+def test_a_ticket_is_the_same_after_its_journey_through_json(state: Runtime, begun: Ready) -> None:
     step = state.engine.check(begun, "o")
     assert step.operation is not None
     document = json.loads(json.dumps(ticket_document(step.operation.ticket)))

@@ -39,7 +39,9 @@ class Mistral:
             raise found
         return found
 
-    def start(self, execution: str, workflow: str, input: Any, why: str, namespace: str = "") -> None:
+    def start(
+        self, execution: str, workflow: str, input: Any, why: str, namespace: str = ""
+    ) -> None:
         self.started.append((execution, workflow, dict(input)))
 
     def end(self, execution: str, state: str, why: str) -> None:
@@ -162,7 +164,9 @@ def test_what_a_command_wrote_goes_into_a_workflow_without_its_secrets(
         def outcome(self, execution: str) -> Outcome | None:
             return Outcome("house.off", "SUCCESS", {"proof": "off"}, "") if given else None
 
-        def start(self, execution: str, workflow: str, facts: Any, why: str, namespace: str = "") -> None:
+        def start(
+            self, execution: str, workflow: str, facts: Any, why: str, namespace: str = ""
+        ) -> None:
             given.append(facts)
 
     said = CommandResult("k", 1, "", "no connection: postgres://admin:hunter2@db password=x", False)
@@ -187,7 +191,9 @@ def test_what_a_workflow_proved_longer_ago_than_its_limit_is_proved_anew(
                 return None
             return Outcome("house.off", "SUCCESS", {"proof": "off"}, "", begun[execution])
 
-        def start(self, execution: str, workflow: str, facts: Any, why: str, namespace: str = "") -> None:
+        def start(
+            self, execution: str, workflow: str, facts: Any, why: str, namespace: str = ""
+        ) -> None:
             begun[execution] = 0.0
 
     attempt.mistral = Mistral()

@@ -123,7 +123,11 @@ class Planned:
         """Work what was begun off, its ready nodes in any order, so many of them at most."""
         if begun["workflow"]:
             work_all(
-                self.state, self.context, begun["traversal"], choose=self.choose.randrange, most=most
+                self.state,
+                self.context,
+                begun["traversal"],
+                choose=self.choose.randrange,
+                most=most,
             )
 
     def status(self) -> dict[str, Any]:

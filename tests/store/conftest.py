@@ -44,15 +44,17 @@ def database(kind: str) -> Database:
 def define(database: Database) -> Callable[..., tuple[str, Goal]]:
     """Define a group of these resources; returns its id and its goal."""
 
-    def defined(resources: dict[str, Any], name: str = "g") -> tuple[str, Goal]:
+    def defined(
+        resources: dict[str, Any], name: str = "g", types: list[dict[str, Any]] = TYPES
+    ) -> tuple[str, Goal]:
         document = {
             "failover_template_version": "2026-11-21",
             "stack": "s",
             "members": {"servers": ["a", "b"]},
             "resources": resources,
         }
-        group = parse_group(document, name=name, types=TYPES)
-        definition = {"document": document, "types": TYPES}
+        group = parse_group(document, name=name, types=types)
+        definition = {"document": document, "types": types}
         identity = database.atomically(lambda tx: groups.define(tx, PROJECT, name, definition))
         return identity, render_goal(group, {"active": "a"}, [])
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.convergence.records import Outcome, Ready, Record, Ticket
+from mistral_failover.convergence.records import Outcome, Ready, Ticket
+from mistral_failover.model.stages import Stage
 from mistral_failover.store import groups, incidents, lying
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import incidents as incident_rows
-from mistral_failover.store.tables import journal, resources
+from mistral_failover.store.tables import journal, nodes, resources
 from support.samples import thing
 from support.simulation import PROJECT
+from support.world import type_file
 
 QUIET = 30.0
 
@@ -60,34 +62,40 @@ def ends_in(database: Database, ready: Ready, seconds: float) -> None:
     database.atomically(lambda tx: tx.execute(moved.values(lease_until=tx.clock() + seconds)))
 
 
-def found(database: Database, quiet: float = QUIET, project: str = PROJECT) -> list[lying.Loose]:
-    return database.reading(lambda tx: lying.loose(tx, project, None, quiet))
+def found(database: Database, quiet: float = QUIET, project: str = PROJECT) -> list[lying.Stalled]:
+    return database.reading(lambda tx: lying.stalled(tx, project, None, quiet))
 
 
-def record(database: Database, ready: Ready) -> Record:
-    return database.reading(lambda tx: tx.record(ready.node.resource_id))
+# -- traversals on which nobody works
 
 
-# -- ready nodes
-
-
-def test_a_node_on_its_way_through_mistral_is_not_left_lying(
+def test_a_traversal_is_stalled_when_nothing_was_said_in_it_for_long(
     database: Database, ready: Ready
 ) -> None:
     assert found(database) == []
 
     age(database, QUIET + 1)
 
-    (node,) = found(database)
-    assert (node.ready, node.group, node.resource, node.dead) == (ready, "g", "thing", None)
+    (stalled,) = found(database)
+    assert (stalled.traversal_id, stalled.group_id) == ("t", groups.group_id(PROJECT, "g"))
+    assert (stalled.group, stalled.resource, stalled.dead) == ("g", "thing", None)
     assert found(database, project="another") == []
 
 
-def test_a_node_in_a_traversal_in_which_something_happens_is_not_left_lying(
+def test_a_traversal_in_which_something_happens_is_not_stalled(
     database: Database, ready: Ready
 ) -> None:
     age(database, QUIET + 1)
     tell(database, ready, "done")
+
+    assert found(database) == []
+
+
+def test_one_whose_node_is_worked_on_is_not_stalled_however_long_that_takes(
+    database: Database, ready: Ready
+) -> None:
+    take(database, ready, 600.0)
+    age(database, QUIET + 1)
 
     assert found(database) == []
 
@@ -98,11 +106,21 @@ def test_the_end_of_a_lease_needs_no_silence(database: Database, ready: Ready) -
 
     ends_in(database, ready, -0.001)
 
-    assert [node.dead for node in found(database)] == ["e/a@h:1"]
+    assert [stalled.dead for stalled in found(database)] == ["e/a@h:1"]
+
+
+def test_nor_does_work_that_a_stopping_process_gave_back(database: Database, ready: Ready) -> None:
+    ticket = take(database, ready, 60.0)
+    Engine(database, lease=60.0).abandon(ticket, "its process is stopping", "HANDED_BACK")
+
+    assert [stalled.dead for stalled in found(database)] == [None]
+
+    tell(database, ready, "started")
+    assert found(database) == [], "somebody took it up since"
 
 
 @pytest.mark.parametrize("dead", [True, False])
-def test_what_a_sweep_has_just_triggered_is_left_to_it(
+def test_what_a_sweep_has_just_taken_up_is_left_to_it(
     database: Database, ready: Ready, dead: bool
 ) -> None:
     if dead:
@@ -117,49 +135,97 @@ def test_what_a_sweep_has_just_triggered_is_left_to_it(
     assert len(found(database)) == 1
 
 
-# -- locks and who holds them
-
-
-def test_only_locks_that_last_longer_than_a_lease_are_long(
+def test_one_that_waits_for_a_service_is_stalled_only_when_its_next_try_is_long_over(
     database: Database, ready: Ready
 ) -> None:
     ticket = take(database, ready, 60.0)
+    away = {"code": "UNREACHABLE", "message": "Nova does not answer"}
+    Engine(database, lease=60.0).conclude(ticket, Outcome(error=away, transient=True))
+    age(database, QUIET + 1)
 
-    def long(lease: float, project: str = PROJECT) -> list[lying.LongLock]:
-        return database.reading(lambda tx: lying.long_locks(tx, project, None, lease))
+    assert found(database) == []
 
-    (lock,) = long(30.0)
-    assert (lock.resource, lock.group, lock.owner, lock.token) == ("thing", "g", "e/a@h:1", 1)
-    assert lock.resource_id == ticket.lock.resource_id
-    assert 59 < lock.left <= 60
-    assert long(61.0) == long(30.0, "another") == []
+    earlier = nodes.update().where(nodes.c.next_try.is_not(None))
+    database.atomically(
+        lambda tx: tx.execute(earlier.values(next_try=nodes.c.next_try - QUIET - 2))
+    )
+    assert len(found(database)) == 1
 
 
-def test_a_shortened_lock_ends_within_a_lease_and_its_holder_may_renew_it(
-    database: Database, ready: Ready
+def test_a_traversal_with_several_ready_nodes_is_found_once(
+    database: Database, define: Callable[..., Any]
 ) -> None:
-    lock = take(database, ready, 300.0).lock
+    identity, goal = define({"one": thing(), "two": thing()})
+    Engine(database, lease=60.0).start(
+        identity, goal, traversal_id="t", expected=None, cause="a test"
+    )
+    age(database, QUIET + 1)
 
-    assert database.atomically(lambda tx: tx.shorten(lock.resource_id, lock.owner, 1, 30.0))
+    (stalled,) = found(database)
 
-    now = database.reading(lambda tx: tx.now())
-    assert 29 < (record(database, ready).lease_until or 0) - now <= 30
-    assert record(database, ready).token == 1
-    assert database.atomically(lambda tx: tx.renew(lock))
-    assert (record(database, ready).lease_until or 0) - now > 299
+    assert stalled.resource in ("one", "two")
 
 
-@pytest.mark.parametrize(
-    ("owner", "token", "lease"), [("x", 1, 30.0), ("e/a@h:1", 2, 30.0), ("e/a@h:1", 1, 400.0)]
-)
-def test_no_other_lock_is_shortened_and_none_prolonged(
-    database: Database, ready: Ready, owner: str, token: int, lease: float
+# -- traversals that wait for their chain
+
+
+@pytest.fixture
+def behind_a_gate(database: Database, define: Callable[..., Any]) -> None:
+    """A traversal whose one ready node is of a later stage than those that are open; the execution
+    ``x1`` drives it."""
+    late = type_file("shared")
+    late["operations"] = {
+        verb: {"workflow": f"test.{verb}", "stage": "activate"}
+        for verb in ("create", "update", "delete")
+    }
+    identity, goal = define({"thing": thing()}, types=[late])
+    Engine(database, lease=60.0).start(
+        identity, goal, traversal_id="t", expected=None, cause="a test", through=Stage.FENCE
+    )
+    database.atomically(lambda tx: tx.driven_by("t", "x1"))
+
+
+def held(database: Database, project: str = PROJECT) -> list[lying.Held]:
+    return database.reading(lambda tx: lying.held(tx, project, None, QUIET))
+
+
+@pytest.mark.usefixtures("behind_a_gate")
+def test_a_traversal_that_waits_for_its_chain_is_told_with_the_execution_that_drives_it(
+    database: Database,
 ) -> None:
-    lock = take(database, ready, 300.0).lock
-    before = record(database, ready)
+    assert held(database) == []
 
-    assert not database.atomically(lambda tx: tx.shorten(lock.resource_id, owner, token, lease))
-    assert record(database, ready) == before
+    age(database, QUIET + 1)
+
+    (waits,) = held(database)
+    assert (waits.traversal_id, waits.group, waits.chain, waits.chains) == ("t", "g", "x1", 1)
+    assert held(database, "another") == []
+    assert found(database) == [], "nobody may work on it, so nobody is missing"
+
+
+@pytest.mark.usefixtures("behind_a_gate")
+def test_each_execution_that_drives_a_traversal_is_counted_once(database: Database) -> None:
+    for execution in ("x1", "x2", "x2"):
+        database.atomically(lambda tx, each=execution: tx.driven_by("t", each))
+    age(database, QUIET + 1)
+
+    (waits,) = held(database)
+
+    assert (waits.chain, waits.chains) == ("x2", 2)
+
+
+@pytest.mark.usefixtures("behind_a_gate")
+def test_a_traversal_whose_stage_was_opened_waits_for_its_chain_no_more(
+    database: Database,
+) -> None:
+    Engine(database, lease=60.0).open_through("t", None)
+    age(database, QUIET + 1)
+
+    assert held(database) == []
+    assert len(found(database)) == 1
+
+
+# -- who holds locks
 
 
 def test_who_holds_a_lock_or_has_just_ended_an_operation_is_at_work(

@@ -351,28 +351,6 @@ def test_a_lease_is_refused_to_the_member_that_was_fenced_and_to_no_other(
     assert renewed(removal), "what is taken away from it may take its time"
 
 
-def test_a_long_lease_is_shortened_for_its_own_owner_and_no_short_one_is_prolonged(
-    database: Database, record: Record, neighbour: Record
-) -> None:
-    take_both(database, record, neighbour, 60.0)
-
-    def shorten(lease: float, owner: str = "o", token: int = 1) -> bool:
-        return database.atomically(lambda tx: tx.shorten("r", owner, token, lease))
-
-    with only_these_change(database, resources, ("id",), "r"):
-        assert not shorten(30.0, owner="p")
-        assert not shorten(30.0, token=2)
-        assert not shorten(90.0)
-        assert shorten(30.0)
-        shortened = lease_of(database)
-        assert not shorten(45.0)
-
-    assert lease_of(database) == shortened
-    clock = database.reading(lambda tx: tx.now())
-    assert 0 < shortened - clock <= 30.0
-    assert (now(database).owner, now(database).token) == ("o", 1)
-
-
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_a_volume_is_known_by_its_latest_record_also_where_two_are_of_one_moment(
     database: Database, order: str
