@@ -19,6 +19,7 @@ from oslo_config import cfg
 
 from mistral_failover.actions import converge, looking, people
 from mistral_failover.cloud.mistral_api import Mistral, mistral_for
+from mistral_failover.model.stages import Stage
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_chain" / "payments_failover.yaml"
 CHAIN = "payments.failover"
@@ -113,6 +114,8 @@ def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_s
     assert last(group, "server_stopped", "db_a") <= told_at < last(group, "detach_begin", "db_a")
     assert last(group, "attached", "db_b") <= checked_at < last(group, "command_started", "db_b")
     assert group.cloud.violations() == []
+    shown = done(looking.Show(group.status()["traversal"]["id"]).run(context()))
+    assert [row["stage"] for row in shown["stages"]] == list(Stage)[:-1]
 
 
 @pytest.mark.parametrize("status", [500, 0], ids=["answers with an error", "does not answer"])

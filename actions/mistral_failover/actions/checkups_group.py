@@ -214,10 +214,13 @@ def fence(subject: Subject) -> Iterable[Finding]:
 
 def _workflows(subject: Subject, names: Iterable[str | None]) -> set[str] | None:
     """Those of these workflows that Mistral shows; None where it can not be asked."""
-    mistral = subject.look.mistral
+    wanted = {name for name in names if name}
+    mistral = subject.look.mistral if wanted else None
+    if not wanted:
+        return set()
     if mistral is None or subject.look.without_mistral:
         return None
-    return {name for name in names if name and name in mistral.workflows(name)}
+    return {name for name in wanted if name in mistral.workflows(name)}
 
 
 def alarms(subject: Subject) -> Iterable[Finding]:

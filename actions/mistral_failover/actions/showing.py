@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mistral_failover.actions import executions, particulars
+from mistral_failover.actions.durations import critical_path, stages
 from mistral_failover.actions.executions import execution_of
 from mistral_failover.actions.identifying import identified
-from mistral_failover.actions.phases import critical_path, phases
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import standing
 from mistral_failover.convergence.sentences import because
@@ -114,6 +114,7 @@ def _traversal(request: Request, tx: Any, match: Match) -> _Found:
     history = views.history(tx, found["group_id"], limit=SENTENCES, traversal_id=match.id)
     met = _deferrals(details.deferrals(tx, match.id), operations)
     waited = [row["seconds"] for row in met if row["seconds"] is not None]
+    graph = views.graph(tx, match.id)
     held = views.chain(tx, match.id) if ended is None else None
     document = {
         "cause": found["cause"],
@@ -129,8 +130,8 @@ def _traversal(request: Request, tx: Any, match: Match) -> _Found:
         "ended_at": ended,
         "seconds": (now if ended is None else ended) - since,
         "operations": [_operation_row(row, now) for row in operations],
-        "phases": phases(operations, since, now),
-        "critical_path": critical_path(views.graph(tx, match.id), operations, since, now),
+        "stages": stages(graph, operations, since, now),
+        "critical_path": critical_path(graph, operations, since, now),
         "lock_waits": {"count": len(met), "seconds": sum(waited)},
         "deferrals": met,
         "steals": details.steals(tx, match.id),
