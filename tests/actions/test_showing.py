@@ -36,7 +36,7 @@ def done(state: Runtime, begun: Ready, context: ActionContext) -> dict[str, Any]
     return ticket
 
 
-def test_a_traversal_is_told_with_its_operations_phases_and_way(
+def test_a_traversal_is_told_with_its_operations_stages_and_way(
     begun: Ready, done: dict[str, Any], context: ActionContext
 ) -> None:
     found = show(context, begun.traversal_id[:8])
@@ -47,8 +47,8 @@ def test_a_traversal_is_told_with_its_operations_phases_and_way(
     assert (operation["verb"], operation["resource"]) == ("create", "thing")
     assert operation["result"] == "done (id: x1)"
     assert operation["execution"] == context.execution.workflow_execution_id
-    (phase,) = found["phases"]
-    assert (phase["phase"], phase["operations"]) == ("other", 1)
+    (stage,) = found["stages"]
+    assert (stage["stage"], stage["operations"]) == ("fence", 1)
     assert found["critical_path"]["steps"][0]["resource"] == "thing"
     assert found["lock_waits"] == {"count": 0, "seconds": 0}
     assert [row["kind"] for row in found["history"]][-1] == "complete"

@@ -34,12 +34,11 @@ def test_a_traversal_is_shown_whole_with_its_tree_of_executions(
     found = machine(deployment, "show", traversal[:8])
 
     assert (found["kind"], found["id"], found["status"]) == ("traversal", traversal, "COMPLETE")
-    assert [p["phase"] for p in found["phases"]] == [
+    assert [s["stage"] for s in found["stages"]] == [
         "quiesce",
-        "detach",
-        "attach",
+        "move_volumes",
         "activate",
-        "patch",
+        "update_stack",
     ]
     assert 0 < found["critical_path"]["seconds"] <= found["seconds"]
     assert found["executions"]["left_out"] == ""
@@ -55,7 +54,7 @@ def test_people_get_a_page(deployment: Any, traversal: str) -> None:
     done = deployment.failover("show", traversal[:8], "--group", deployment.group)
 
     assert done.returncode == 0, done.stderr
-    for said in ("COMPLETE after", "phases", "critical path", "failover.failover SUCCESS"):
+    for said in ("COMPLETE after", "stages", "critical path", "failover.failover SUCCESS"):
         assert said in done.stdout
     goal = deployment.failover("show", deployment.status(deployment.group)["goal"][:10])
     assert "volume_attachment" in goal.stdout

@@ -48,6 +48,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "under_way": [],
         "deferred": [],
         "waiting": [],
+        "chain": None,
         "agents": {},
         "pause": None,
         "maintenance": None,
@@ -303,3 +304,23 @@ def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
     assert "the goal is reached" in told
     assert "no answer from there: it is asked again" in told
     assert "active is to be on db_a (server s-a)" in told
+
+
+def test_a_group_that_waits_for_its_chain_says_so_and_offers_a_sweep_once_the_chain_has_ended() -> (
+    None
+):
+    waits = {"sentence": "waits for its chain to open the stage activate", "remedy": ""}
+    ended = {"sentence": "its chain ended with ERROR", "remedy": "failover sweep payments"}
+    reason = f"{ended['sentence']}; next: {ended['remedy']}"
+
+    running = screen.facts(status("IN_PROGRESS", chain=waits, reason=waits["sentence"]))
+    dead = screen.facts(status("IN_PROGRESS", chain=ended, reason=reason))
+
+    assert (running["why"], running["what helps"]) == (
+        "waits for its chain to open the stage activate",
+        "failover watch payments",
+    )
+    assert (dead["why"], dead["what helps"]) == (
+        "its chain ended with ERROR",
+        "failover sweep payments\nfailover watch payments",
+    )

@@ -143,7 +143,7 @@ def storied(deployment: Any) -> str:
     return group
 
 
-def test_the_history_has_a_sentence_a_step_and_the_phases_durations_for_people(
+def test_the_history_has_a_sentence_a_step_and_the_stages_durations_for_people(
     deployment: Any, storied: str
 ) -> None:
     done = deployment.failover("history", storied)
@@ -151,8 +151,8 @@ def test_the_history_has_a_sentence_a_step_and_the_phases_durations_for_people(
 
     assert done.returncode == 0, done.stderr
     assert "a test of the standby" in done.stdout
-    phases = [line.split()[0] for line in done.stderr.splitlines()]
-    assert phases == ["quiesce", "detach", "attach", "activate", "patch", "in"]
+    stages = [line.split()[0] for line in done.stderr.splitlines()]
+    assert stages == ["quiesce", "move_volumes", "activate", "update_stack", "in"]
     assert [row["sentence"] for row in rows][-1] == "the goal is reached"
     assert rows == sorted(rows, key=lambda row: row["id"])
 

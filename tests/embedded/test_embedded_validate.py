@@ -151,6 +151,69 @@ def test_call_depth_counts_calls_within_calls(expression, depth):
     assert house_rules.call_depth(expression) == depth
 
 
+def chain(*tasks: tuple[str, str], hold: str = "true") -> str:
+    """A chain of tasks, one after the other: a name, and the stage that it calls or nothing."""
+    head = """\
+version: '2.0'
+house.failover:
+  description: For a test.
+  input: [traversal]
+  output-on-error: {message: failed}
+  tasks:
+"""
+    follow = [name for name, _ in tasks[1:]]
+    lines = []
+    for number, (name, stage) in enumerate(tasks):
+        lines.append(f"    {name}:")
+        if stage:
+            lines.append("      action: failover.advance")
+            given = f"traversal: <% $.traversal %>, through: {stage}, hold: {hold}"
+            lines.append(f"      input: {{{given}}}")
+        else:
+            lines.append("      action: std.noop")
+        lines += [f"      on-success: {each}" for each in follow[number : number + 1]]
+    return head + "\n".join(lines) + "\n"
+
+
+STAGES = [(name, name) for name in ("fence", "quiesce", "move_volumes", "activate", "update_stack")]
+
+
+def test_a_chain_that_calls_the_stages_in_order_has_no_problems(check):
+    assert check(chain(*STAGES, ("last", "end"), ("tell", "")), strict=True) == []
+    assert check(chain(*STAGES[:2], ("tell", ""), ("last", "end")), strict=True) == []
+    assert check(chain(("last", "end")), strict=True) == []
+
+
+def test_a_chain_says_which_stage_is_called_too_late(check):
+    (found,) = check(chain(("fence", "fence"), *reversed(STAGES[1:3]), ("last", "end")))
+
+    assert (found.code, found.task) == ("CHAIN_ORDER", "quiesce")
+    assert found.message == "the stage quiesce is called after move_volumes (task move_volumes)"
+
+
+def test_a_chain_has_to_end_with_the_last_stage(check):
+    found = check(chain(*STAGES[:2]))
+
+    assert [(p.code, p.task) for p in found] == [
+        ("CHAIN_NO_END", "fence"),
+        ("CHAIN_NO_END", "quiesce"),
+    ]
+
+
+def test_a_chain_that_calls_no_stage_of_that_name_is_told_the_stages(check):
+    (found,) = check(chain(("stop", "quiet"), ("last", "end")))
+
+    assert (found.code, found.message) == ("CHAIN_STAGE", "there is no stage quiet")
+    assert found.remedy.endswith("fence, quiesce, move_volumes, activate, update_stack, end")
+
+
+def test_a_task_of_its_own_needs_stages_that_are_held(check):
+    (found,) = check(chain(*STAGES[:1], ("tell", ""), ("last", "end"), hold="false"))
+
+    assert (found.code, found.task) == ("CHAIN_NOT_HELD", "fence")
+    assert "do not wait for the task tell" in found.message
+
+
 def test_the_command_prints_problems_and_tells_errors_by_its_code(tmp_path, capsys):
     file = tmp_path / "w.yaml"
     file.write_text(GOOD)

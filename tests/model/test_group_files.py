@@ -415,3 +415,16 @@ def test_a_fault_never_shows_the_value_of_a_property() -> None:
     error = refusal(changed({f"{DATABASE}/password": ["hunter2"]}))
     assert error.path == "resources.database.properties.password"
     assert "hunter2" not in str(error)
+
+
+def test_a_group_names_the_chain_that_works_its_failovers_off() -> None:
+    assert parse_group({**SMALL, "workflow": "payments.failover"}).workflow == "payments.failover"
+    assert parse_group({**SMALL, "workflow": "failover.converge"}).workflow is None
+
+
+@pytest.mark.parametrize("name", ["failover.failover", "failover._chain", "failover.nowhere"])
+def test_a_workflow_of_this_package_is_no_chain(name: str) -> None:
+    error = refusal({**SMALL, "workflow": name})
+
+    assert (error.path, error.message) == ("workflow", f'"{name}" is no chain')
+    assert "failover.converge" in error.remedy

@@ -5,6 +5,7 @@ stages, and what ends it in the middle does not end the failover."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
+
+from mistral_failover.actions import converge, looking, people
+from mistral_failover.cloud.mistral_api import Mistral, mistral_for
+from mistral_failover.model.stages import Stage
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_chain" / "payments_failover.yaml"
 CHAIN = "payments.failover"
@@ -20,8 +27,8 @@ CHAIN = "payments.failover"
 
 @dataclass
 class House:
-    """The two services that the chain calls: /tickets and /check. What they answer, and what the
-    cloud's audit had reached when they were called."""
+    """The two services that the chain calls: what /tickets and /check answer (0: nothing), what
+    happens when they are called, and how many events the cloud's audit had by then."""
 
     url: str = ""
     status: dict[str, int] = field(default_factory=lambda: {"/tickets": 201, "/check": 200})
@@ -46,7 +53,9 @@ def house(cloud: Any) -> Iterator[House]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             told.asked.append((self.path, len(cloud.audit())))
-            self.send_response(told.answer(self.path))
+            if (status := told.answer(self.path)) == 0:
+                return
+            self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -65,18 +74,28 @@ def house(cloud: Any) -> Iterator[House]:
 
 
 @pytest.fixture
-def group(protect: Callable[..., Any], house: House) -> Any:
+def group(protect: Callable[..., Any], house: House) -> Iterator[Any]:
     """A group whose failovers the example's chain works off, in service on db_a."""
     made = protect(workflow=CHAIN)
     text = EXAMPLE.read_text(encoding="utf-8")
-    made.workflows.load(
-        text.replace("http://tickets.example.org", house.url).replace(
-            "http://checker.example.org", house.url
-        )
-    )
+    for example in ("http://tickets.example.org", "http://checker.example.org"):
+        text = text.replace(example, house.url)
+    made.workflows.load(text)
     made.activate()
     house.asked.clear()
-    return made
+    yield made
+    house.status.update({"/tickets": 201, "/check": 200})
+    if made.status()["chain"]:  # else the sweeps of other tests would take it up
+        made.run("sweep", group=made.name).assert_succeeded()
+
+
+@pytest.fixture
+def quiet(state: Any) -> Iterator[float]:
+    """Sweeps leave alone what said something within so many seconds."""
+    before = cfg.CONF.failover.sweep_after
+    cfg.CONF.set_override("sweep_after", 0.5, group="failover")
+    yield 0.5
+    cfg.CONF.set_override("sweep_after", before, group="failover")
 
 
 def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_start(
@@ -95,9 +114,205 @@ def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_s
     assert last(group, "server_stopped", "db_a") <= told_at < last(group, "detach_begin", "db_a")
     assert last(group, "attached", "db_b") <= checked_at < last(group, "command_started", "db_b")
     assert group.cloud.violations() == []
+    shown = done(looking.Show(group.status()["traversal"]["id"]).run(context()))
+    assert [row["stage"] for row in shown["stages"]] == list(Stage)[:-1]
+
+
+@pytest.mark.parametrize("status", [500, 0], ids=["answers with an error", "does not answer"])
+def test_a_ticket_system_that_fails_does_not_stop_the_failover(
+    group: Any, house: House, status: int
+) -> None:
+    house.status["/tickets"] = status
+
+    run = group.run("on_alarm", **group.fails("crash")).assert_succeeded()
+
+    assert run.sub("converge").task("tell").state == "ERROR"
+    assert house.times("/tickets") == 3
+    assert group.runs_on() == ["db_b"]
+
+
+def test_data_that_is_refused_leaves_the_application_stopped_and_the_group_says_so(
+    group: Any, house: House
+) -> None:
+    house.status["/check"] = 409
+
+    run = group.run("on_alarm", **group.fails("crash"))
+
+    run.assert_failed_with("DATA_REFUSED")
+    assert group.holders() == ["db_b"]
+    assert group.runs_on() == []
+    found = status(group)
+    assert (found["status"], found["chain"]["stage"]) == ("IN_PROGRESS", "activate")
+    assert found["chain"]["task"] == "check_data"
+    execution = found["chain"]["execution"]
+    assert found["reason"] == (
+        f"its chain payments.failover (execution {execution}) ended with ERROR in "
+        "task check_data before it opened the stage activate: the data on the volume did not pass "
+        f"the check; next: failover sweep {group.name}"
+    )
+    shown = done(looking.Show(found["traversal"]["id"]).run(context()))
+    assert shown["reason"] == found["reason"]
+
+
+def test_a_stage_that_waits_for_the_chain_is_named_while_the_chain_is_at_a_task_of_its_own(
+    group: Any, house: House
+) -> None:
+    seen: list[dict[str, Any]] = []
+    house.called = lambda path: seen.append(status(group)) if path == "/check" else None
+
+    group.run("on_alarm", **group.fails("crash")).assert_succeeded()
+
+    (found,) = seen
+    assert found["reason"] == (
+        f"waits for its chain payments.failover (execution {found['chain']['execution']}) to open "
+        "the stage activate"
+    )
+    assert found["chain"]["remedy"] == ""
+    assert status(group)["chain"] is None
+
+
+def test_a_chain_that_is_cancelled_between_its_own_tasks_is_started_again_by_one_sweep_once(
+    group: Any, house: House, quiet: float
+) -> None:
+    def cancelled_once(path: str) -> None:
+        if path == "/check" and house.times("/check") == 1:
+            mistral(group).end(group.status()["chain"]["execution"], "CANCELLED", "a test")
+
+    house.called = cancelled_once
+    alarmed = group.ended(group.start("on_alarm", **group.fails("crash")))
+    assert alarmed.state == "CANCELLED"
+    assert status(group)["chain"]["state"] == "CANCELLED"
+
+    time.sleep(1.5 * quiet)
+    sweeps = [group.start("sweep") for _ in range(2)]
+
+    swept = [group.ended(sweep).assert_succeeded().output["swept"] for sweep in sweeps]
+    assert [row["workflow"] for each in swept for row in mine(group, each)] == [CHAIN]
+    assert group.status()["status"] == "COMPLETE"
+    assert starts(group, "db_b") == 1
+    assert house.times("/tickets") == 2, "tasks of its own run at least once"
+    assert group.cloud.violations() == []
+
+
+def test_a_chain_that_fails_each_time_is_started_three_times_and_again_when_a_person_asks(
+    group: Any, house: House
+) -> None:
+    house.status["/check"] = 409
+    group.run("on_alarm", **group.fails("crash")).assert_failed_with("DATA_REFUSED")
+
+    again = [mine(group, group.run("sweep").output["swept"]) for _ in range(3)]
+
+    assert [len(rows) for rows in again] == [1, 1, 0]
+    assert house.times("/check") == 3
+    assert group.runs_on() == []
+    house.status["/check"] = 200
+    group.run("sweep", group=group.name).assert_succeeded()
+    assert house.times("/check") == 4
+    assert group.status()["status"] == "COMPLETE"
+    assert starts(group, "db_b") == 1
+
+
+def test_a_chain_that_never_began_is_started_by_a_sweep(group: Any) -> None:
+    done(converge.Begin(group.name, to="db_b", lost=[]).run(context()))
+    found = status(group)
+    assert found["chain"]["execution"] is None
+    assert found["reason"] == (
+        "waits for its chain payments.failover, which has not begun, to open the stage quiesce; "
+        f"next: failover sweep {group.name}"
+    )
+
+    group.run("sweep").assert_succeeded()
+
+    assert group.status()["status"] == "COMPLETE"
+    assert group.runs_on() == ["db_b"]
+
+
+def test_an_order_runs_the_group_s_own_chain(group: Any, house: House) -> None:
+    run = group.run("switchover", group=group.name, to="db_b").assert_succeeded()
+
+    assert run.output["outcome"]["status"] == "COMPLETE"
+    assert [path for path, _ in house.asked] == ["/tickets", "/check"]
+
+
+def test_a_word_for_a_fence_runs_the_group_s_own_chain(group: Any, house: House) -> None:
+    group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+    assert house.asked == [], "nothing is told before the proof"
+
+    group.run("confirm_fenced", group=group.name, member="db_a", because="I pulled the plug")
+
+    # The dead host keeps the volume; whoever frees it is asked for by the group's status.
+    assert [path for path, _ in house.asked] == ["/tickets"]
+    assert group.status()["status"] == "BLOCKED"
+
+
+def test_defining_a_group_names_the_workflows_that_mistral_does_not_have(
+    group: Any, house: House
+) -> None:
+    definition = done(people.Status(group.name, definition=True).run(context()))["definition"]
+    document = {**definition["document"], "workflow": "house.nowhere"}
+
+    answer = done(people.Define(document, dry_run=True).run(context()))
+    known = done(people.Define(definition["document"], dry_run=True).run(context()))
+
+    assert (answer["missing"], known["missing"]) == (["house.nowhere"], [])
+
+
+def test_the_doctor_says_that_mistral_does_not_have_the_chain(protect: Callable[..., Any]) -> None:
+    group = protect(workflow="house.nowhere", on_event={"workflow": "house.tell"})
+
+    found = done(looking.Doctor(group.name).run(context()))["findings"]
+
+    told = [(row["level"], row["sentence"]) for row in found if row["check"] == "chain"]
+    assert told == [
+        (
+            "error",
+            "its chain house.nowhere is no workflow that Mistral shows to this project: no "
+            "failover of it can start",
+        ),
+        (
+            "error",
+            "house.tell, which is to be told of its events, is no workflow that Mistral shows to "
+            "this project",
+        ),
+    ]
+
+
+def status(group: Any) -> dict[str, Any]:
+    """What failover.status says when it may ask Mistral."""
+    return dict(done(people.Status(group.name, agents=True).run(context())))
+
+
+def mistral(group: Any) -> Mistral:
+    """The API of this test process's Mistral."""
+    found = mistral_for(None, group.state.settings)
+    assert found is not None
+    return found
+
+
+def mine(group: Any, swept: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a sweep of the project has restarted of this group."""
+    return [row for row in swept["restarted"] if row["group"] == group.name]
+
+
+def starts(group: Any, member: str) -> int:
+    """How often the application was started on a member, by the cloud's own word."""
+    server = group.server(member)
+    events = group.cloud.audit(kind="command_started")
+    return [e["command"] for e in events if e["server"] == server].count("start")
 
 
 def last(group: Any, kind: str, member: str) -> int:
     """The number of the audit's last event of a kind about a member's server."""
     server = group.server(member)
     return max(e["seq"] for e in group.cloud.audit(kind=kind) if e.get("server") == server)
+
+
+def context() -> ActionContext:
+    """What an action gets from a Mistral whose authentication is off."""
+    return ActionContext(SecurityContext(), ExecutionContext())
+
+
+def done(answer: Any) -> Any:
+    """An action's answer, which must not be an error."""
+    assert not isinstance(answer, Result), answer.error
+    return answer

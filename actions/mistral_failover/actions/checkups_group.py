@@ -159,12 +159,35 @@ def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]
         )
 
 
+def chain(subject: Subject) -> Iterable[Finding]:
+    """Mistral has the group's own workflows: its chain, and the one that is told of events."""
+    group, remedy = subject.stands.group, "failover workflows install FILE"
+    hook = group.on_event.workflow if group.on_event else None
+    known = _workflows(subject, [group.workflow, hook])
+    if known is None:
+        return
+    if group.workflow and group.workflow not in known:
+        yield error(
+            f"its chain {group.workflow} is no workflow that Mistral shows to this project: no "
+            "failover of it can start",
+            remedy,
+        )
+    elif group.workflow:
+        yield ok(f"its chain is {group.workflow}")
+    if hook and hook not in known:
+        yield error(
+            f"{hook}, which is to be told of its events, is no workflow that Mistral shows to this "
+            "project",
+            remedy,
+        )
+
+
 def fence(subject: Subject) -> Iterable[Finding]:
     """The ladder can come to a proof, whatever is wrong with a member."""
     ladder = subject.stands.group.fence
     kinds = [rung.kind for rung in ladder]
     said = ", ".join(r.workflow or r.kind for r in ladder)
-    known = _workflows(subject) if "workflow" in kinds else {}
+    known = _workflows(subject, [rung.workflow for rung in ladder])
     for rung in ladder:
         if rung.workflow and known is not None and rung.workflow not in known:
             yield error(
@@ -189,16 +212,15 @@ def fence(subject: Subject) -> Iterable[Finding]:
         yield ok(f"ladder: {said}")
 
 
-def _workflows(subject: Subject) -> dict[str, str] | None:
-    """The workflows that Mistral shows; None where it can not be asked."""
-    mistral = subject.look.mistral
+def _workflows(subject: Subject, names: Iterable[str | None]) -> set[str] | None:
+    """Those of these workflows that Mistral shows; None where it can not be asked."""
+    wanted = {name for name in names if name}
+    mistral = subject.look.mistral if wanted else None
+    if not wanted:
+        return set()
     if mistral is None or subject.look.without_mistral:
         return None
-    found: dict[str, str] = {}
-    for rung in subject.stands.group.fence:
-        if rung.workflow:
-            found |= mistral.workflows(rung.workflow)
-    return found
+    return {name for name in wanted if name in mistral.workflows(name)}
 
 
 def alarms(subject: Subject) -> Iterable[Finding]:

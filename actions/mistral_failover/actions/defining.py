@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
+from mistral_failover.actions.bounds import Until
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.model.differences import in_documents
-from mistral_failover.model.group import parse_group
+from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.types import load_type
 from mistral_failover.store import groups
+
+ASK = 3.0
+"""Seconds that Mistral is asked for."""
 
 
 def define(
@@ -23,7 +29,8 @@ def define(
 
     Returns ``group``, ``id``, ``stack``, ``roles``, ``resources``, ``created`` (the group was not
     defined before), ``differences`` and ``lines``: what changes of it, for machines and for people,
-    as for two goals. Raises InvalidDocument.
+    as for two goals; and ``missing``, those of the workflows that it names which Mistral does not
+    have, sorted, as far as Mistral could be asked. Raises InvalidDocument.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
@@ -51,7 +58,25 @@ def define(
         "created": known is None,
         "differences": [each.as_dict() for each in changed],
         "lines": [str(each) for each in changed],
+        "missing": _missing(request, group),
     }
+
+
+def _missing(request: Request, group: Group) -> list[str]:
+    """The workflows that a group names, and Mistral does not show to this project; none of them
+    where it does not answer in time."""
+    rungs = {rung.workflow for rung in group.fence}
+    hook = {group.on_event.workflow} if group.on_event else set()
+    named = {name for name in {group.workflow, *rungs, *hook} if name}
+    if not named:
+        return []
+    try:
+        mistral = request.mistral(Until(time.monotonic() + ASK, ASK))
+        if mistral is None:
+            return []
+        return sorted(name for name in named if name not in mistral.workflows(name))
+    except CloudError:  # the doctor says it as well
+        return []
 
 
 def _named(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,7 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("stack", checkups_group.stack),
     ("members", checkups_group.members),
     ("volumes", checkups_volumes.volumes),
+    ("chain", checkups_group.chain),
     ("fence", checkups_group.fence),
     ("agents", checkups_agents.agents),
     ("alarms", checkups_group.alarms),

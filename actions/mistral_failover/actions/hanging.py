@@ -45,24 +45,30 @@ class Hung:
 
 CHAINS = 3
 """Executions of a group's own chain that drive one traversal, unless a person asks for more: a task
-of its own that fails each time shall not run for ever."""
+of its own that fails each time must not run for ever."""
 
 
 def undriven(
-    held: Sequence[Held], mistral: Mistral, deadline: float, *, most: int | None = CHAINS
+    held: Sequence[Held], mistral: Mistral | None, deadline: float, *, asked_for: bool = False
 ) -> Iterator[Held]:
-    """Those of the ``held`` traversals whose chain has ended without opening the next stage.
+    """Yield those of the ``held`` traversals that need a new execution of their chain: the last one
+    has ended without opening the next stage, or there was none.
 
-    An execution that this Mistral does not know may be another one's that works on the same state
-    store, so it says nothing. ``most``: those that had so many chains are passed over.
-    ``deadline``: on the monotonic clock. Raises CloudError.
+    An execution that this Mistral does not know may run in another one that works on the same state
+    store, so it says nothing. ``asked_for``: a person wants another try, so it does, and
+    :data:`CHAINS` does not count. ``mistral``: None where it can not be asked. ``deadline``: on the
+    monotonic clock. Raises CloudError.
     """
     for traversal in held:
-        if most is not None and traversal.chains >= most:
+        if traversal.chain is None:
+            yield traversal
+            continue
+        if mistral is None or (traversal.chains >= CHAINS and not asked_for):
             continue
         if time.monotonic() > deadline:
             return
-        if mistral.state(traversal.chain) in ENDED:
+        state = mistral.state(traversal.chain)
+        if state in ENDED or (state is None and asked_for):
             yield traversal
 
 

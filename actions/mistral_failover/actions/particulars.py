@@ -3,17 +3,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any
 
 from mistral_failover.actions import hearing
-from mistral_failover.actions.bounds import within
+from mistral_failover.actions.bounds import Until, within
 from mistral_failover.actions.errors import describe
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.silence import sends_commands
 from mistral_failover.actions.standing import Standing
+from mistral_failover.actions.starting import chain_of
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.mistral_api import ENDED
 from mistral_failover.convergence.records import Record
+from mistral_failover.model.group import Group
+from mistral_failover.model.stages import at
 from mistral_failover.store import details, incidents
 
 ASK = 3.0
@@ -66,3 +73,60 @@ def agents(request: Request, stands: Standing) -> dict[str, str]:
     if rows is None:
         return {"": f"the agents could not be asked within {ASK:.0f} s"}
     return {row["member"]: row["sentence"] for row in rows}
+
+
+def chain(request: Request, group: Group, held: Mapping[str, Any], *, ask: bool) -> dict[str, Any]:
+    """What a traversal waits for that waits for its chain.
+
+    ``held``: as ``store.views.chain`` has it. ``ask``: ask Mistral how the chain's last execution
+    ended, within :data:`ASK` seconds. Returns ``workflow``, ``execution``, ``executions``,
+    ``stage``, ``state`` (None: not asked, or not known), ``task`` (the one that failed),
+    ``sentence``, and ``remedy``, the command that leads on; it is empty while the chain may go on
+    by itself.
+    """
+    workflow, execution = chain_of(group), held["execution"]
+    stage, sweep = at(held["stage"]).value, f"failover sweep {quote(group.name)}"
+    found = {
+        "workflow": workflow,
+        "execution": execution,
+        "executions": held["executions"],
+        "stage": stage,
+        "state": None,
+        "task": None,
+        "remedy": "",
+    }
+    if execution is None:
+        sentence = f"waits for its chain {workflow}, which has not begun, to open the stage {stage}"
+        return {**found, "sentence": sentence, "remedy": sweep}
+    name = f"its chain {workflow} (execution {execution})"
+    found["sentence"] = f"waits for {name} to open the stage {stage}"
+    try:
+        ended = _ended(request, execution) if ask else None
+    except CloudError:  # the status is told without it
+        ended = None
+    if ended is None:
+        return found
+    state, task, words = ended
+    where = f" in task {task}" if task else ""
+    why = f": {words}" if words else ""
+    sentence = f"{name} ended with {state}{where} before it opened the stage {stage}{why}"
+    return {**found, "state": state, "task": task, "sentence": sentence, "remedy": sweep}
+
+
+def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | None:
+    """How an execution ended: its state, the task that failed, and what it says about it; None
+    while it runs, or where Mistral does not know it. Raises CloudError."""
+    mistral = request.mistral(Until(time.monotonic() + ASK, ASK))
+    found = mistral.outcome(execution) if mistral else None
+    if mistral is None or found is None or found.state not in ENDED:
+        return None
+    failed = [task.name for task in mistral.tasks(execution) if task.state == "ERROR"]
+    error = found.output.get("error")
+    words = error.get("message") if isinstance(error, Mapping) else None
+    return found.state, failed[-1] if failed else None, str(words or "")
+
+
+def chain_reason(found: Mapping[str, Any]) -> str:
+    """What :func:`chain` found, in one sentence with the command that leads on."""
+    next_step = f"; next: {found['remedy']}" if found["remedy"] else ""
+    return f"{found['sentence']}{next_step}"

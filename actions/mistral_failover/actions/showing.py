@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mistral_failover.actions import executions
+from mistral_failover.actions import executions, particulars
+from mistral_failover.actions.durations import critical_path, stages
 from mistral_failover.actions.executions import execution_of
 from mistral_failover.actions.identifying import identified
-from mistral_failover.actions.phases import critical_path, phases
 from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.standing import standing
 from mistral_failover.convergence.sentences import because
 from mistral_failover.store import details, groups, incidents, plans, views
 from mistral_failover.store.finding import Match
@@ -38,6 +39,11 @@ def show(request: Request, said: str, group: str | None) -> Row:
         return {**head, **found[0]}, found[1], found[2]
 
     found, operations, began = request.runtime.database.reading(read)
+    if found.get("chain"):
+        stands = standing(request, found["group"])
+        found["chain"] = particulars.chain(request, stands.group, found["chain"], ask=True)
+        if found["status"] == "IN_PROGRESS" and not found["reason"]:
+            found["reason"] = particulars.chain_reason(found["chain"])
     work: dict[str, list[str]] = {}
     for row in operations:
         if identity := execution_of(row["owner"]):
@@ -108,11 +114,14 @@ def _traversal(request: Request, tx: Any, match: Match) -> _Found:
     history = views.history(tx, found["group_id"], limit=SENTENCES, traversal_id=match.id)
     met = _deferrals(details.deferrals(tx, match.id), operations)
     waited = [row["seconds"] for row in met if row["seconds"] is not None]
+    graph = views.graph(tx, match.id)
+    held = views.chain(tx, match.id) if ended is None else None
     document = {
         "cause": found["cause"],
         "goal": found["goal_version"],
         "status": found["status"],
         "reason": found["reason"],
+        "chain": held,
         "incident": found["incident_id"],
         "roles": dict(goal.document["roles"]) if goal else {},
         "lost": list(goal.document["lost"]) if goal else [],
@@ -121,8 +130,8 @@ def _traversal(request: Request, tx: Any, match: Match) -> _Found:
         "ended_at": ended,
         "seconds": (now if ended is None else ended) - since,
         "operations": [_operation_row(row, now) for row in operations],
-        "phases": phases(operations, since, now),
-        "critical_path": critical_path(views.graph(tx, match.id), operations, since, now),
+        "stages": stages(graph, operations, since, now),
+        "critical_path": critical_path(graph, operations, since, now),
         "lock_waits": {"count": len(met), "seconds": sum(waited)},
         "deferrals": met,
         "steals": details.steals(tx, match.id),
@@ -130,7 +139,8 @@ def _traversal(request: Request, tx: Any, match: Match) -> _Found:
             {"at": row["at"], "kind": row["kind"], "sentence": row["sentence"]} for row in history
         ],
     }
-    return document, operations, [begun.execution if begun else None]
+    began = [begun.execution if begun else None, held["execution"] if held else None]
+    return document, operations, began
 
 
 def _goal(request: Request, tx: Any, match: Match) -> _Found:

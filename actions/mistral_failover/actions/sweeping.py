@@ -56,19 +56,17 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
     undriven: list[lying.Held] = []
     try:
-        mistral = request.mistral()
+        mistral, deadline = request.mistral(), time.monotonic() + hanging.LIMIT
         if mistral is None:
             sentence = "Mistral can not be asked: [failover] mistral_url is not set"
             swept["unable"].append(sentence)
-        else:
-            deadline = time.monotonic() + hanging.LIMIT
-            undriven += _undriven(request, mistral, group_id, deadline)
-            if group_id is None:
-                swept["ended"] += _ended(request, mistral, deadline)
+        undriven += _undriven(request, mistral, group_id, deadline)
+        if mistral is not None and group_id is None:
+            swept["ended"] += _ended(request, mistral, deadline)
     except CloudError as error:
         swept["unable"].append(f"Mistral could not be asked: {describe(error)['message']}")
     swept |= _incidents(request, group)
-    swept["restarted"] += _taken_up(request, undriven, _undriven_row)
+    swept["restarted"] += _taken_up(request, undriven, _undriven_row, partial(_still_held, request))
     swept["restarted"] += _stalled(request, group_id)
     swept["restarted"] += _reopened(request, group_id)
     try:
@@ -111,18 +109,29 @@ def _count(request: Request, swept: dict[str, list[Any]]) -> None:
 
 
 def _undriven(
-    request: Request, mistral: Mistral, group_id: str | None, deadline: float
+    request: Request, mistral: Mistral | None, group_id: str | None, deadline: float
 ) -> list[lying.Held]:
     """The traversals whose chain has ended too early. A person who names a group wants another
     try, however many there were."""
-    quiet, project = request.runtime.settings.sweep_after, request.project_id
-    held = request.runtime.database.reading(lambda tx: lying.held(tx, project, group_id, quiet))
-    most = hanging.CHAINS if group_id is None else None
-    return list(hanging.undriven(held, mistral, deadline, most=most))
+    held = request.runtime.database.reading(lambda tx: _held(request, tx, group_id))
+    return list(hanging.undriven(held, mistral, deadline, asked_for=group_id is not None))
+
+
+def _held(request: Request, tx: Any, group_id: str | None) -> list[lying.Held]:
+    quiet = request.runtime.settings.sweep_after
+    return lying.held(tx, request.project_id, group_id, quiet)
+
+
+def _still_held(request: Request, tx: Any, found: lying.Held) -> list[lying.Held]:
+    """The traversal, unless another sweep or another chain has taken it up meanwhile."""
+    return [each for each in _held(request, tx, found.group_id) if each == found]
 
 
 def _undriven_row(tx: Any, found: lying.Held) -> Row:
-    sentence = f"its chain (execution {found.chain}) ended too early: a sweep starts it again"
+    if found.chain is None:
+        sentence = "no execution of its chain works on it: a sweep starts one"
+    else:
+        sentence = f"its chain (execution {found.chain}) ended too early: a sweep starts it again"
     tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
     return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
 

@@ -19,7 +19,8 @@ _INCIDENTS_SHOWN = 10
 
 def status(request: Request, name: str, *, agents: bool = False) -> dict[str, Any]:
     """Where a group stands: who holds which role and volume, each resource, what is under way or
-    blocked; with ``agents`` also what the members' agents last said, which takes up to 3 s."""
+    blocked; with ``agents`` also what the members' agents last said, and how a chain ended that the
+    group waits for, which takes up to 3 s each."""
     stands = standing(request, name)
 
     def read(tx: Any) -> dict[str, Any]:
@@ -51,6 +52,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
                 for row in views.under_way(tx, stands.state.id)
             ],
             "deferred": views.deferred(tx, current) if current else [],
+            "chain": views.chain(tx, current) if current else None,
             "waiting": [
                 {**row, "next_try": max(0.0, row["next_try"] - now)}
                 for row in (views.waiting(tx, current) if current else [])
@@ -69,6 +71,10 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
         }
 
     found: dict[str, Any] = request.runtime.database.reading(read)
+    if found["chain"] is not None:
+        found["chain"] = particulars.chain(request, stands.group, found["chain"], ask=agents)
+        if found["status"] == "IN_PROGRESS" and not found["reason"]:
+            found["reason"] = particulars.chain_reason(found["chain"])
     return {**found, "agents": particulars.agents(request, stands) if agents else {}}
 
 

@@ -48,7 +48,7 @@ class _Defining(Asking, ShowOne):
         return name in self.ask("failover.status")["groups"]
 
     def defined(self, given: files.Definition, *, dry_run: bool = False) -> dict[str, Any]:
-        """What failover.define answers."""
+        """What failover.define answers; workflows that are missing are told on standard error."""
         found: dict[str, Any] = self.ask(
             "failover.define",
             definition=given.document,
@@ -56,6 +56,11 @@ class _Defining(Asking, ShowOne):
             types=given.types,
             dry_run=dry_run,
         )
+        for workflow in found["missing"]:
+            self.app.stderr.write(
+                f"Mistral has no workflow {workflow}, which the group file names; next: "
+                "failover workflows install FILE\n"
+            )
         return found
 
     def brought_up(

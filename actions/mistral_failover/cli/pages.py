@@ -105,12 +105,12 @@ def _traversal(found: Row) -> Iterator[RenderableType]:
         ]
     )
     yield from _operations(found["operations"], since)
-    if found["phases"]:
+    if found["stages"]:
         rows = [
-            (p["phase"], p["operations"], lasted(p["seconds"]), lasted(p["work"]))
-            for p in found["phases"]
+            (s["stage"], s["operations"], lasted(s["seconds"]), lasted(s["work"]))
+            for s in found["stages"]
         ]
-        yield from _section("phases", _table(("phase", "operations", "lasted", "work"), rows))
+        yield from _section("stages", _table(("stage", "operations", "lasted", "work"), rows))
         way = found["critical_path"]
         steps = " > ".join(
             f"{s['verb']} {s['resource']} {lasted(s['seconds'])}" for s in way["steps"]

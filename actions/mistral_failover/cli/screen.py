@@ -77,6 +77,8 @@ def text(facts: Mapping[str, str]) -> str:
 
 def why(status: Mapping[str, Any]) -> str:
     """The reason for where it stands, without the remedy whose command is among :func:`helps`."""
+    if status["status"] == "IN_PROGRESS" and status["chain"]:
+        return str(status["chain"]["sentence"])
     return _without_remedy(status["reason"], status)
 
 
@@ -107,7 +109,9 @@ def helps(status: Mapping[str, Any]) -> list[str]:
                 *([f"or, to go back: failover rollback {group}"] if back else []),
             ]
         case "IN_PROGRESS":
-            again = [f"failover sweep {group}"] if status["reason"] else []
+            chain = status["chain"]
+            needed = chain["remedy"] if chain else status["reason"]
+            again = [f"failover sweep {group}"] if needed else []
             return [*again, f"failover watch {group}"]
         case "DEFINED":
             return [f"failover group activate {group}"]

@@ -17,7 +17,7 @@ class Show(Asking, ShowOne):
 
     An incident, a traversal, a goal, an operation, a plan, or a resource that is locked.
 
-    Of a traversal: each operation with its time and result, the phases, the critical path, who
+    Of a traversal: each operation with its time and result, the stages, the critical path, who
     waited for which lock, and the executions in Mistral that carried it out. Where ids come from:
     failover status, history, goals, alarms, locks.
 

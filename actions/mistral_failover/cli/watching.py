@@ -168,7 +168,7 @@ def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
 class History(Asking, Lister):
     """Show what happened to a group, one sentence a step, oldest first.
 
-    For people it tells also how long each phase of the last traversal took.
+    For people it tells also how long each stage of the last traversal took.
 
     With --follow it goes on with what happens next, until Ctrl-C: a line for each step, with
     -f json an object a line.
@@ -212,7 +212,7 @@ class History(Asking, Lister):
             self._follow(parsed_args, rows)
             return columns, []
         if people and rows:
-            self._phases(_latest(rows))
+            self._stages(_latest(rows))
         return columns, [
             [when(row["at"]), row["sentence"]] if people else [row[key] for key in columns]
             for row in rows
@@ -237,21 +237,21 @@ class History(Asking, Lister):
         except KeyboardInterrupt:
             return
 
-    def _phases(self, traversal: str | None) -> None:
-        """Say how long each phase took, to people alone."""
+    def _stages(self, traversal: str | None) -> None:
+        """Say how long each stage took, to people alone."""
         if traversal is None:
             return
         try:
             found = self.ask("failover.show", id=traversal)
         except CommandFailed:  # it was forgotten since, by policy
             return
-        for phase in found["phases"]:
-            how = lasted(phase["seconds"])
-            many = f", {phase['operations']} operations" if phase["operations"] > 1 else ""
-            going = " so far" if phase["ended_at"] is None else ""
-            self.app.stderr.write(f"{phase['phase']:10} {how}{going}{many}\n")
-        if found["phases"]:
-            self.app.stderr.write(f"{'in all':10} {lasted(found['seconds'])}\n")
+        for stage in found["stages"]:
+            how = lasted(stage["seconds"])
+            many = f", {stage['operations']} operations" if stage["operations"] > 1 else ""
+            going = " so far" if stage["ended_at"] is None else ""
+            self.app.stderr.write(f"{stage['stage']:12} {how}{going}{many}\n")
+        if found["stages"]:
+            self.app.stderr.write(f"{'in all':12} {lasted(found['seconds'])}\n")
 
 
 def _latest(rows: list[dict[str, Any]]) -> str | None:

@@ -14,12 +14,16 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import yaml
 
 from mistral_failover.embedded import boot, house_rules, speedups
+from mistral_failover.model.stages import Stage, rank
 
 # Mistral moves inputs that a sub-workflow does not declare into its execution's parameters.
 _PARAMETERS = frozenset({"env", "notify"})
+_ADVANCE = "failover.advance"
+_ORDER = f"call the stages in this order: {', '.join(Stage)}"
 
 
 @dataclass(frozen=True, order=True)
@@ -74,6 +78,7 @@ def validate(
     known = {**_installed_workflows(), **{s.get_name(): s.get_input() for _, s in parsed}}
     for file, spec in parsed:
         problems += _calls(file, spec, known, ignore)
+        problems += _chain(file, spec)
     order = {file: i for i, (file, _) in enumerate(files)}
     return sorted(
         set(problems),
@@ -138,6 +143,65 @@ def _calls(
                 continue
             for code, message, remedy in check(name, inputs, known):
                 yield Problem(*where, code, message, remedy)
+
+
+def _chain(file: str, spec: Any) -> Iterator[Problem]:
+    """Check a chain, a workflow that calls ``failover.advance``: its stages are in order, each is
+    followed by the last one, and they are held where a task of its own stands between them."""
+    workflow, calls = spec.get_name(), {}
+    for task in spec.get_tasks():
+        inputs = task.get_input()
+        if task.get_action_name() == _ADVANCE and isinstance(inputs, dict):
+            calls[task.get_name()] = inputs
+    stages: dict[str, Stage] = {}
+    for name, inputs in calls.items():
+        through = str(inputs.get("through", ""))
+        if "<%" in through or "{{" in through:
+            return  # which stage it is shows in the run
+        if through in set(Stage):
+            stages[name] = Stage(through)
+        elif through:
+            message = f"there is no stage {through}"
+            yield Problem(file, workflow, name, "CHAIN_STAGE", message, _ORDER)
+    if not stages:
+        return
+    after, on_success = _links(spec)
+    for name, stage in stages.items():
+        later = nx.descendants(after, name)
+        for other in sorted(later & stages.keys()):
+            if rank(stages[other]) < rank(stage):
+                message = f"the stage {stages[other]} is called after {stage} (task {name})"
+                yield Problem(file, workflow, other, "CHAIN_ORDER", message, _ORDER)
+        reached = {name} | nx.descendants(on_success, name)
+        if not any(stages.get(each) is Stage.END for each in reached):
+            message = f"the stage {Stage.END} is not called after {stage}: it never gets done"
+            remedy = f"call {_ADVANCE} with through: {Stage.END} last; it returns the outcome"
+            yield Problem(file, workflow, name, "CHAIN_NO_END", message, remedy)
+        own = [
+            each
+            for each in sorted(later - calls.keys())
+            if nx.descendants(after, each) & stages.keys()
+        ]
+        if own and calls[name].get("hold", False) is False:
+            message = f"later stages do not wait for the task {own[0]}"
+            remedy = "add hold: true to its input"
+            yield Problem(file, workflow, name, "CHAIN_NOT_HELD", message, remedy)
+
+
+def _links(spec: Any) -> tuple[Any, Any]:
+    """Which task follows which, in any case, and when all goes well."""
+    after: nx.DiGraph[str] = nx.DiGraph()
+    on_success: nx.DiGraph[str] = nx.DiGraph()
+    for task in spec.get_tasks():
+        name = task.get_name()
+        after.add_node(name)
+        on_success.add_node(name)
+        if not hasattr(spec, "find_outbound_task_names"):
+            continue  # a reverse workflow orders its tasks by what they require
+        after.add_edges_from((name, other) for other in spec.find_outbound_task_names(name))
+        clauses = [*spec.get_on_success_clause(name), *spec.get_on_complete_clause(name)]
+        on_success.add_edges_from((name, clause[0]) for clause in clauses)
+    return after, on_success
 
 
 def _check_workflow(

@@ -43,13 +43,13 @@ class Stalled:
 
 @dataclass(frozen=True)
 class Held:
-    """A current traversal whose next stages wait for its chain, the execution ``chain``;
-    ``chains``: how many executions have driven it so far."""
+    """A current traversal whose next stages wait for its chain, the execution ``chain``; None: no
+    execution has driven it yet. ``chains``: how many have done so."""
 
     traversal_id: str
     group_id: str
     group: str
-    chain: str
+    chain: str | None
     chains: int
 
 
@@ -147,7 +147,6 @@ def held(tx: Session, project_id: str, group_id: str | None, quiet: float) -> li
         .where(
             groups.c.project_id == project_id,
             traversals.c.through.is_not(None),
-            traversals.c.chain.is_not(None),
             sa.exists().where(*waiting, nodes.c.stage > traversals.c.through),
             sa.not_(sa.exists().where(*waiting, nodes.c.stage <= traversals.c.through)),
             sa.not_(

@@ -113,6 +113,10 @@ class SqlTransaction(Records, SyncPoints):
 
     def open_traversal(self, traversal: Traversal, plan: Plan) -> None:
         now = self.now()
+        graph = plan.graph.copy()
+        nx.set_node_attributes(
+            graph, {key: str(each) for key, each in plan.stages.items()}, "stage"
+        )
         self.insert(
             traversals,
             id=traversal.id,
@@ -125,7 +129,7 @@ class SqlTransaction(Records, SyncPoints):
             back=traversal.back,
             through=traversal.through,
             follows=traversal.follows,
-            graph=nx.node_link_data(plan.graph, edges="edges"),
+            graph=nx.node_link_data(graph, edges="edges"),
             started_at=now,
             number=self.number(),
         )

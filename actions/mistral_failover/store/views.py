@@ -159,6 +159,32 @@ def waiting(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
+def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+    """What a traversal waits for whose next stage its chain has to open: ``execution``, the last
+    one of the chain (None: there was none yet), ``executions``, how many there were, and ``stage``,
+    the rank of the stage. None where something can be worked on, or nothing is left to do."""
+    query = (
+        sa.select(
+            traversals.c.chain.label("execution"),
+            traversals.c.chains.label("executions"),
+            traversals.c.through,
+            sa.func.min(nodes.c.stage).label("stage"),
+        )
+        .join(nodes, nodes.c.traversal_id == traversals.c.id)
+        .where(
+            traversals.c.id == traversal_id,
+            nodes.c.status == "WAITING",
+            nodes.c.remaining == 0,
+            nodes.c.node != END,
+        )
+        .group_by(traversals.c.chain, traversals.c.chains, traversals.c.through)
+    )
+    row = tx.connection.execute(query).one_or_none()
+    if row is None or row.through is None or row.stage <= row.through:
+        return None
+    return {"execution": row.execution, "executions": row.executions, "stage": row.stage}
+
+
 def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     """The graph of a traversal, as node-link JSON."""
     query = sa.select(traversals.c.graph).where(traversals.c.id == traversal_id)

@@ -6,10 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import networkx as nx
-import pytest
 
-from mistral_failover.actions.phases import PHASE_OF, critical_path, phase_of, phases
-from mistral_failover.model.types import shipped_types
+from mistral_failover.actions.durations import critical_path, stages
 
 
 def operation(
@@ -33,15 +31,30 @@ DETACH = [
 ATTACH = operation("w1", "volume_attachment", "create", 16.0, None)
 
 
-def test_a_phase_lasts_from_its_first_start_to_its_last_end_and_sums_its_work() -> None:
-    found = phases([QUIESCE, *DETACH, ATTACH], since=10.5, now=18.0)
+GRAPH = {
+    "nodes": [
+        {"id": "cleanup:app", "stage": "quiesce"},
+        {"id": "cleanup:v1", "stage": "move_volumes"},
+        {"id": "cleanup:v2", "stage": "move_volumes"},
+        {"id": "update:w1", "stage": "move_volumes"},
+    ]
+}
 
-    assert [(p["phase"], p["seconds"], p["work"]) for p in found] == [
+
+def test_a_stage_lasts_from_its_first_start_to_its_last_end_and_sums_its_work() -> None:
+    found = stages(GRAPH, [QUIESCE, *DETACH, ATTACH], since=10.5, now=18.0)
+
+    assert [(s["stage"], s["seconds"], s["work"]) for s in found] == [
         ("quiesce", 0.5, 0.5),
-        ("detach", 5.0, 7.0),
-        ("attach", 2.0, 2.0),
+        ("move_volumes", 7.0, 9.0),
     ]
     assert found[-1]["ended_at"] is None
+
+
+def test_an_operation_whose_stage_is_not_recorded_counts_in_the_last_one() -> None:
+    (found,) = stages(None, [QUIESCE], since=10.0, now=18.0)
+
+    assert (found["stage"], found["operations"]) == ("end", 1)
 
 
 def test_the_critical_path_is_the_heaviest_way_through_the_graph() -> None:
@@ -56,21 +69,3 @@ def test_the_critical_path_is_the_heaviest_way_through_the_graph() -> None:
 
     assert found["seconds"] == 1.0 + 5.0 + 2.0
     assert [step["resource"] for step in found["steps"]] == ["app", "v2", "w1"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "verb", "phase"),
-    [
-        ("fence", "create", "fence"),
-        ("activation", "create", "activate"),
-        ("stack_parameters", "update", "patch"),
-        ("group_member", "create", "replace"),
-        ("a_user_s", "create", "other"),
-    ],
-)
-def test_each_operation_belongs_to_one_phase(kind: str, verb: str, phase: str) -> None:
-    assert phase_of(kind, verb) == phase
-
-
-def test_every_shipped_type_has_phases_of_its_own_and_no_other_has() -> None:
-    assert set(PHASE_OF) == set(shipped_types())

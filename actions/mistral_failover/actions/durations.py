@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the parts of a traversal took: its phases, and the heaviest way through its graph.
+"""How long the parts of a traversal took: its stages, and the heaviest way through its graph.
 
 All of it is reckoned from the ledger: an operation begins with its intent and ends with its
 outcome, so waiting for the cloud, for a member's agent and for Mistral within it all count.
@@ -12,47 +12,38 @@ from typing import Any
 
 import networkx as nx
 
-PHASES = ("fence", "quiesce", "detach", "attach", "activate", "patch", "replace", "other")
-"""In the order of a failover; ``other`` are the operations of types of the user's own."""
-PHASE_OF: Mapping[str, Mapping[str, str]] = {
-    "fence": {"create": "fence"},
-    "activation": {"create": "activate", "update": "activate", "delete": "quiesce"},
-    "volume_attachment": {"create": "attach", "update": "attach", "delete": "detach"},
-    "stack_parameters": {"create": "patch", "update": "patch", "delete": "patch"},
-    "group_member": {"create": "replace"},
-}
-"""By shipped type and verb; what is not here is ``other``."""
+from mistral_failover.model.stages import Stage
 
 
-def phase_of(resource_type: str, verb: str) -> str:
-    """The phase that an operation belongs to, one of :data:`PHASES`."""
-    return PHASE_OF.get(resource_type, {}).get(verb, "other")
-
-
-def phases(
-    operations: Iterable[Mapping[str, Any]], since: float, now: float
+def stages(
+    graph: Mapping[str, Any] | None,
+    operations: Iterable[Mapping[str, Any]],
+    since: float,
+    now: float,
 ) -> list[dict[str, Any]]:
-    """The phases that a traversal went through, in the order of :data:`PHASES`.
+    """The stages in which a traversal had something to do, in their order.
 
-    ``operations``: rows with type, verb, started_at, ended_at (None: under way). ``since``: when
-    the traversal began; what it took up of an earlier one counts from then. Times in seconds since
-    the epoch. Returns for each ``phase``, ``operations`` (how many), ``started_at``, ``ended_at``
-    (None: under way), ``seconds`` from the first start to the last end, and ``work``, the sum of
-    its operations, which is more where they ran side by side.
+    ``graph``: node-link JSON, of nodes ``update:ID`` and ``cleanup:ID``, each with its ``stage``.
+    ``operations``: rows with resource_id, verb, started_at, ended_at (None: under way). ``since``:
+    when the traversal began; what it took up of an earlier one counts from then. Times in seconds
+    since the epoch. Returns for each ``stage``, ``operations`` (how many), ``started_at``,
+    ``ended_at`` (None: under way), ``seconds`` from the first start to the last end, and ``work``,
+    the sum of its operations, which is more where they ran side by side.
     """
-    members: dict[str, list[tuple[float, float | None]]] = {}
+    of = {node["id"]: node.get("stage") for node in (graph or {}).get("nodes", ())}
+    members: dict[Stage, list[tuple[float, float | None]]] = {}
     for row in operations:
-        spans = members.setdefault(phase_of(row["type"], row["verb"]), [])
-        spans.append((max(row["started_at"], since), row["ended_at"]))
+        stage = Stage(of.get(_node(row)) or Stage.END)
+        members.setdefault(stage, []).append((max(row["started_at"], since), row["ended_at"]))
     found = []
-    for phase in PHASES:
-        if spans := members.get(phase, []):
+    for stage in Stage:
+        if spans := members.get(stage, []):
             start = min(begun for begun, _ in spans)
             ends = [now if ended is None else ended for _, ended in spans]
             running = any(ended is None for _, ended in spans)
             found.append(
                 {
-                    "phase": phase,
+                    "stage": stage.value,
                     "operations": len(spans),
                     "started_at": start,
                     "ended_at": None if running else max(ends),
@@ -82,8 +73,7 @@ def critical_path(
     drawn: nx.DiGraph[str] = nx.node_link_graph(dict(graph), edges="edges")
     of: dict[str, list[Mapping[str, Any]]] = {}
     for row in operations:
-        kind = "cleanup" if row["verb"] == "delete" else "update"
-        of.setdefault(f"{kind}:{row['resource_id']}", []).append(row)
+        of.setdefault(_node(row), []).append(row)
     best: dict[str, tuple[float, tuple[str, ...]]] = {}
     for node in nx.topological_sort(drawn):
         before = max((best[p] for p in drawn.predecessors(node)), default=(0.0, ()))
@@ -96,6 +86,12 @@ def critical_path(
         for row in of.get(node, ())
     ]
     return {"seconds": seconds, "steps": steps}
+
+
+def _node(row: Mapping[str, Any]) -> str:
+    """The key of the node that an operation was carried out for."""
+    kind = "cleanup" if row["verb"] == "delete" else "update"
+    return f"{kind}:{row['resource_id']}"
 
 
 def _seconds(row: Mapping[str, Any], since: float, now: float) -> float:
