@@ -77,6 +77,31 @@ def test_what_is_kept_turns_to_a_create_first_replacement_before_the_old_one_goe
     }
 
 
+def test_what_is_kept_turns_away_from_what_leaves_before_that_goes() -> None:
+    records = [made("a", "exclusive"), made("b", "exclusive", "a")]
+
+    assert edges(goal({"b": want("exclusive")}), records) == {"update:b0 > cleanup:a0"}
+
+
+def test_what_leaves_goes_first_where_its_dependent_waits_for_what_waits_for_that() -> None:
+    records = [made("x", "held", member="a"), made("b", "shared", "x"), made("c", "shared", "x")]
+    target = goal(
+        {"y": want("held", member="a"), "b": want("shared", "y"), "c": want("shared")},
+    )
+
+    assert edges(target, records) == {"cleanup:x0 > update:y1", "update:y1 > update:b0"}
+
+
+def test_while_a_member_is_lost_what_is_new_on_a_member_waits_for_no_update() -> None:
+    records = [made("x", "held", member="b"), made("c", "shared", "x")]
+    target = goal({"y": want("held", member="b"), "c": want("shared")}, "a")
+
+    assert edges(target, records) == {
+        "update:fence:a1 > update:y1",
+        "cleanup:x0 > update:y1",
+    }
+
+
 def test_a_delete_first_type_is_gone_before_its_replacement_comes() -> None:
     target = goal({"a": want("exclusive", key=2)})
 

@@ -289,7 +289,8 @@ class Contents:
         if seen is None:
             return ()
         operation = None if seen.operation is None else self.operation(seen.operation)
-        key = (seen.record.id, operation, seen.lost, json.dumps(seen.inputs, sort_keys=True))
+        inputs = json.dumps(seen.inputs, sort_keys=True)
+        key = (seen.record.id, operation, seen.lost, seen.users, inputs)
         return (("see", self.seen.number(key, seen)),)
 
     def operation(self, operation: Operation) -> int:
