@@ -276,18 +276,27 @@ def test_what_is_as_it_should_be_is_kept() -> None:
     assert (result.kept, result.new, result.replaced) == (("a0",), (), {})
 
 
+WANTS_A = goal({"a": want("shared")})
+
+
 @pytest.mark.parametrize(
     ("spoiled", "why"),
     [
         ({"action": "DELETE", "status": "FAILED"}, "its deletion has begun"),
-        ({"condemned": True}, "it can not become what is wanted"),
+        ({"condemned_for": WANTS_A.version}, "it can not become what is wanted"),
         ({"type": "exclusive"}, "it is of another type"),
     ],
 )
 def test_a_record_is_not_kept_when(spoiled: dict[str, Any], why: str) -> None:
     record = replace(made("a", "shared"), **spoiled)
 
-    assert drawn(goal({"a": want("shared")}), [record]).replaced == {"a0": "a1"}, why
+    assert drawn(WANTS_A, [record]).replaced == {"a0": "a1"}, why
+
+
+def test_what_another_goal_had_to_replace_is_kept() -> None:
+    record = replace(made("a", "shared"), condemned_for="another goal")
+
+    assert drawn(WANTS_A, [record]).kept == ("a0",)
 
 
 def test_a_record_of_an_earlier_epoch_of_its_member_is_not_kept() -> None:

@@ -55,13 +55,10 @@ def what_is_seen(tx: Any, ready: Ready, step: Step) -> Seen | None:
     if step.operation is not None:
         lost = lost_members(tx, record.group_id)
         return Seen(record, step.operation, lost, users_of(tx, step.operation))
-    state = tx.node(ready.traversal_id, ready.node)
-    if state is None or state.status != "DONE" or record is None:
+    if not step.settled:
         return None
     if ready.node.kind == "cleanup":
         return Seen(record)
-    if step.sentence != f"{record.name} is as the goal wants it":
-        return None
     return Seen(record, inputs=tx.inputs(ready.traversal_id, ready.node))
 
 

@@ -369,7 +369,7 @@ class _Draft:
             r
             for r in olds
             if (not r.going or revived(r, resource_type))
-            and not r.condemned
+            and r.condemned_for != self.goal_version
             and r.type == resource_type.name
             and r.epoch >= self.epochs.get(r.member or "", 0)
             and self._matches(name, resource_type, r)
