@@ -73,17 +73,6 @@ def _kept(document: Any, walks: Sequence[Any]) -> KeptGoal:
     )
 
 
-def reached(tx: Session, group_id: str) -> list[str]:
-    """The versions of the goals that were reached, the latest first, each once."""
-    query = (
-        sa.select(traversals.c.goal_version)
-        .where(traversals.c.group_id == group_id, traversals.c.status == "COMPLETE")
-        .group_by(traversals.c.goal_version)
-        .order_by(sa.func.max(traversals.c.ended_at).desc())
-    )
-    return list(tx.connection.execute(query).scalars())
-
-
 def beginning_with(tx: Session, group_id: str, prefix: str) -> list[str]:
     """The versions of a group's goals that begin with ``prefix``; two at most."""
     query = sa.select(goals.c.version).where(

@@ -149,6 +149,15 @@ class SqlTransaction(Records, SyncPoints):
             groups.update().where(groups.c.id == group_id).values(last_complete_goal=goal_version)
         )
 
+    def reached_goals(self, group_id: str) -> Sequence[str]:
+        query = (
+            sa.select(traversals.c.goal_version)
+            .where(traversals.c.group_id == group_id, traversals.c.status == "COMPLETE")
+            .group_by(traversals.c.goal_version)
+            .order_by(sa.func.max(traversals.c.ended_at).desc())
+        )
+        return list(self.connection.execute(query).scalars())
+
     def epochs(self, group_id: str) -> Mapping[str, int]:
         query = sa.select(members.c.name, members.c.epoch).where(members.c.group_id == group_id)
         return {row.name: row.epoch for row in self.connection.execute(query)}
