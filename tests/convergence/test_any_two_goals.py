@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistral_failover.convergence.records import Ready
+from mistral_failover.convergence.records import Operation, Outcome, Ready, Record
+from mistral_failover.model.goal import Goal as ModelGoal
+from mistral_failover.model.goal import goal_resources
+from mistral_failover.model.references import resolve_attributes
 from support.databases import KINDS
 from support.simulation import Simulation
-from support.strategies import group_resources, roles
+from support.strategies import changed, group_resources, roles
 
 Goal = tuple[dict[str, Any], tuple[str, tuple[str, ...]]]
 
@@ -80,3 +84,108 @@ def simulation_step(simulation: Simulation, queue: deque[Ready], ready: Ready) -
     if step.operation is not None:
         outcome = simulation.world.operate(step.operation)
         queue.extend(simulation.engine.conclude(step.operation.ticket, outcome).ready)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data(), where=st.tuples(roles(), roles()), seed=st.integers(0, 2**16))
+def test_what_is_under_way_when_the_group_file_changes_loses_nothing_that_it_uses(
+    kind: str, data: st.DataObject, where: Any, seed: int
+) -> None:
+    """The world refuses whatever is taken away under somebody."""
+    simulation, chance = Simulation(kind), random.Random(seed)
+    resources = data.draw(group_resources(6))
+    simulation.define(resources)
+    works = overlapping(simulation, simulation.start(simulation.goal(*where[0])).ready, chance)
+    simulation.define(data.draw(changed(resources)))
+    goal = simulation.goal(*where[1])
+
+    started = simulation.start(goal).ready
+    overlapping(simulation, started, chance, works, steps=None)
+
+    simulation.audit_at_rest(goal)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data(), where=st.tuples(roles(), roles()), seed=st.integers(0, 2**16))
+def test_what_stands_as_wanted_upon_what_stands_as_wanted_is_left_alone(
+    kind: str, data: st.DataObject, where: Any, seed: int
+) -> None:
+    """Also on the way back from a goal that was given up half way."""
+    simulation, chance = Simulation(kind), random.Random(seed)
+    resources = data.draw(group_resources(6))
+    simulation.define(resources)
+    home = simulation.goal(*where[0])
+    simulation.converge(home)
+    simulation.define(data.draw(changed(resources)))
+    away = simulation.goal(*where[1])
+    queue = deque(simulation.start(away).ready)
+    for _ in range(chance.randrange(12)):
+        if queue:
+            simulation_step(simulation, queue, any_of(chance)(queue))
+    goal = data.draw(st.sampled_from([home, away]))
+    started = simulation.start(goal)
+    left_alone = as_wanted(simulation, goal)
+    touched: list[str] = []
+
+    def operate(operation: Operation) -> Outcome:
+        touched.append(operation.record.id)
+        return simulation.world.operate(operation)
+
+    simulation.carry(started.ready, operate, take=any_of(chance))
+
+    simulation.audit_at_rest(goal)
+    assert left_alone.isdisjoint(touched)
+    assert left_alone <= {r.id for r in simulation.records()}
+
+
+def overlapping(
+    simulation: Simulation,
+    ready: Iterable[Ready],
+    chance: random.Random,
+    works: Iterable[Operation] = (),
+    steps: int | None = 12,
+) -> list[Operation]:
+    """Take so many steps (None: to the end), operations being handed out beside each other; returns
+    those that are still under way."""
+    todo: list[Ready | Operation] = [*ready, *works]
+    while todo and steps != 0:
+        steps = None if steps is None else steps - 1
+        it = todo.pop(chance.randrange(len(todo)))
+        if isinstance(it, Ready):
+            step = simulation.engine.check(it, "o")
+            todo += [step.operation] if step.operation else []
+        else:
+            step = simulation.engine.conclude(it.ticket, simulation.world.operate(it))
+        todo += step.ready
+    return [it for it in todo if isinstance(it, Operation)]
+
+
+def as_wanted(simulation: Simulation, goal: ModelGoal) -> set[str]:
+    """The ids of the records that are what a goal wants, and so is all that they require."""
+    records = [r for r in simulation.records() if r.owner is None and r.status == "COMPLETE"]
+    epochs = simulation.database.reading(lambda tx: tx.epochs(simulation.group_id))
+    standing: dict[str, Record] = {}
+    wanted = {w.name: w for w in goal_resources(goal) if not w.name.startswith("fence:")}
+    for _ in wanted:
+        for name, resource in wanted.items():
+            if not standing.keys() >= set(resource.requires):
+                continue
+            inputs = {
+                required: {
+                    "id": standing[required].physical_id,
+                    "attributes": standing[required].attributes,
+                }
+                for required in resource.requires
+            }
+            properties = resolve_attributes(resource.properties, inputs)
+            requires = {standing[required].id for required in resource.requires}
+            for record in records:
+                if (
+                    (record.name, record.type, record.properties)
+                    == (name, resource.type, properties)
+                    and record.action in ("CREATE", "UPDATE")
+                    and set(record.requires) == requires
+                    and record.epoch >= epochs.get(record.member or "", 0)
+                ):
+                    standing[name] = record
+    return {record.id for record in standing.values()}

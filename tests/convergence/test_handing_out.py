@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import views
 from mistral_failover.store.tables import journal, operations
 from support.rows import rows
 from support.samples import thing
-from support.simulation import Simulation
+from support.simulation import LEASE, Simulation, failure
 from support.world import TYPES, type_file
 
 ACTIVE = {"get_param": "active"}
@@ -46,6 +48,50 @@ def test_an_update_carries_what_was_before_as_well(simulation: Simulation) -> No
     expected = {"properties": {"value": "b"}, "previous": {"value": "a"}}
     assert {"properties": update.properties, "previous": update.previous} == expected
     assert intent(simulation, update) == expected
+
+
+def test_an_update_after_one_that_failed_carries_what_was_applied_before_that(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+    failed = handed_out(simulation, "b")
+    simulation.engine.conclude(failed.ticket, failure())
+
+    update = handed_out(simulation, "c")
+
+    assert (update.properties, update.previous) == ({"value": "c"}, {"value": "a"})
+    assert not update.unknown
+    assert simulation.by_name()["a"].applied == {"value": "a"}
+
+
+@pytest.mark.parametrize("how", ["nobody knows", "its owner died", "given up"])
+def test_an_update_after_one_of_which_nothing_is_known_says_so(
+    simulation: Simulation, how: str
+) -> None:
+    """What stands is what was applied last, or what an attempt since was to apply."""
+    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+    unclear = handed_out(simulation, "b")
+    if how == "nobody knows":
+        simulation.engine.conclude(unclear.ticket, failure(unknown=True))
+    elif how == "given up":
+        simulation.engine.abandon(unclear.ticket, "its lease was lost")
+    simulation.clock.seconds += LEASE
+
+    update = handed_out(simulation, "c")
+
+    assert (update.previous, update.unknown) == ({"value": "a"}, True)
+
+
+def test_what_was_applied_is_what_succeeded_last(simulation: Simulation) -> None:
+    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"), lambda operation: failure())
+    assert simulation.by_name()["a"].applied is None
+
+    for active in ("a", "b"):
+        simulation.converge(simulation.goal(active))
+        assert simulation.by_name()["a"].applied == {"value": active}
 
 
 def test_a_deletion_carries_what_was_applied_last(simulation: Simulation) -> None:

@@ -77,6 +77,31 @@ def test_what_is_kept_turns_to_a_create_first_replacement_before_the_old_one_goe
     }
 
 
+def test_what_is_kept_turns_away_from_what_leaves_before_that_goes() -> None:
+    records = [made("a", "exclusive"), made("b", "exclusive", "a")]
+
+    assert edges(goal({"b": want("exclusive")}), records) == {"update:b0 > cleanup:a0"}
+
+
+def test_what_leaves_goes_first_where_its_dependent_waits_for_what_waits_for_that() -> None:
+    records = [made("x", "held", member="a"), made("b", "shared", "x"), made("c", "shared", "x")]
+    target = goal(
+        {"y": want("held", member="a"), "b": want("shared", "y"), "c": want("shared")},
+    )
+
+    assert edges(target, records) == {"cleanup:x0 > update:y1", "update:y1 > update:b0"}
+
+
+def test_while_a_member_is_lost_what_is_new_on_a_member_waits_for_no_update() -> None:
+    records = [made("x", "held", member="b"), made("c", "shared", "x")]
+    target = goal({"y": want("held", member="b"), "c": want("shared")}, "a")
+
+    assert edges(target, records) == {
+        "update:fence:a1 > update:y1",
+        "cleanup:x0 > update:y1",
+    }
+
+
 def test_a_delete_first_type_is_gone_before_its_replacement_comes() -> None:
     target = goal({"a": want("exclusive", key=2)})
 
@@ -251,18 +276,27 @@ def test_what_is_as_it_should_be_is_kept() -> None:
     assert (result.kept, result.new, result.replaced) == (("a0",), (), {})
 
 
+WANTS_A = goal({"a": want("shared")})
+
+
 @pytest.mark.parametrize(
     ("spoiled", "why"),
     [
         ({"action": "DELETE", "status": "FAILED"}, "its deletion has begun"),
-        ({"condemned": True}, "it can not become what is wanted"),
+        ({"condemned_for": WANTS_A.version}, "it can not become what is wanted"),
         ({"type": "exclusive"}, "it is of another type"),
     ],
 )
 def test_a_record_is_not_kept_when(spoiled: dict[str, Any], why: str) -> None:
     record = replace(made("a", "shared"), **spoiled)
 
-    assert drawn(goal({"a": want("shared")}), [record]).replaced == {"a0": "a1"}, why
+    assert drawn(WANTS_A, [record]).replaced == {"a0": "a1"}, why
+
+
+def test_what_another_goal_had_to_replace_is_kept() -> None:
+    record = replace(made("a", "shared"), condemned_for="another goal")
+
+    assert drawn(WANTS_A, [record]).kept == ("a0",)
 
 
 def test_a_record_of_an_earlier_epoch_of_its_member_is_not_kept() -> None:

@@ -7,11 +7,82 @@ from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.convergence.records import Operation, Outcome
-from mistral_failover.model.goal import returned_to
+from mistral_failover.convergence.traversals import goal_to_return_to
+from mistral_failover.model.goal import Goal, render_goal, returned_to
 from mistral_failover.store.tables import groups
 from support.samples import CHAIN, failing, sentences, thing
 from support.simulation import Simulation, failure
 from support.world import TYPES, type_file
+
+# -- to which goal
+
+
+def goal_before(simulation: Simulation, **options: Any) -> Goal | None:
+    """The goal that the group goes back to."""
+
+    def read(tx: Any) -> Goal | None:
+        group = tx.lock_group(simulation.group_id, shared=True)
+        return goal_to_return_to(tx, group, **options)
+
+    return simulation.database.reading(read)
+
+
+def test_from_a_goal_that_was_reached_it_is_the_one_before(simulation: Simulation) -> None:
+    simulation.define(CHAIN)
+    assert goal_before(simulation) is None
+    home = simulation.goal("a")
+    simulation.converge(home)
+    assert goal_before(simulation) is None
+
+    simulation.converge(simulation.goal("b"))
+
+    assert goal_before(simulation) == home
+
+
+def test_from_a_goal_that_was_not_reached_it_is_the_last_one_that_was(
+    simulation: Simulation,
+) -> None:
+    simulation.define(CHAIN)
+    home = simulation.goal("a")
+    simulation.converge(home)
+    simulation.converge(simulation.goal("b"), failing(simulation, "database"))
+    assert goal_before(simulation) == home
+
+    simulation.start(home)
+
+    assert goal_before(simulation) == home, "which may well be the same again"
+
+
+def test_a_goal_that_asks_for_the_same_is_not_the_one_before(simulation: Simulation) -> None:
+    """A planned move's goal and the same without its promise to return."""
+    group = simulation.define(CHAIN)
+    home, there = simulation.goal("a"), simulation.goal("b")
+    for goal in (home, there, render_goal(group, {"active": "b"}, (), returns=True)):
+        simulation.clock.seconds += 1
+        simulation.converge(goal)
+
+    assert goal_before(simulation) == home
+
+
+def test_who_recovered_is_lost_no_more_in_the_goal_before(simulation: Simulation) -> None:
+    simulation.define(CHAIN)
+    there, standby_lost = simulation.goal("b"), simulation.goal("b", lost=("a",))
+    for goal in (simulation.goal("a"), there, standby_lost):
+        simulation.clock.seconds += 1
+        simulation.converge(goal)
+
+    assert goal_before(simulation, recovered=["a"]) == there
+
+
+def test_a_goal_may_be_named(simulation: Simulation) -> None:
+    simulation.define(CHAIN)
+    home = simulation.goal("a")
+    for goal in (home, simulation.goal("b"), simulation.goal("c")):
+        simulation.converge(goal)
+
+    assert goal_before(simulation, version=home.version) == home
+    assert goal_before(simulation, version="unheard of") is None
+
 
 # -- by itself, when the group asks for it
 

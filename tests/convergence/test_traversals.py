@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import Node, Ready
 from mistral_failover.store import views
-from support.samples import CHAIN, sentences, thing
+from support.samples import CHAIN, failing, sentences, thing
 from support.simulation import Simulation, failure
 
 # -- the whole way
@@ -112,6 +114,46 @@ def test_an_attribute_that_changes_an_immutable_property_replaces_in_a_follow_up
     assert simulation.status(first.traversal_id) == "SUPERSEDED"
     assert "b must be replaced: key can not change in place" in sentences(simulation)
     assert simulation.world.log[-2:] == ["create b", "delete b"]
+
+
+def found_late(value: int) -> dict[str, Any]:
+    """That ``b`` must be replaced shows when ``a`` has its new value."""
+    return {"a": thing(value=value), "b": thing(key={"get_attr": ["a", "echo"]})}
+
+
+def test_what_one_goal_has_to_replace_is_kept_where_another_goal_wants_it_as_it_is(
+    simulation: Simulation,
+) -> None:
+    simulation.define(found_late(1))
+    home = simulation.goal()
+    simulation.converge(home)
+    before = simulation.by_name()["b"]
+    simulation.define(found_late(2))
+    update = simulation.operation(simulation.start(simulation.goal()).ready[0])
+    (ready,) = simulation.engine.conclude(update.ticket, simulation.world.operate(update)).ready
+    simulation.engine.check(ready, "o")
+    assert [r.name for r in simulation.records() if r.replaced_by] == ["b"]
+
+    simulation.converge(home)
+
+    simulation.audit_at_rest(home)
+    assert simulation.by_name()["b"].id == before.id
+    assert simulation.world.log == ["create a", "create b", "update a", "update a"]
+
+
+def test_a_goal_that_is_given_again_still_replaces_what_it_had_to(simulation: Simulation) -> None:
+    simulation.define(found_late(1))
+    simulation.converge(simulation.goal())
+    before = simulation.by_name()["b"]
+    simulation.define(found_late(2))
+    goal = simulation.goal()
+    simulation.converge(goal, failing(simulation, "b"))
+    assert simulation.status() == "FAILED"
+
+    simulation.converge(goal)
+
+    simulation.audit_at_rest(goal)
+    assert simulation.by_name()["b"].replaces == before.id
 
 
 # -- starting

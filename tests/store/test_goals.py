@@ -69,7 +69,7 @@ def test_reached_goals_are_told_the_latest_first_each_once(simulation: Simulatio
     home, away = give(simulation, simulation.goal("a")), give(simulation, simulation.goal("b"))
     give(simulation, simulation.goal("a"))
 
-    reached = simulation.database.reading(lambda tx: goals.reached(tx, simulation.group_id))
+    reached = simulation.database.reading(lambda tx: tx.reached_goals(simulation.group_id))
 
     assert reached == [home, away]
 

@@ -202,7 +202,8 @@ def test_a_changed_record_reads_back_as_it_was_written(database: Database, recor
         "attributes": {},
         "requires": ("x", "y"),
         "physical_id": "p",
-        "condemned": True,
+        "condemned_for": "0" * 64,
+        "applied": {"deep": [1, None]},
     }
     assert database.atomically(lambda tx: tx.amend(record, **changes))
 

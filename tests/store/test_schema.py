@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -15,8 +16,9 @@ import sqlalchemy as sa
 
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
-from mistral_failover.store.tables import journal, metadata
+from mistral_failover.store.tables import journal, metadata, resources
 from support.databases import fresh_url
+from support.rows import rows
 from support.together import together
 
 
@@ -68,6 +70,79 @@ def test_an_upgraded_database_has_the_tables_that_the_code_knows(blank: Database
             },
         )
         assert alembic.autogenerate.compare_metadata(context, metadata) == []
+
+
+def _insert(connection: sa.Connection, table: str, **row: Any) -> None:
+    """A row as an earlier version wrote it; what it must have besides is nought."""
+    found = sa.Table(table, sa.MetaData(), autoload_with=connection)
+    nought = {
+        column.name: "0" if isinstance(column.type, sa.String) else 0
+        for column in found.columns
+        if not column.nullable and column.server_default is None
+    }
+    connection.execute(found.insert().values({**nought, **row}))
+
+
+def test_a_record_that_was_condemned_stays_so_for_the_goal_of_its_group(blank: Database) -> None:
+    schema.upgrade(blank, "0001")
+    with blank.engine.begin() as connection:
+        for name, goal in (("g", "its goal"), ("other", "another goal")):
+            _insert(connection, "failover_groups", id=name, name=name, current_traversal=goal)
+            _insert(connection, "failover_traversals", id=goal, group_id=name, goal_version=goal)
+        for name, condemned in (("bad", True), ("good", False)):
+            _insert(connection, "failover_resources", id=name, group_id="g", condemned=condemned)
+
+    schema.upgrade(blank)
+
+    found = rows(blank, resources, "id")
+    assert {name: row["condemned_for"] for name, row in found.items()} == {
+        "bad": "its goal",
+        "good": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "applied"),
+    [
+        ("CREATE", "COMPLETE", {"value": 3}),
+        ("UPDATE", "COMPLETE", {"value": 3}),
+        ("UPDATE", "FAILED", {"value": 2}),
+        ("UPDATE", "IN_PROGRESS", {"value": 2}),
+        ("DELETE", "FAILED", {"value": 2}),
+    ],
+)
+def test_what_was_applied_last_is_what_the_record_has_or_else_what_the_ledger_says(
+    blank: Database, action: str, status: str, applied: Any
+) -> None:
+    schema.upgrade(blank, "0001")
+    states = (("create", "done", 1), ("update", "done", 2), ("update", "failed", 3))
+    with blank.engine.begin() as connection:
+        for name, ledger in (("kept", states), ("never made", ())):
+            _insert(
+                connection,
+                "failover_resources",
+                id=name,
+                group_id="g",
+                action=action if ledger else "CREATE",
+                status=status if ledger else "FAILED",
+                properties=json.dumps({"value": 3}),
+            )
+            for verb, end, number in ledger:
+                _insert(
+                    connection,
+                    "failover_operations",
+                    key=f"{number}",
+                    resource_id=name,
+                    verb=verb,
+                    status=end,
+                    intent=json.dumps({"properties": {"value": number}, "previous": None}),
+                    ended_at=float(number),
+                )
+
+    schema.upgrade(blank)
+
+    found = rows(blank, resources, "id")
+    assert (found["kept"]["applied"], found["never made"]["applied"]) == (applied, None)
 
 
 def test_a_downgrade_to_the_base_leaves_nothing(blank: Database) -> None:

@@ -34,8 +34,8 @@ WHAT_DECIDES = (
     "SELECT id, goal_version, CASE WHEN id = (SELECT current_traversal FROM failover_groups)"
     " THEN status END FROM failover_traversals ORDER BY 1",
     "SELECT id, name, member, epoch, action, status, properties, physical_id, attributes, requires,"
-    " goal_version, replaces, replaced_by, condemned, owner, token, lease_until > 0, generation,"
-    " created_at FROM failover_resources ORDER BY 1",
+    " goal_version, replaces, replaced_by, condemned_for, owner, token, lease_until > 0,"
+    " generation, created_at FROM failover_resources ORDER BY 1",
     "SELECT traversal_id, node, status, remaining, wanted, output FROM failover_nodes"
     " ORDER BY 1, 2",
     "SELECT traversal_id, node, predecessor FROM failover_edges ORDER BY 1, 2, 3",
@@ -289,7 +289,8 @@ class Contents:
         if seen is None:
             return ()
         operation = None if seen.operation is None else self.operation(seen.operation)
-        key = (seen.record.id, operation, seen.lost, json.dumps(seen.inputs, sort_keys=True))
+        inputs = json.dumps(seen.inputs, sort_keys=True)
+        key = (seen.record.id, operation, seen.lost, seen.users, inputs)
         return (("see", self.seen.number(key, seen)),)
 
     def operation(self, operation: Operation) -> int:

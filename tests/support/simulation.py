@@ -66,15 +66,30 @@ def what_is_seen(tx: Any, ready: Ready, step: Step) -> Seen | None:
     """What a check's answer says about the world; None: nothing new."""
     record = tx.record(ready.node.resource_id)
     if step.operation is not None:
-        return Seen(record, step.operation, lost_members(tx, record.group_id))
-    state = tx.node(ready.traversal_id, ready.node)
-    if state is None or state.status != "DONE" or record is None:
+        lost = lost_members(tx, record.group_id)
+        return Seen(record, step.operation, lost, users_of(tx, step.operation))
+    if not step.settled:
         return None
     if ready.node.kind == "cleanup":
         return Seen(record)
-    if step.sentence != f"{record.name} is as the goal wants it":
-        return None
     return Seen(record, inputs=tx.inputs(ready.traversal_id, ready.node))
+
+
+def users_of(tx: Any, operation: Operation) -> tuple[str, ...]:
+    """Who uses what a deletion would take away: whatever was made upon it, or may have been. None
+    of what may have to go first: that is delete-first, is replaced by such a thing, or was made
+    upon one that may."""
+    if operation.ticket.verb != "delete":
+        return ()
+    group_id, going = operation.record.group_id, operation.record.id
+    wanted = tx.goal(group_id, operation.ticket.goal_version).document["resources"]
+    below = [operation.record]
+    while below:
+        record = below.pop()
+        if {record.type, wanted.get(record.name, {}).get("type", "shared")} != {"shared"}:
+            return ()
+        below += [tx.record(required) for required in record.requires]
+    return tuple(r.name for r in tx.records(group_id) if going in r.requires)
 
 
 def lost_members(tx: Any, group_id: str) -> tuple[str, ...]:

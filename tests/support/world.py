@@ -49,11 +49,13 @@ TYPES = [
 @dataclass(frozen=True)
 class Seen:
     """What a check says about the world: an ``operation`` in a goal with ``lost`` members was
-    handed out, or else the ``record`` is settled upon ``inputs`` (None: it was cleaned up)."""
+    handed out, or else the ``record`` is settled upon ``inputs`` (None: it was cleaned up).
+    ``users``: who still uses what a deletion would take away, and has to turn away first."""
 
     record: Record
     operation: Operation | None = None
     lost: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
     inputs: Mapping[str, Mapping[str, Any]] | None = None
 
 
@@ -73,8 +75,9 @@ class World:
     """What exists.
 
     Of a thing that is exclusive or held only one (by name) may exist at a time; nothing is taken
-    away under one of those; nothing is made upon what is not there; a lost member's things are
-    taken away under its fence only, and nothing is made on a fenced member.
+    away under one of those; nothing is made upon what is not there; what need not go first is not
+    taken away under anybody; a lost member's things are taken away under its fence only, and
+    nothing is made on a fenced member.
     """
 
     def __init__(self) -> None:
@@ -86,6 +89,7 @@ class World:
     def see(self, seen: Seen) -> None:
         """Hold what a check answered against what there is."""
         if seen.operation is not None:
+            assert not seen.users, f"{seen.record.name} is to go, and {seen.users} use it"
             self.admit(seen.operation, seen.lost)
         else:
             self.settle(seen.record, seen.inputs)

@@ -13,7 +13,7 @@ group, stack    names; and group_id
 resource        id, name, type, physical_id, attributes of the record
 member          name, server_id, epoch of the member that the resource sits on; or null
 properties      what it shall become (for delete: what it was)
-previous        before an update
+previous        last applied successfully; where unknown, an attempt since may be in effect instead
 inputs          id and attributes of what it waited for, by resource name
 unknown         an earlier attempt's outcome is not known: look at reality first
 timeout         seconds that it may take

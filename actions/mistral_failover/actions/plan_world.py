@@ -120,7 +120,7 @@ def described(stands: Standing, found: Found, goal: str, lost: Iterable[str]) ->
             record.id: {
                 "what": f"{record.name} on {record.member}" if record.member else record.name,
                 "state": f"{record.action}_{record.status}",
-                "condemned": record.condemned,
+                "condemned": record.condemned_for == goal,
             }
             for record in found.records
         },

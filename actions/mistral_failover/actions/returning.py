@@ -14,8 +14,9 @@ from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import Standing
 from mistral_failover.actions.starting import Derive, Facts
+from mistral_failover.convergence.traversals import goal_to_return_to, present_goal
 from mistral_failover.model.assignment import require_eligible
-from mistral_failover.model.goal import Goal, empty_goal, returned_to
+from mistral_failover.model.goal import Goal, empty_goal
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.store import goals
 
@@ -76,11 +77,7 @@ def returning_to(
     """
 
     def derive(stands: Standing) -> Goal:
-        present, candidates = request.runtime.database.reading(
-            lambda tx: _candidates(tx, stands, version)
-        )
-        well = {*recovered, *frozenset(present.document["lost"]).difference(stands.lost)}
-        goal = _first_that_differs(stands, present, candidates, tuple(sorted(well)))
+        goal = request.runtime.database.reading(lambda tx: _goal(tx, stands, version, recovered))
         facts = Facts(lost=(), recovered=recovered)
         members = starting.look_at_members(request, stands, facts, remember=remember)
         taken = {
@@ -94,34 +91,17 @@ def returning_to(
     return derive
 
 
-def _candidates(tx: Any, stands: Standing, version: str | None) -> tuple[Goal, list[Goal]]:
-    """The present goal, and those that may be meant, the likeliest first."""
+def _goal(tx: Any, stands: Standing, prefix: str | None, recovered: tuple[str, ...]) -> Goal:
+    """The goal to go back to; who was lost and is another server by now has recovered."""
     state = stands.state
-    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
-    present = tx.goal(state.id, traversal.goal_version) if traversal else None
-    if present is None:
-        raise _nothing_to_return_to(stands)
-    if version is not None:
-        return present, [tx.goal(state.id, find(tx, state.id, stands.group.name, version))]
-    reached = [tx.goal(state.id, reached) for reached in goals.reached(tx, state.id)]
-    # A group that reached its goal goes back to another one; else it may well be the same again.
-    before = [g for g in reached if g and not (stands.reached and g.version == present.version)]
-    return present, before
-
-
-def _first_that_differs(
-    stands: Standing, present: Goal, candidates: list[Goal], recovered: tuple[str, ...]
-) -> Goal:
-    """Without its lost members an earlier goal may turn out to be the present one."""
-    for candidate in candidates:
-        goal = returned_to(candidate, present, recovered)
-        if goal.version != present.version or not stands.reached:
+    present = present_goal(tx, state)
+    if present is not None:
+        version = None if prefix is None else find(tx, state.id, stands.group.name, prefix)
+        well = {*recovered, *frozenset(present.document["lost"]).difference(stands.lost)}
+        goal = goal_to_return_to(tx, state, version=version, recovered=sorted(well))
+        if goal is not None:
             return goal
-    raise _nothing_to_return_to(stands)
-
-
-def _nothing_to_return_to(stands: Standing) -> ActionError:
-    return ActionError(
+    raise ActionError(
         "NOTHING_TO_RETURN_TO",
         f"{stands.group.name} reached no other goal than its present one",
         "failover goals lists the goals that it had.",

@@ -185,7 +185,7 @@ def _settle(tx: Transaction, visit: _Visit) -> Step | None:
         return None
     sentence = f"{record.name} is {'gone' if wanted is None else 'as the goal wants it'}"
     ready = report(tx, visit.traversal, visit.state.node, record)
-    return Step(sentence, ready=ready)
+    return Step(sentence, ready=ready, settled=True)
 
 
 def _replan(
@@ -193,7 +193,7 @@ def _replan(
 ) -> Step | None:
     """The record can not become what is wanted: walk to the same goal with a new one."""
     traversal, record = visit.traversal, visit.record
-    if not tx.amend(record, condemned=True):
+    if not tx.amend(record, condemned_for=traversal.goal_version):
         return None
     goal = tx.goal(traversal.group_id, traversal.goal_version)
     if goal is None:
@@ -246,23 +246,21 @@ def _hand_out(
     if wanted is not None:
         required = {*record.requires, *wanted.requires}
         changes |= {"properties": properties, "requires": tuple(sorted(required))}
-    applied = properties if wanted is not None else record.properties or {}
-    changes["generation"] = generation = _generation_for(record, verb, applied)
+    carried = properties if wanted is not None else record.properties or {}
+    changes["generation"] = generation = _generation_for(record, verb, carried)
     lock = tx.acquire(record, terms.owner, terms.lease, **changes)
     if lock is None:
         return None
     reach("check.locked")
     key = derived_id(record.id, traversal.goal_version, verb, str(generation))
     ticket = Ticket(key, verb, traversal.id, node, lock, traversal.goal_version)
-    intent = {"properties": applied, "previous": record.properties}
+    intent = {"properties": carried, "previous": record.applied}
     unknown = tx.open_operation(ticket, record, intent)
     what = doing(verb, record, visit.resource_type)
     if visit.state.waiting_since is None:  # of a wait the beginning and the end are told
         how = "taken up again" if unknown else "started"
         tell(tx, traversal, record, "started", f"{what}: {how}")
-    return Step(
-        what, operation=Operation(ticket, record, applied, record.properties, inputs, unknown)
-    )
+    return Step(what, operation=Operation(ticket, record, carried, record.applied, inputs, unknown))
 
 
 def _generation_for(record: Record, verb: Verb, properties: Mapping[str, Any]) -> int:

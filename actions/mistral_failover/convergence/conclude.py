@@ -242,6 +242,8 @@ def _changes(
         "physical_id": outcome.physical_id or record.physical_id,
         "attributes": {**record.attributes, **outcome.attributes},
     }
+    if ticket.verb != "delete":
+        changes["applied"] = record.properties
     if state is not None and state.wanted is not None:
         changes["requires"] = state.wanted.requires
     return changes

@@ -15,7 +15,7 @@ from mistral_failover.model.types import ResourceType
 @dataclass(frozen=True)
 class Decision:
     """``settle``: as wanted, or made so without a side effect. ``replace``: plan the same goal
-    anew, with this record condemned."""
+    anew, with this record condemned for it."""
 
     action: Literal["create", "update", "delete", "settle", "replace"]
     reason: str

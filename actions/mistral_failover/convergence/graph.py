@@ -9,7 +9,7 @@ edge                                      rule
 ========================================  =====================================================
 update(A) -> update(B)                    B requires A
 cleanup(B) -> cleanup(A)                  B required A: dependents go first
-update(B) -> cleanup(A)                   B is kept, required A, and A is replaced create-first
+update(B) -> cleanup(A)                   B is kept, required A, and A does not go first
 cleanup(old) -> update(new)               delete-first: two must never be there at once
 update(new) -> cleanup(old)               create-first: nobody is left without one
 update(fence of m) -> cleanup(X)          X sits on the lost member m
@@ -27,13 +27,23 @@ Those between cleanup and update hold between different names: what is made anew
 be what still runs on another one, under another name. New is also what is kept and stands nowhere
 yet: what was never made, and what a failed deletion has left.
 
-Two rules keep delete-first replacements safe. What required a record that goes first may not stay
-in use without it: a delete-first dependent is replaced too. And a create-first record that makes
-room, and that required one that goes first, goes first itself in this traversal, since its
-successor can not come before the successor of what it needs.
+A record *goes first* when it does not wait for the updates of those that are kept and required it:
 
-So no goal whose own dependencies can be ordered yields a cycle: what is cleaned up after its
-successor never required anything that goes first, hence no path leads back from it to an update.
+- It is replaced delete-first. Or it is replaced create-first and required a record that goes first:
+  its successor can not come before the successor of what it needs.
+- The goal does not want it any more, and a dependent that is kept waits for something that waits
+  for this cleanup: both can not be. Any other record that leaves the goal goes after its
+  dependents have turned away from it.
+- The goal does not want it any more, and fences a member: service comes before the updates of
+  others. There goes first what sits on a lost member, what required a record that goes first, and,
+  if anything new comes to a member, what sits on any member.
+
+A delete-first dependent of a record that goes first is replaced too: it may not stay in use
+without what it required.
+
+So no goal whose own dependencies can be ordered yields a cycle. A replaced record that does not go
+first required none that does, so its cleanup leads to other cleanups alone. Hence every cycle has a
+record in it that leaves the goal and does not go first yet, and letting that go first ends it.
 """
 
 from __future__ import annotations
@@ -114,8 +124,7 @@ def plan(
     for can not be ordered.
     """
     draft = _Draft(goal, types, [r for r in records if not r.gone], epochs, group_id, new_id)
-    draft.choose()
-    return draft.build()
+    return draft.build(draft.choose())
 
 
 class _Draft:
@@ -144,22 +153,63 @@ class _Draft:
         self.kept: set[str] = set()
         self.replaced: dict[str, str] = {}
         self.first_gone: dict[str, bool] = {}  # by name: whether its olds go before it comes
-        self.going: set[str] = set()  # ids of records that go before their successors come
+        self.going: set[str] = set()  # ids of records that go first, see the module
+        self.leaving = [r for r in live if r.name not in self.resources]
+        self.lost = {
+            str(wanted.properties["member"])
+            for wanted in self.resources.values()
+            if wanted.type == FENCE_TYPE
+        }
 
-    def choose(self) -> None:
-        """Keep or replace, dependencies first, so that a replacement can carry on upwards.
+    def choose(self) -> nx.DiGraph[str]:
+        """Keep or replace each resource; returns the graph that follows from it."""
+        names = self._names_in_order()
+        while True:
+            self._choose_all(names)
+            graph = self._graph()
+            knotted = self._knotted(graph)
+            if not knotted:
+                return graph
+            self.going |= knotted
+
+    def _choose_all(self, names: Sequence[str]) -> None:
+        """Dependencies first, so that a replacement can carry on upwards.
 
         It carries on along what records required, which need not be the order of what is wanted
         now: hence again, until nothing more has to go first.
         """
-        self.going = {r.id for r in self.live if r.name not in self.resources}
-        names = self._names_in_order()
         known = -1
         while known < len(self.going):
             known = len(self.going)
             self.kept, self.replaced = set(), {}
             for name in names:
                 self._choose(name, self.by_name.get(name, []))
+            if self.lost:
+                self._let_service_come_first()
+
+    def _let_service_come_first(self) -> None:
+        """Behind a fence what leaves the goal waits for no update."""
+        coming = any(r.member is not None and self._is_made(r) for r in self.chosen.values())
+        self.going |= {
+            record.id
+            for record in self.leaving
+            if record.member in self.lost
+            or (coming and record.member is not None)
+            or self.going.intersection(record.requires)
+        }
+
+    def _knotted(self, graph: nx.DiGraph[str]) -> set[str]:
+        """The ids of the records that leave the goal, and would have to go both before and after
+        the update of a dependent."""
+        waiting = {Node("cleanup", r.id).key: r.id for r in self.leaving if r.id not in self.going}
+        if not waiting or nx.is_directed_acyclic_graph(graph):
+            return set()
+        return {
+            waiting[key]
+            for part in nx.strongly_connected_components(graph)
+            if len(part) > 1
+            for key in part & waiting.keys()
+        }
 
     def _choose(self, name: str, olds: Sequence[Record]) -> None:
         resource_type = self._type_of(name)
@@ -180,7 +230,7 @@ class _Draft:
         if self.first_gone[name]:
             self.going |= {old.id for old in others}
 
-    def build(self) -> Plan:
+    def _graph(self) -> nx.DiGraph[str]:
         """Lay the edges."""
         graph: nx.DiGraph[str] = nx.DiGraph()
         updates = {record.id: Node("update", record.id).key for record in self.chosen.values()}
@@ -195,6 +245,10 @@ class _Draft:
         self._order_replacements(graph, updates, cleanups)
         self._order_fences(graph, updates, cleanups)
         self._order_new_servers(graph, updates, cleanups)
+        return graph
+
+    def build(self, graph: nx.DiGraph[str]) -> Plan:
+        """The plan of what was chosen."""
         self._refuse_cycle(graph)
         return Plan(
             graph=graph,
@@ -333,7 +387,7 @@ class _Draft:
             r
             for r in olds
             if (not r.going or revived(r, resource_type))
-            and not r.condemned
+            and r.condemned_for != self.goal_version
             and r.type == resource_type.name
             and r.epoch >= self.epochs.get(r.member or "", 0)
             and self._matches(name, resource_type, r)

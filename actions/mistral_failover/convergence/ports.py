@@ -81,6 +81,9 @@ class Transaction(Protocol):
     def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
         """Remember the goal that was reached."""
 
+    def reached_goals(self, group_id: str) -> Sequence[str]:
+        """The versions of the goals that were ever reached, the latest first, each once."""
+
     def epochs(self, group_id: str) -> Mapping[str, int]:
         """The current epoch of each member."""
 

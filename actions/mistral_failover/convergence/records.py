@@ -49,7 +49,10 @@ class Record:
     """One versioned record of something that a goal asked for.
 
     ``properties`` are those last applied or, while an operation runs or after it failed, those that
-    it was to apply; None as long as nothing was tried. ``lease_until`` is in seconds of the
+    it was to apply; None as long as nothing was tried. ``applied`` are those of the last create or
+    update that succeeded; None as long as none did. ``condemned_for`` is the version of the goal
+    whose traversals make another record in its place: it was found late that this one can not
+    become what that goal wants. ``lease_until`` is in seconds of the
     database's clock. ``atomic_key`` grows with every change of the row, ``token`` with every
     change of the lock's owner, ``generation`` with every operation whose outcome is known and with
     every one that takes the place of one whose outcome is not.
@@ -65,13 +68,14 @@ class Record:
     status: Status = "COMPLETE"
     reason: str = ""
     properties: Mapping[str, Any] | None = None
+    applied: Mapping[str, Any] | None = None
     physical_id: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
     goal_version: str = ""
     replaces: str | None = None
     replaced_by: str | None = None
-    condemned: bool = False
+    condemned_for: str | None = None
     owner: str | None = None
     token: int = 0
     lease_until: float | None = None
@@ -203,7 +207,8 @@ class Operation:
 
     ``unknown`` says that an earlier attempt's outcome is not known: look at reality before
     acting. ``inputs`` holds, by resource name, the id and attributes of what this resource waited
-    for. ``previous`` are the properties before an update.
+    for. ``previous`` are the properties last applied successfully, None where none were. Where
+    ``unknown``, those of an attempt since may be in effect instead.
     """
 
     ticket: Ticket
@@ -245,14 +250,16 @@ class Ready:
 class Step:
     """The answer of a check or a conclusion: one sentence, what to carry out, what became ready.
 
-    ``held``: the node's stage is not open yet. ``retry_at``: the node waits out a failure until
-    then, in seconds of the database's clock. ``superseded_by``: the traversal that is current in
-    place of the one that was asked for.
+    ``settled``: the check found nothing to carry out, so the node is done. ``held``: the node's
+    stage is not open yet. ``retry_at``: the node waits out a failure until then, in seconds of the
+    database's clock. ``superseded_by``: the traversal that is current in place of the one that was
+    asked for.
     """
 
     sentence: str
     operation: Operation | None = None
     ready: tuple[Ready, ...] = ()
+    settled: bool = False
     held: bool = False
     retry_at: float | None = None
     superseded_by: str | None = None

@@ -6,6 +6,8 @@ Functions over one transaction, in which the group is locked (``Transaction.lock
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.ports import Transaction
@@ -100,28 +102,71 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
 
 
+def present_goal(tx: Transaction, group: GroupState) -> Goal | None:
+    """The goal of a group's current traversal; None where it never had one."""
+    traversal = tx.traversal(group.current_traversal) if group.current_traversal else None
+    return tx.goal(group.id, traversal.goal_version) if traversal else None
+
+
+def goal_to_return_to(
+    tx: Transaction,
+    group: GroupState,
+    *,
+    version: str | None = None,
+    recovered: Iterable[str] = (),
+) -> Goal | None:
+    """The goal that a group goes back to, by itself or by order.
+
+    It is the one that was reached last. From a goal that was reached itself it is the last one
+    before that which asks for something else; where it was not, it may well be the same again.
+    ``version`` names another one. Those who are lost now are lost in it too, but for the
+    ``recovered``.
+
+    None when there is no such goal. Raises InvalidDocument when a member that is lost would hold a
+    role.
+    """
+    traversal = tx.traversal(group.current_traversal) if group.current_traversal else None
+    present = present_goal(tx, group)
+    if traversal is None or present is None:
+        return None
+    arrived = traversal.status == "COMPLETE"
+    asked_for = returned_to(present, present)
+    for candidate in _reached(tx, group) if version is None else (version,):
+        target = tx.goal(group.id, candidate)
+        if target is None or (arrived and version is None and target == present):
+            continue
+        goal = returned_to(target, present, recovered)
+        if not arrived or goal.version != asked_for.version:
+            return goal
+    return None
+
+
+def _reached(tx: Transaction, group: GroupState) -> Iterator[str]:
+    """The versions of the goals that a group reached, the last one first."""
+    if group.last_complete_goal is not None:
+        yield group.last_complete_goal
+        yield from tx.reached_goals(group.id)
+
+
 def goal_to_fall_back_to(
     tx: Transaction, group: GroupState, traversal: Traversal, *, blocked: bool
 ) -> Goal | None:
-    """The goal that a failed traversal goes back to: the last COMPLETE one, with the members lost
-    that are lost now.
+    """The goal that the current traversal, which has failed, goes back to by itself.
 
     A planned move goes back whatever its group file says, and where it is ``blocked`` too: nobody
     is in need of it, and a person who mends what it stumbled on shall not find it going on hours
     later. None when neither is asked for, when nothing was ever reached, when the failed traversal
     walked there itself, or when a member that is lost would have to serve again.
     """
-    version = group.last_complete_goal
     failed = tx.goal(group.id, traversal.goal_version)
-    last = tx.goal(group.id, version) if version is not None else None
-    if failed is None or last is None or not (returns(failed) or _rolls_back(failed, blocked)):
+    if failed is None or not (returns(failed) or _rolls_back(failed, blocked)):
         return None
     try:
-        goal = returned_to(last, failed)
+        goal = goal_to_return_to(tx, group)
         asked_for = returned_to(failed, failed)
     except InvalidDocument:
         return None
-    return None if goal.version == asked_for.version else goal
+    return None if goal is None or goal.version == asked_for.version else goal
 
 
 def _rolls_back(failed: Goal, blocked: bool) -> bool:

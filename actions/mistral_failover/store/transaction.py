@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import GroupState, Traversal, TraversalStatus
 from mistral_failover.model.goal import Goal
+from mistral_failover.store import goals as kept_goals
 from mistral_failover.store.hooks import EVENTS
 from mistral_failover.store.records import Records
 from mistral_failover.store.sync_points import SyncPoints
@@ -179,6 +180,9 @@ class SqlTransaction(Records, SyncPoints):
         self.execute(
             groups.update().where(groups.c.id == group_id).values(last_complete_goal=goal_version)
         )
+
+    def reached_goals(self, group_id: str) -> Sequence[str]:
+        return kept_goals.reached(self, group_id)
 
     def epochs(self, group_id: str) -> Mapping[str, int]:
         query = sa.select(members.c.name, members.c.epoch).where(members.c.group_id == group_id)

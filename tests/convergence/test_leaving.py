@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What leaves the goal goes after those that used it have turned away from it, or are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mistral_failover.model.goal import render_goal
+from support.samples import thing
+from support.simulation import Simulation, failure
+
+ACTIVE = {"get_param": "active"}
+
+
+def held(*requires: str, **properties: Any) -> dict[str, Any]:
+    """A delete-first resource on the active member."""
+    return thing("held", *requires, member=ACTIVE, **properties)
+
+
+def log_of(simulation: Simulation, before: Any, after: Any) -> list[str]:
+    """What happens on the way from a group that is as it should be to the next definition."""
+    simulation.define(before)
+    simulation.converge(simulation.goal())
+    simulation.world.log.clear()
+    simulation.define(after)
+    goal = simulation.goal()
+    simulation.converge(goal)
+    simulation.audit_at_rest(goal)
+    return simulation.world.log
+
+
+def test_a_dependent_turns_to_another_resource_before_the_one_that_it_used_goes(
+    simulation: Simulation,
+) -> None:
+    before = {"a": thing(), "d": thing(value={"get_resource": "a"})}
+    after = {"new": thing(), "d": thing(value={"get_resource": "new"})}
+
+    assert log_of(simulation, before, after) == ["create new", "update d", "delete a"]
+
+
+def test_a_dependent_that_is_found_to_need_a_replacement_is_gone_before_what_it_used(
+    simulation: Simulation,
+) -> None:
+    before = {"a": thing(), "d": thing(key={"get_resource": "a"})}
+    after = {"new": thing(), "d": thing(key={"get_resource": "new"})}
+
+    assert log_of(simulation, before, after) == ["create new", "create d", "delete d", "delete a"]
+
+
+@pytest.mark.parametrize("kind", ["shared", "exclusive", "held"])
+def test_a_delete_first_dependent_stays_as_it_is_when_what_it_required_leaves(
+    simulation: Simulation, kind: str
+) -> None:
+    """Nothing takes the place of what leaves, so nothing has to make room."""
+    below = held() if kind == "held" else thing(kind)
+    before = {"p": below, "act": held("p")}
+
+    assert log_of(simulation, before, {"act": held()}) == ["delete p"]
+
+
+def test_a_delete_first_dependent_is_updated_in_place_before_what_it_used_goes(
+    simulation: Simulation,
+) -> None:
+    before = {"p": held(), "act": held(value={"get_resource": "p"})}
+
+    assert log_of(simulation, before, {"act": held(value=1)}) == ["update act", "delete p"]
+
+
+def test_what_is_new_on_a_member_waits_and_no_dependent_that_stays_is_made_anew(
+    simulation: Simulation,
+) -> None:
+    before = {"p": held(), "act": held("p")}
+    after = {"act": held(), "q": held()}
+
+    assert log_of(simulation, before, after) == ["delete p", "create q"]
+
+
+def test_what_leaves_a_member_goes_first_where_its_dependent_needs_what_waits_for_that(
+    simulation: Simulation,
+) -> None:
+    """The volume has another name now: it is attached anew, and the application upon it."""
+    before = {"p": held(), "act": held("p")}
+    after = {"q": held(), "act": held("q")}
+
+    assert log_of(simulation, before, after) == [
+        "delete act",
+        "delete p",
+        "create q",
+        "create act",
+    ]
+
+
+def test_what_stands_upon_a_resource_that_makes_room_goes_after_those_that_stay(
+    simulation: Simulation,
+) -> None:
+    before = {"z": thing("exclusive", key=1), "x": thing("shared", "z"), "b": thing(value=1)}
+    before["b"]["depends_on"] = ["x"]
+    after = {"z": thing("exclusive", key=2), "b": thing(value=2)}
+
+    assert log_of(simulation, before, after) == ["update b", "delete x", "delete z", "create z"]
+
+
+# -- while one is still being made
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_what_is_being_made_upon_it_is_waited_for(simulation: Simulation, succeeds: bool) -> None:
+    simulation.define({"a": thing(), "d": thing("shared", "a")})
+    made = simulation.operation(simulation.start(simulation.goal()).ready[0])
+    upon = simulation.engine.conclude(made.ticket, simulation.world.operate(made)).ready[0]
+    creation = simulation.operation(upon)
+    simulation.define({"d": thing()})
+    goal = simulation.goal()
+
+    simulation.carry(simulation.start(goal).ready)
+
+    assert simulation.world.log == ["create a"]
+    outcome = simulation.world.operate(creation) if succeeds else failure()
+    simulation.carry(simulation.engine.conclude(creation.ticket, outcome).ready)
+    simulation.audit_at_rest(goal)
+    assert simulation.world.log == ["create a", "create d", "delete a"]
+
+
+def test_it_stays_as_long_as_its_dependent_can_not_turn_away(simulation: Simulation) -> None:
+    simulation.define({"a": thing(), "d": thing(value={"get_resource": "a"})})
+    simulation.converge(simulation.goal())
+    simulation.define({"d": thing(value=1)})
+    simulation.world.log.clear()
+
+    simulation.converge(simulation.goal(), lambda operation: failure())
+
+    assert simulation.status() == "FAILED"
+    assert sorted(simulation.by_name()) == ["a", "d"]
+    assert simulation.by_name()["a"].action == "CREATE"
+
+
+# -- behind a fence
+
+
+def test_a_failover_waits_for_no_update(simulation: Simulation) -> None:
+    """What the group file no longer has goes from the members before the service comes up there;
+    who used it is updated whenever that is."""
+    roles = ["active", "other"]
+    on_other = {"member": {"get_param": "other"}}
+    simulation.define(
+        {
+            "db": held(),
+            "on_the_lost": held(),
+            "on_the_other": thing("held", **on_other),
+            "upon": thing("shared", "on_the_other"),
+            "stats": thing("shared", "on_the_lost", "on_the_other", "upon", value=1),
+        },
+        roles=roles,
+    )
+    assert simulation.group is not None
+    simulation.converge(render_goal(simulation.group, {"active": "a", "other": "b"}, ()))
+    group = simulation.define({"db": held(), "stats": thing("shared", value=2)}, roles=roles)
+    goal = render_goal(group, {"active": "b", "other": "c"}, ("a",))
+    ready = simulation.start(goal).ready
+    update = simulation.update_of("stats")
+    assert update in ready
+
+    simulation.carry(other for other in ready if other != update)
+
+    assert simulation.world.log[-1] == "create db"
+    assert sorted(simulation.by_name()) == ["db", "fence:a", "stats"]
+    simulation.carry([update])
+    simulation.audit_at_rest(goal)
+
+
+def test_nothing_that_stays_is_made_anew_while_a_member_is_lost(simulation: Simulation) -> None:
+    simulation.define({"p": held(), "act": held("p")})
+    simulation.converge(simulation.goal("b", lost=("a",)))
+    simulation.world.log.clear()
+    simulation.define({"act": held()})
+
+    simulation.converge(simulation.goal("b", lost=("a",)))
+
+    assert simulation.world.log == ["delete p"]
