@@ -9,7 +9,7 @@ from typing import Any
 
 from mistral_failover.cloud import volume_trouble
 from mistral_failover.cloud.claims import claims, volume_of
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
@@ -71,8 +71,11 @@ class Attach(Steps):
         raise volume_trouble.stuck(volume, [], time.monotonic() - self.since)
 
     def _post(self, state: str) -> Look:
-        if self.accepted and self.is_listed():
+        if (self.accepted or not self.repeats.open) and self.is_listed():
+            self.repeats.answered()
             return Look(f"{state}, but the server lists it")
+        if not self.repeats.allow():
+            return self.repeats.look(state)
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "ATTACH_FAILED",
@@ -83,7 +86,7 @@ class Attach(Steps):
             )
         try:
             reach("attach.before")
-            with translated(f"attach volume {self.volume_id} to server {self.server_id}"):
+            with self.repeats.sending(f"attach volume {self.volume_id} to server {self.server_id}"):
                 self.cloud.compute.create_volume_attachment(self.server_id, volume=self.volume_id)
         except CloudError as error:
             return self._refused(error, state)

@@ -12,7 +12,7 @@ from openstack.compute.v2.server import Server
 
 from mistral_failover.cloud import servers, volume_trouble
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
@@ -39,8 +39,16 @@ class Release:
 class Detach(Steps):
     """Until the server does not have the volume."""
 
-    def __init__(self, cloud: Cloud, volume_id: str, server_id: str, release: Release) -> None:
-        super().__init__(cloud, volume_id, server_id)
+    def __init__(
+        self,
+        cloud: Cloud,
+        volume_id: str,
+        server_id: str,
+        release: Release,
+        *,
+        unknown: bool = False,
+    ) -> None:
+        super().__init__(cloud, volume_id, server_id, unknown=unknown)
         self._release = release
         self._seen = False
         self._busy_since: float | None = None
@@ -56,6 +64,8 @@ class Detach(Steps):
         if volume.status == "in-use":
             return self._delete(state)
         if volume.status in MOVING:
+            if volume.status == "detaching":
+                self.repeats.answered()
             # Asked again Nova refuses, and says so if it is for want of a compute service.
             return self._delete(state) if self.is_time_to_ask_why() else Look(state)
         return self._look_why(volume, state)
@@ -73,7 +83,8 @@ class Detach(Steps):
             said = self.give_back_orphans(self.server_id, self._release.off)
             if said is not None:
                 return Look(said)
-        return Look(state, done=True)
+        # An attach that an earlier attempt asked for would arrive behind this one's back.
+        return Look(state, done=True) if self.repeats.allow() else self.repeats.look(state)
 
     def _look_why(self, volume: Any, state: str) -> Look:
         """It is neither in use nor on its way, and the server's all the same."""
@@ -97,9 +108,13 @@ class Detach(Steps):
                 remedy="Stop what uses the device in the guest, or stop the server.",
                 retryable=True,
             )
+        if not self.repeats.allow():
+            return self.repeats.look(state)
         try:
             reach("detach.before")
-            with translated(f"detach volume {self.volume_id} from server {self.server_id}"):
+            with self.repeats.sending(
+                f"detach volume {self.volume_id} from server {self.server_id}"
+            ):
                 # As an object: for a bare id openstacksdk first looks which of the two it is.
                 self.cloud.compute.delete_volume_attachment(
                     Server.new(id=self.server_id), self.volume_id, ignore_missing=False

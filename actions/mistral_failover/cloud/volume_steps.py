@@ -21,7 +21,7 @@ from mistral_failover.cloud.claims import (
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.cloud.waits import Look
+from mistral_failover.cloud.waits import Look, Repeats
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry through
@@ -36,18 +36,23 @@ MOVING = (
     "extending",
     "maintenance",
 )
-_PATIENCE = 2.5  # longest pauses of a wait without a change, after which somebody looks why
 
 
 class Steps:
-    """Looks and requests until a volume is where it shall be."""
+    """Looks and requests until a volume is where it shall be.
 
-    def __init__(self, cloud: Cloud, volume_id: str, server_id: str) -> None:
+    ``unknown``: an earlier attempt may have sent a request that Nova has not carried out yet.
+    """
+
+    def __init__(
+        self, cloud: Cloud, volume_id: str, server_id: str, *, unknown: bool = False
+    ) -> None:
         self.cloud = cloud
         self.volume_id = volume_id
         self.server_id = server_id
         self.accepted = 0
-        self.patience = cloud.settings.poll_ceiling * _PATIENCE
+        self.repeats = Repeats(cloud.settings, unknown=unknown)
+        self.patience = self.repeats.soon
         self._state = ""
         self.since = self._looked_why = time.monotonic()
 
@@ -62,8 +67,10 @@ class Steps:
             return self.cloud.wait(self.step, what=what, limit=limit)
         except CloudError as error:
             failure = error
-            if error.code == "TIMEOUT" and time.monotonic() >= deadline:
+            if error.code == "TIMEOUT" and not error.transient and time.monotonic() >= deadline:
                 failure = self._why_it_stands_still() or error
+            # What was sent and neither answered nor seen may take effect after this call.
+            failure.unknown = failure.unknown or self.repeats.unanswered is not None
             if failure.blocked:
                 failure.about = self._about()
             raise failure from None
@@ -121,7 +128,7 @@ class Steps:
             try:
                 said = give_back(self.cloud, self.volume_id, claim, off)
             except CloudError as error:
-                if error.code in ("SERVER_ERROR", "FORBIDDEN"):
+                if error.http_status in (500, 403):  # others mean that Cinder is away
                     raise volume_trouble.not_let_go(self.volume_id, claim, error) from None
                 raise
             if said is None and claim.id not in {c.id for c in claims(self.cloud, self.volume_id)}:
