@@ -24,7 +24,7 @@ from mistral_failover.cloud.session import GuardedSession, refusal, session_for
 from mistral_failover.cloud.waits import Look, wait_until
 from mistral_failover.settings import Settings
 
-VOLUME_MICROVERSION = "3.27"  # the first with attachments as objects; every cloud since Pike
+VOLUME_MICROVERSION = "3.44"  # the first in which attachments are completed; as Nova needs it
 
 
 class Cloud:

@@ -11,6 +11,7 @@ from typing import Any
 from openstack.compute.v2.server import Server
 
 from mistral_failover.cloud import servers, volume_trouble
+from mistral_failover.cloud.claims import left
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
@@ -62,6 +63,8 @@ class Detach(Steps):
         self._seen = True
         refuse_root(volume, mine)
         if volume.status == "in-use":
+            if self.is_begun(mine):
+                return self.clear_left(self.server_id, begun=True) or Look(state)
             return self._delete(state)
         if volume.status in MOVING:
             if volume.status == "detaching":
@@ -74,8 +77,13 @@ class Detach(Steps):
         """Cinder shows no attachment. One that is on its way would still arrive, and Nova may list
         one that Cinder has lost."""
         if self.is_listed():
+            listed = f"{state}, but Nova lists it on the server"
             if not self.is_time_to_ask_why():
-                return Look(f"{state}, but Nova lists it on the server")
+                return Look(listed)
+            if (cleared := self.clear_left(self.server_id)) is not None:
+                return cleared
+            if volume.status == "available" and left(self.cloud, self.server_id, self.volume_id):
+                return Look(listed)  # it is too early to say that nobody is at work on it
             if volume.status in (*TAKEN, "in-use"):
                 return self._delete(f"{state}, on its way to the server")
             raise volume_trouble.unknown_to_cinder(self.volume_id, self.server_id)

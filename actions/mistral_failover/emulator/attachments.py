@@ -202,6 +202,11 @@ def release(emulation: Emulation, attachment: Attachment, *, unplug: bool = True
     else:
         nodes.lose_sight(emulation, server, volume)
     emulation.state.attachments.pop(attachment.id, None)
+    if attachment.never_made:
+        # Without an attachment of its own Nova names Cinder the one that the volume shows.
+        for other in emulation.state.attachments_of(volume_id=volume):
+            if other.server_id == server:
+                emulation.state.attachments.pop(other.id)
     emulation.audit.record("detached", volume=volume, server=server)
     refresh_status(emulation, volume)
 

@@ -159,7 +159,9 @@ def _detach(call: Call) -> Any:
     if not call.emulation.state.host_up(server.host):
         raise refused(409, "Service is unavailable at this time.")
     # Cinder asks what the volume is called, not what became of this attachment.
-    free = not attachment.in_cinder or attachment.status == "detaching"
+    held = call.emulation.state.attachments_of(volume_id=volume.id)
+    free = attachment not in held and not any(a.status == "attached" for a in held)
+    free = free or attachment.status == "detaching"
     if volume.status != "in-use" or free:
         raise refused(
             400,

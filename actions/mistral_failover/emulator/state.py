@@ -147,7 +147,8 @@ class Attachment:
 
     Nova and Cinder keep a record each: `in_nova`, `in_cinder` are False where one has lost, or has
     never had, its own. `never_made`: Nova's record is of a device that the compute service reserved
-    when nobody waited for it any more, so that no attachment was made.
+    when nobody waited for it any more, so that no attachment was made. `connected`: Cinder was told
+    by which host, or will be.
     """
 
     id: str
@@ -162,6 +163,7 @@ class Attachment:
     in_nova: bool = True
     in_cinder: bool = True
     never_made: bool = False
+    connected: bool = True
 
 
 @dataclass
