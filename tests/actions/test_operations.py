@@ -32,6 +32,7 @@ OPERATION: dict[str, Any] = {
     "properties": PROPERTIES,
     "previous": None,
     "inputs": {},
+    "unknown": False,
     "timeout": 300.0,
 }
 
@@ -190,7 +191,11 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
     monkeypatch.setattr(
         servers, "deletion", lambda *_: Evidence(proven, "delete", "it may be running")
     )
-    monkeypatch.setattr(volumes, "detach", lambda _c, _v, server, _l, _r: detached.append(server))
+
+    def detach(_c: Any, _v: str, server: str, _l: float, _r: Release, *, unknown: bool) -> None:
+        detached.append(server)
+
+    monkeypatch.setattr(volumes, "detach", detach)
     resource = {**OPERATION["resource"], "physical_id": "v1"}
     operation = {**OPERATION, "resource": resource, "inputs": inputs}
 
@@ -224,7 +229,11 @@ def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
     asked: list[Release] = []
     status = "SHUTOFF" if inputs == fenced("stop") else "ACTIVE"
     monkeypatch.setattr(servers, "server_state", lambda *_: ServerState(status, None, None, True))
-    monkeypatch.setattr(volumes, "detach", lambda _c, _v, _s, _l, terms: asked.append(terms))
+
+    def detach(_c: Any, _v: str, _s: str, _l: float, terms: Release, *, unknown: bool) -> None:
+        asked.append(terms)
+
+    monkeypatch.setattr(volumes, "detach", detach)
     resource = {**OPERATION["resource"], "physical_id": "v1"}
     operation = {**OPERATION, "resource": resource, "inputs": inputs, "properties": properties}
 
@@ -254,7 +263,7 @@ def test_from_a_server_that_was_started_after_its_fence_stopped_it_no_volume_is_
 def test_who_has_to_help_is_told_how_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, verb: str, is_blocked: bool
 ) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise CloudError("VOLUME_ERROR", "it is in error", remedy="Do this.", blocked=is_blocked)
 
     state = ServerState("ACTIVE", None, None, True)

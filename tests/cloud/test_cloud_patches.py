@@ -11,6 +11,7 @@ from heatclient import exc as heat
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.patches import patch_parameters
+from mistral_failover.settings import Settings
 
 
 def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() -> None:
@@ -31,7 +32,9 @@ def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() ->
     def wait(probe: Any, **_: Any) -> Any:
         return probe()
 
-    cloud: Any = SimpleNamespace(heat=SimpleNamespace(stacks=Stacks()), wait=wait)
+    cloud: Any = SimpleNamespace(
+        heat=SimpleNamespace(stacks=Stacks()), wait=wait, settings=Settings()
+    )
 
     with pytest.raises(CloudError) as raised:
         patch_parameters(cloud, "payments", {"active": "db_b"}, 5)

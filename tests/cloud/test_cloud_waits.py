@@ -94,6 +94,16 @@ def test_a_service_that_is_away_at_the_limit_ends_the_wait_with_its_error():
     assert raised.value is AWAY
 
 
+def test_a_service_that_answers_so_because_the_rights_ended_is_not_waited_for():
+    """Who is told nothing of a token by Keystone answers 503."""
+    ended = CloudError("TOKEN_EXPIRED", "Keystone does not accept the token of the request.")
+    probe = Script(AWAY)
+    with pytest.raises(CloudError) as raised:
+        wait(probe, Time(), patience=3, refused=lambda: ended)
+    assert raised.value is ended
+    assert probe.count == 3
+
+
 def test_a_look_may_say_what_the_wait_ends_with():
     silent = CloudError("TIMEOUT", "no answer", transient=True)
     with pytest.raises(CloudError) as raised:

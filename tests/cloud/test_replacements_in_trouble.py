@@ -22,6 +22,7 @@ from mistral_failover.cloud.stacks import Member, members, stack_map
 from mistral_failover.cloud.taken import rows_of
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.fault_points import arm, disarm
+from mistral_failover.settings import Settings
 from support.agents import until
 from support.operators import Operator
 
@@ -202,7 +203,7 @@ def test_a_host_that_does_not_unplug_the_server_is_named_with_its_remedy() -> No
         return look.result
 
     cloud: Any = SimpleNamespace(
-        heat=SimpleNamespace(stacks=Stacks(), resources=Resources()), wait=wait
+        heat=SimpleNamespace(stacks=Stacks(), resources=Resources()), wait=wait, settings=Settings()
     )
     with pytest.raises(CloudError) as raised:
         replace_member(

@@ -26,7 +26,9 @@ LATENCY = {
 class EmulatedRig(Rig):
     """A rig on an emulated cloud."""
 
-    settings = Settings(http_timeout=5, poll_first=0.005, poll_growth=1.3, poll_ceiling=0.05)
+    settings = Settings(
+        http_timeout=5, poll_first=0.005, poll_growth=1.3, poll_ceiling=0.05, repeat_after=1
+    )
     victim, steady = "cmp2", "cmp1"
     flavor = "m1.tiny"
     image_id = "tiny"

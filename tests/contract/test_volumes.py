@@ -312,6 +312,22 @@ def test_nobody_but_nova_ends_an_attachment_of_a_server(rig, demo, admin, two, v
     assert raised.value.code == "VOLUME_IN_USE"
 
 
+def test_an_attachment_that_connects_nothing_is_its_project_s_to_complete_and_to_delete(
+    rig, cloud, demo, two, volume
+):
+    """Also with a trust's token: Cinder asks Nova only of what a host was connected to."""
+    made = cloud.volumes.attachments.create(volume, None, two.a)["id"]
+    assert rig.volume_status(volume) == "reserved"
+    cloud.volumes.attachments.complete(made)
+    shown = demo.volume(volume)
+    (held,) = shown["attachments"]
+    assert (shown["status"], held["server_id"], held["device"] or "") == ("in-use", two.a, "")
+    elsewhere = f"Instance {two.a} is not attached to volume {volume}"
+    assert refusal(demo.detach(two.a, volume)) == (404, elsewhere)
+    cloud.volumes.attachments.delete(made)
+    assert rig.volume_status(volume) == "available"
+
+
 def test_a_multiattach_volume_is_held_by_two_and_let_go_by_one(rig, cloud, demo, two):
     volume = rig.make_volume(volume_type="multiattach")
     try:

@@ -20,7 +20,9 @@ from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
 from mistral_failover.settings import Settings
 
-SETTINGS = Settings(http_timeout=5, poll_first=0.005, poll_growth=1.3, poll_ceiling=0.05)
+SETTINGS = Settings(
+    http_timeout=5, poll_first=0.005, poll_growth=1.3, poll_ceiling=0.05, repeat_after=1
+)
 SERVER = {
     "type": "OS::Nova::Server",
     "properties": {

@@ -54,7 +54,13 @@ def attach_volume(tools: Tools, operation: Document, known: Held | None = None) 
     with going_on(operation["group"]):
         if known is not None and known.name == volume and known.volume_id != volume_id:
             raise replaced_volume(operation["group"], volume, known.volume_id, volume_id)
-        attributes = volumes.attach(tools.cloud, volume_id, server_id, operation["timeout"])
+        attributes = volumes.attach(
+            tools.cloud,
+            volume_id,
+            server_id,
+            operation["timeout"],
+            unknown=operation["unknown"],
+        )
     return {"physical_id": volume_id, "attributes": attributes}
 
 
@@ -81,7 +87,14 @@ def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
         delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
     )
     with going_on(operation["group"]):
-        volumes.detach(tools.cloud, volume_id, server_id, operation["timeout"], release)
+        volumes.detach(
+            tools.cloud,
+            volume_id,
+            server_id,
+            operation["timeout"],
+            release,
+            unknown=operation["unknown"],
+        )
     return {}
 
 

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from mistral_failover.cloud import volume_trouble
-from mistral_failover.cloud.claims import claims, volume_of
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.claims import claims, left, volume_of
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
@@ -27,6 +27,8 @@ class Attach(Steps):
             refuse_root(volume, held)
         shared = bool(getattr(volume, "multiattach", False))
         if mine is not None and volume.status == "in-use":
+            if self.is_begun(mine):
+                return self.clear_left(self.server_id, begun=True) or Look(state)
             # What Nova carried out for us it knows; what was found may be Cinder's word alone.
             if self.accepted or self.is_listed():
                 return Look(state, done=True, result=_attachment(mine))
@@ -64,6 +66,8 @@ class Attach(Steps):
     def _look_why(self, volume: Any, state: str) -> Look:
         if volume.status not in TAKEN or not self.is_time_to_ask_why():
             return Look(state)
+        if (cleared := self.clear_left(self.server_id)) is not None:
+            return cleared
         if claims(self.cloud, self.volume_id):
             return Look(self.give_back_orphans(None, None) or state)
         if volume_of(self.cloud, self.volume_id).status != volume.status:
@@ -71,8 +75,11 @@ class Attach(Steps):
         raise volume_trouble.stuck(volume, [], time.monotonic() - self.since)
 
     def _post(self, state: str) -> Look:
-        if self.accepted and self.is_listed():
-            return Look(f"{state}, but the server lists it")
+        if (self.accepted or not self.repeats.open) and self.is_listed():
+            self.repeats.answered()
+            return self.clear_left(self.server_id) or Look(f"{state}, but the server lists it")
+        if not self.repeats.allow():
+            return self.repeats.look(state)
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "ATTACH_FAILED",
@@ -83,7 +90,7 @@ class Attach(Steps):
             )
         try:
             reach("attach.before")
-            with translated(f"attach volume {self.volume_id} to server {self.server_id}"):
+            with self.repeats.sending(f"attach volume {self.volume_id} to server {self.server_id}"):
                 self.cloud.compute.create_volume_attachment(self.server_id, volume=self.volume_id)
         except CloudError as error:
             return self._refused(error, state)
@@ -102,7 +109,10 @@ class Attach(Steps):
         if not self.is_time_to_ask_why():
             return Look(f"{state}, and {error.message}")
         if holder and not claims(self.cloud, self.volume_id):
-            raise volume_trouble.unknown_to_cinder(self.volume_id, holder[1])
+            if not left(self.cloud, holder[1], self.volume_id):
+                raise volume_trouble.unknown_to_cinder(self.volume_id, holder[1])
+            waits = f"{state}, and Nova keeps a device on server {holder[1]} that is no attachment"
+            return self.clear_left(holder[1]) or Look(waits)
         if holder and holder[1] == self.server_id:
             return Look(f"{state}, and Nova has it on its way to this very server")
         raise error

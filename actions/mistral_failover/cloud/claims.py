@@ -70,14 +70,46 @@ def claims(cloud: Cloud, volume_id: str) -> list[Claim]:
 
 def lists(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     """Whether Nova lists the volume on the server; it does so from accepting an attach on."""
+    return _listed(cloud, server_id, volume_id) is not None
+
+
+def left(cloud: Cloud, server_id: str, volume_id: str) -> bool:
+    """Whether Nova lists a device on the server that belongs to no attachment.
+
+    While Nova carries an attach out that is so for a moment. It stays so where the compute service
+    reserved the device after Nova had given the request up: nothing was connected, and nothing will
+    be. (A server of before Nova's Queens may have real ones; of these Cinder knows.) Nova tells it
+    since microversion 2.89; False where it does not.
+    """
+    row = _listed(cloud, server_id, volume_id)
+    return row is not None and bool(row.bdm_id) and not row.attachment_id
+
+
+def _listed(cloud: Cloud, server_id: str, volume_id: str) -> Any:
     try:
         with translated(f"look for volume {volume_id} on server {server_id}"):
-            cloud.compute.get_volume_attachment(server_id, volume_id)
+            return cloud.compute.get_volume_attachment(server_id, volume_id)
     except CloudError as error:
         if error.code == "NOT_FOUND":
-            return False
+            return None
         raise
-    return True
+
+
+def claim_for(cloud: Cloud, volume_id: str, server_id: str) -> Claim:
+    """Have Cinder call the volume attached to the server, by an attachment that connects nothing.
+
+    One that an earlier attempt made is taken. Cinder gives a volume to nobody else meanwhile.
+    Raises `CloudError`, VOLUME_IN_USE where somebody else has it.
+    """
+    found = next((c for c in claims(cloud, volume_id) if c.server_id == server_id), None)
+    if found is None:
+        with translated(f"reserve volume {volume_id} for server {server_id}", changes=True):
+            made = cloud.volumes.attachments.create(volume_id, None, server_id)
+        found = Claim(made["id"], server_id, "reserved")
+    if found.status == "reserved":
+        with translated(f"complete attachment {found.id} of volume {volume_id}", changes=True):
+            cloud.volumes.attachments.complete(found.id)
+    return found
 
 
 def orphaned(cloud: Cloud, volume_id: str, claim: Claim) -> bool:
@@ -102,7 +134,8 @@ def give_back(cloud: Cloud, volume_id: str, claim: Claim, off: str | None) -> st
         return None
     try:
         reach("orphan.before")
-        with translated(f"delete attachment {claim.id} of volume {volume_id}"):
+        # By its own id: asked for twice it is gone once, so no answer needs to be looked for.
+        with translated(f"delete attachment {claim.id} of volume {volume_id}", changes=True):
             cloud.volumes.attachments.delete(claim.id)
     except CloudError as error:
         if error.code != "NOT_FOUND":

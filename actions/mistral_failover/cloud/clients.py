@@ -9,7 +9,7 @@ first use.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from cinderclient import api_versions
@@ -18,21 +18,28 @@ from heatclient.v1 import client as heat
 from openstack import connection
 from openstack.compute.v2._proxy import Proxy as Compute
 
-from mistral_failover.cloud.errors import translated
+from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
-from mistral_failover.cloud.session import GuardedSession, session_for
+from mistral_failover.cloud.session import GuardedSession, refusal, session_for
 from mistral_failover.cloud.waits import Look, wait_until
 from mistral_failover.settings import Settings
 
-VOLUME_MICROVERSION = "3.27"  # the first with attachments as objects; every cloud since Pike
+VOLUME_MICROVERSION = "3.44"  # the first in which attachments are completed; as Nova needs it
 
 
 class Cloud:
     """What one request, or one operation, may do in its project."""
 
-    def __init__(self, session: GuardedSession, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        session: GuardedSession,
+        settings: Settings | None = None,
+        refused: Callable[[], CloudError | None] = lambda: None,
+    ) -> None:
+        """``refused``: says why Keystone does not accept the request any more; None: it does."""
         self.session = session
         self.settings = settings or Settings()
+        self._refused = refused
 
     @property
     def guard(self) -> Guard:
@@ -79,9 +86,11 @@ class Cloud:
             growth=self.settings.poll_growth,
             ceiling=self.settings.poll_ceiling,
             guard=self.guard,
+            refused=self._refused,
         )
 
 
 def cloud_for(security: Any, *, guard: Guard, settings: Settings) -> Cloud:
     """Make the cloud of a request; parameters and errors as in `session_for`."""
-    return Cloud(session_for(security, guard=guard, settings=settings), settings)
+    session = session_for(security, guard=guard, settings=settings)
+    return Cloud(session, settings, partial(refusal, security, settings))

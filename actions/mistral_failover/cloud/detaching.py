@@ -11,8 +11,9 @@ from typing import Any
 from openstack.compute.v2.server import Server
 
 from mistral_failover.cloud import servers, volume_trouble
+from mistral_failover.cloud.claims import left
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
@@ -39,8 +40,16 @@ class Release:
 class Detach(Steps):
     """Until the server does not have the volume."""
 
-    def __init__(self, cloud: Cloud, volume_id: str, server_id: str, release: Release) -> None:
-        super().__init__(cloud, volume_id, server_id)
+    def __init__(
+        self,
+        cloud: Cloud,
+        volume_id: str,
+        server_id: str,
+        release: Release,
+        *,
+        unknown: bool = False,
+    ) -> None:
+        super().__init__(cloud, volume_id, server_id, unknown=unknown)
         self._release = release
         self._seen = False
         self._busy_since: float | None = None
@@ -54,8 +63,12 @@ class Detach(Steps):
         self._seen = True
         refuse_root(volume, mine)
         if volume.status == "in-use":
+            if self.is_begun(mine):
+                return self.clear_left(self.server_id, begun=True) or Look(state)
             return self._delete(state)
         if volume.status in MOVING:
+            if volume.status == "detaching":
+                self.repeats.answered()
             # Asked again Nova refuses, and says so if it is for want of a compute service.
             return self._delete(state) if self.is_time_to_ask_why() else Look(state)
         return self._look_why(volume, state)
@@ -64,8 +77,13 @@ class Detach(Steps):
         """Cinder shows no attachment. One that is on its way would still arrive, and Nova may list
         one that Cinder has lost."""
         if self.is_listed():
+            listed = f"{state}, but Nova lists it on the server"
             if not self.is_time_to_ask_why():
-                return Look(f"{state}, but Nova lists it on the server")
+                return Look(listed)
+            if (cleared := self.clear_left(self.server_id)) is not None:
+                return cleared
+            if volume.status == "available" and left(self.cloud, self.server_id, self.volume_id):
+                return Look(listed)  # it is too early to say that nobody is at work on it
             if volume.status in (*TAKEN, "in-use"):
                 return self._delete(f"{state}, on its way to the server")
             raise volume_trouble.unknown_to_cinder(self.volume_id, self.server_id)
@@ -73,7 +91,8 @@ class Detach(Steps):
             said = self.give_back_orphans(self.server_id, self._release.off)
             if said is not None:
                 return Look(said)
-        return Look(state, done=True)
+        # An attach that an earlier attempt asked for would arrive behind this one's back.
+        return Look(state, done=True) if self.repeats.allow() else self.repeats.look(state)
 
     def _look_why(self, volume: Any, state: str) -> Look:
         """It is neither in use nor on its way, and the server's all the same."""
@@ -97,9 +116,13 @@ class Detach(Steps):
                 remedy="Stop what uses the device in the guest, or stop the server.",
                 retryable=True,
             )
+        if not self.repeats.allow():
+            return self.repeats.look(state)
         try:
             reach("detach.before")
-            with translated(f"detach volume {self.volume_id} from server {self.server_id}"):
+            with self.repeats.sending(
+                f"detach volume {self.volume_id} from server {self.server_id}"
+            ):
                 # As an object: for a bare id openstacksdk first looks which of the two it is.
                 self.cloud.compute.delete_volume_attachment(
                     Server.new(id=self.server_id), self.volume_id, ignore_missing=False

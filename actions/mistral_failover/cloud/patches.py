@@ -17,7 +17,7 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.marks import Keep, refuse_marked
-from mistral_failover.cloud.waits import Look
+from mistral_failover.cloud.waits import Look, Repeats
 from mistral_failover.fault_points import reach
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
@@ -89,6 +89,7 @@ class _Patch:
         self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
         self._sent_at = 0.0
         self._sends = 0
+        self._repeats = Repeats(cloud.settings)
 
     def step(self) -> Look:
         with translated(f"read stack {self._stack}"):
@@ -112,9 +113,13 @@ class _Patch:
 
     def _ended(self, stack: Any, status: str, carries: bool | None, state: str) -> Look:
         now = (stack.stack_status, stack.updated_time)
-        settled = self._clock() - self._sent_at >= SETTLE
-        if now == self._before and not settled:
-            return Look(f"{state}, as before the update")
+        if now == self._before:
+            if self._repeats.unanswered is not None:
+                # Nothing is to be seen of an update that nobody answered.
+                if not (carries and status == "COMPLETE"):
+                    return self._send(stack) if self._repeats.allow() else self._repeats.look(state)
+            elif self._clock() - self._sent_at < SETTLE:
+                return Look(f"{state}, as before the update")
         if cancelled(stack) and carries is not False and self._sends < SENDS:
             return self._send(stack)
         if status == "FAILED":
@@ -137,10 +142,12 @@ class _Patch:
         # Remember first: should the answer get lost, the update may be under way all the same.
         before = (stack.stack_status, stack.updated_time)
         try:
-            send_update(self._cloud, self._stack, self._wanted)
+            send_update(self._cloud, self._stack, self._wanted, self._repeats)
         except CloudError as error:
             if error.code == "CONFLICT":
                 return Look(f"it is {stack.stack_status}, and {error.message}")
+            if error.unknown:
+                self._before, self._sent_at = before, self._clock()
             raise
         self._before, self._sent_at = before, self._clock()
         self._sends += 1
@@ -150,6 +157,7 @@ class _Patch:
         """Something moved since the PATCH: whatever the stack ends in is the new state."""
         if self._before is not None:
             self._before = ("", None)
+            self._repeats.answered()
 
     def _result(self, stack: Any, *, adopted: bool) -> Patched:
         return Patched(stack.identifier, stack.stack_status, stack.updated_time, adopted)
@@ -180,14 +188,15 @@ def cancelled(stack: Any) -> bool:
     return stack.stack_status == "UPDATE_FAILED" and reason.endswith("Stack UPDATE cancelled")
 
 
-def send_update(cloud: Cloud, stack: str, parameters: dict[str, Any]) -> None:
+def send_update(cloud: Cloud, stack: str, parameters: dict[str, Any], repeats: Repeats) -> None:
     """Ask Heat to update the stack, whose other parameters and template stay as they are.
+    ``repeats`` notes whether it answered.
 
     Raises `CloudError` CONFLICT where an update under way does not allow another one.
     """
     try:
         reach("patch.before")
-        with translated(f"update stack {stack}"):
+        with repeats.sending(f"update stack {stack}"):
             cloud.heat.stacks.update(stack, existing=True, parameters=parameters)
     except CloudError as error:
         if error.code == "SERVER_ERROR":

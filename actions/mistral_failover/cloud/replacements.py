@@ -23,7 +23,7 @@ from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import SERVER, Place, place_of
 from mistral_failover.cloud.taken import MARKED
-from mistral_failover.cloud.waits import Look
+from mistral_failover.cloud.waits import Look, Repeats
 
 UNPLUGGED = "Failed to detach interface"  # of heat.common.exception.InterfaceDetachFailed
 
@@ -112,6 +112,7 @@ class _Replacing:
         self._asked = False  # a PATCH left here, though its answer may have got lost
         self._sends = 0
         self._sized = False  # the group was seen to keep its size
+        self._updates, self._marks = Repeats(cloud.settings), Repeats(cloud.settings)
 
     def step(self) -> Look:
         with translated(f"read stack {self._stack}"):
@@ -127,13 +128,19 @@ class _Replacing:
             return Look(f"{state}, as before the update")
         place = self._place()
         state += f", and {place.name} is {place.resource.status}"
-        if self._before is not None and cancelled(stack) and self._sends < SENDS:
+        unseen = self._unanswered(stack)
+        ours = self._before is not None and not unseen
+        if ours and cancelled(stack) and self._sends < SENDS:
             return self._send(stack, place, state)
         replaced = self._replaced(place)
         if replaced and self._stands(place, status):
             done = Replacement(self._server, place.server_id, stack.stack_status, not self._asked)
             return Look(state, done=True, result=done)
-        if self._before is not None:
+        if unseen:
+            if self._updates.allow():
+                return self._send(stack, place, state)
+            return self._updates.look(state)
+        if ours:
             raise self._failed(stack, place, replaced=replaced)
         if not replaced and place.resource.status != MARKED:
             return self._mark(stack, place, state)
@@ -143,13 +150,21 @@ class _Replacing:
         """Whether to wait for the update that is under way; one of this call's always."""
         if self._before is not None:
             self._before = ("", None)  # whatever it ends in is new
+            self._updates.answered()
             return True
         return self._clock() < self._patient_until
 
     def _unchanged(self, stack: Any) -> bool:
         """Whether nothing is to be seen of the PATCH yet; the older engine starts in a thread."""
         now = (stack.stack_status, stack.updated_time)
+        if self._unanswered(stack):
+            return False
         return now == self._before and self._clock() - self._sent_at < SETTLE
+
+    def _unanswered(self, stack: Any) -> bool:
+        """Whether nothing is to be seen of a PATCH that nobody answered."""
+        now = (stack.stack_status, stack.updated_time)
+        return now == self._before and self._updates.unanswered is not None
 
     def _place(self) -> Place:
         try:
@@ -191,10 +206,12 @@ class _Replacing:
         return status == "FAILED" and not server_state(self._cloud, self._server).exists
 
     def _mark(self, stack: Any, place: Place, state: str) -> Look:
+        if not self._marks.allow():
+            return self._marks.look(state)
         self._keep_size(stack, place, place.name if self._part is None else None)
         self._spare_others(marking=(place.stack, place.name))
         try:
-            with translated(f"mark {place.name} of stack {place.stack} unhealthy"):
+            with self._marks.sending(f"mark {place.name} of stack {place.stack} unhealthy"):
                 # By its id, where it can stand in a URL: another one by now is not struck.
                 known = place.resource.physical_id
                 self._cloud.heat.resources.mark_unhealthy(
@@ -235,11 +252,13 @@ class _Replacing:
         before = (stack.stack_status, stack.updated_time)
         self._asked = True
         try:
-            send_update(self._cloud, self._stack, {})
+            send_update(self._cloud, self._stack, {}, self._updates)
         except CloudError as error:
             if error.code == "CONFLICT":
                 self._asked = False
                 return Look(f"{state}; {error.message}")
+            if error.unknown:
+                self._before, self._sent_at = before, self._clock()
             raise
         self._before, self._sent_at = before, self._clock()
         self._sends += 1

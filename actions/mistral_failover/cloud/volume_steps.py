@@ -7,11 +7,15 @@ import logging
 import time
 from typing import Any
 
+from openstack.compute.v2.server import Server
+
 from mistral_failover.cloud import servers, volume_trouble
 from mistral_failover.cloud.claims import (
+    claim_for,
     claims,
     give_back,
     held_by,
+    left,
     lists,
     orphaned,
     sight,
@@ -19,13 +23,14 @@ from mistral_failover.cloud.claims import (
     volume_of,
 )
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.cloud.waits import Look
+from mistral_failover.cloud.waits import Look, Repeats
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry through
 TAKEN = ("reserved", "attaching", "detaching")  # by an attachment, or by nobody: then it is stuck
+_LETS_GO = 6  # patiences within which a compute service has detached what is not there
 MOVING = (
     *TAKEN,
     "creating",
@@ -36,18 +41,23 @@ MOVING = (
     "extending",
     "maintenance",
 )
-_PATIENCE = 2.5  # longest pauses of a wait without a change, after which somebody looks why
 
 
 class Steps:
-    """Looks and requests until a volume is where it shall be."""
+    """Looks and requests until a volume is where it shall be.
 
-    def __init__(self, cloud: Cloud, volume_id: str, server_id: str) -> None:
+    ``unknown``: an earlier attempt may have sent a request that Nova has not carried out yet.
+    """
+
+    def __init__(
+        self, cloud: Cloud, volume_id: str, server_id: str, *, unknown: bool = False
+    ) -> None:
         self.cloud = cloud
         self.volume_id = volume_id
         self.server_id = server_id
         self.accepted = 0
-        self.patience = cloud.settings.poll_ceiling * _PATIENCE
+        self.repeats = Repeats(cloud.settings, unknown=unknown)
+        self.patience = self.repeats.soon
         self._state = ""
         self.since = self._looked_why = time.monotonic()
 
@@ -62,8 +72,10 @@ class Steps:
             return self.cloud.wait(self.step, what=what, limit=limit)
         except CloudError as error:
             failure = error
-            if error.code == "TIMEOUT" and time.monotonic() >= deadline:
+            if error.code == "TIMEOUT" and not error.transient and time.monotonic() >= deadline:
                 failure = self._why_it_stands_still() or error
+            # What was sent and neither answered nor seen may take effect after this call.
+            failure.unknown = failure.unknown or self.repeats.unanswered is not None
             if failure.blocked:
                 failure.about = self._about()
             raise failure from None
@@ -106,6 +118,64 @@ class Steps:
         """Whether Nova lists the volume on the server."""
         return lists(self.cloud, self.server_id, self.volume_id)
 
+    def clear_left(self, server_id: str, *, begun: bool = False) -> Look | None:
+        """Rid Nova of a device that belongs to no attachment, once nobody can be at work on it any
+        more; None where there is none, or it is too early to say.
+
+        Nova detaches only what Cinder calls attached. So Cinder is given an attachment that
+        connects nothing, and Nova is asked to detach. Nothing is written through such a device, and
+        Cinder gives the volume to nobody else meanwhile. Where Nova does not do it (libvirt's
+        driver finds nothing to disconnect, and fails), Cinder's attachment is taken back, and a
+        person is needed. ``begun``: an earlier attempt has given Cinder its attachment.
+
+        Raises `CloudError` DEVICE_LEFT, blocked.
+        """
+        if not begun:
+            if time.monotonic() - self.since < self.cloud.settings.repeat_after:
+                return None
+            known = claims(self.cloud, self.volume_id)
+            if any((c.server_id, c.status) != (server_id, "reserved") for c in known):
+                return None
+            if not left(self.cloud, server_id, self.volume_id):
+                return None
+        claim = claim_for(self.cloud, self.volume_id, server_id)
+        if not self._let_go(server_id):
+            give_back(self.cloud, self.volume_id, claim, "it connects nothing")
+            raise volume_trouble.device_left(self.volume_id, server_id)
+        LOG.warning(
+            "Volume %s: a device on server %s that was never connected was removed",
+            self.volume_id,
+            server_id,
+        )
+        return Look("a device that was never connected was removed")
+
+    def is_begun(self, mine: dict[str, Any]) -> bool:
+        """Whether an attachment is the one by which `clear_left` has Nova detach what is left:
+        connected to nothing it has no device."""
+        return not mine.get("device") and left(self.cloud, self.server_id, self.volume_id)
+
+    def _let_go(self, server_id: str) -> bool:
+        """Have Nova detach what is left; whether it did."""
+        with translated(f"detach volume {self.volume_id} from server {server_id}", changes=True):
+            self.cloud.compute.delete_volume_attachment(
+                Server.new(id=server_id), self.volume_id, ignore_missing=True
+            )
+
+        def step() -> Look:
+            listed = lists(self.cloud, server_id, self.volume_id)
+            status = volume_of(self.cloud, self.volume_id).status
+            # Nova that fails calls it in use again.
+            over = not listed or status != "detaching"
+            return Look(f"it is {status}", done=over, result=not listed)
+
+        what = f"the device of volume {self.volume_id} on server {server_id} to go"
+        try:
+            return bool(self.cloud.wait(step, what=what, limit=self.patience * _LETS_GO))
+        except CloudError as error:
+            if error.code != "TIMEOUT" or error.transient:
+                raise
+            return False
+
     def give_back_orphans(self, whose: str | None, off: str | None) -> str | None:
         """Delete what Nova does not know of the volume (of one server, or of all) as far as it is
         safe; return what was done, or None if there was nothing.
@@ -121,7 +191,7 @@ class Steps:
             try:
                 said = give_back(self.cloud, self.volume_id, claim, off)
             except CloudError as error:
-                if error.code in ("SERVER_ERROR", "FORBIDDEN"):
+                if error.http_status in (500, 403):  # others mean that Cinder is away
                     raise volume_trouble.not_let_go(self.volume_id, claim, error) from None
                 raise
             if said is None and claim.id not in {c.id for c in claims(self.cloud, self.volume_id)}:

@@ -154,6 +154,20 @@ def unknown_to_cinder(volume_id: str, server_id: str) -> CloudError:
     )
 
 
+def device_left(volume_id: str, server_id: str) -> CloudError:
+    """Nova keeps a device that no attachment was ever made of, and does not give it up."""
+    return CloudError(
+        "DEVICE_LEFT",
+        f"Nova keeps a device for volume {volume_id} on server {server_id} that was never "
+        "connected (it gave an attach up which the compute service still carried on with), and "
+        "attaches the volume nowhere else for it",
+        remedy=f"Give the server up: openstack server delete {server_id}; Heat then makes another "
+        "one for its member. Or have an administrator of Nova's database delete the row of "
+        "block_device_mapping of this volume and server that has no attachment_id.",
+        blocked=True,
+    )
+
+
 def not_let_go(volume_id: str, claim: Claim, error: CloudError) -> CloudError:
     """Nova does not know an attachment, nothing is written through it, and Cinder keeps it."""
     return CloudError(

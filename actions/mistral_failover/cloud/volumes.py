@@ -86,37 +86,47 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
     )
 
 
-def attach(cloud: Cloud, volume_id: str, server_id: str, limit: float) -> dict[str, str]:
+def attach(
+    cloud: Cloud, volume_id: str, server_id: str, limit: float, *, unknown: bool = False
+) -> dict[str, str]:
     """Have the volume attached to the server, and confirm it.
 
     Attached there already, or on its way there: adopted. An attachment that Nova does not know,
-    and through which certainly nobody writes, is deleted. ``limit``: seconds over all. Returns
+    and through which certainly nobody writes, is deleted. ``limit``: seconds over all;
+    ``unknown``: an earlier attempt may have asked for it, so it is looked for first. Returns
     ``device``, ``server_id`` and ``attachment_id``.
 
     Raises `CloudError` VOLUME_IN_USE that names the holder (a multi-attach volume may have others),
     VOLUME_IS_ROOT for the disk that a server boots from, ATTACH_FAILED when the compute service
     gives up, NOT_FOUND; blocked: VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
     """
-    steps = Attach(cloud, volume_id, server_id)
+    steps = Attach(cloud, volume_id, server_id, unknown=unknown)
     what = f"volume {volume_id} to be attached to server {server_id}"
     attachment: dict[str, str] = steps.carry_out(what, limit)
     return attachment
 
 
 def detach(
-    cloud: Cloud, volume_id: str, server_id: str, limit: float, release: Release = _UNPROVEN
+    cloud: Cloud,
+    volume_id: str,
+    server_id: str,
+    limit: float,
+    release: Release = _UNPROVEN,
+    *,
+    unknown: bool = False,
 ) -> None:
     """Have the volume not attached to the server, nor on its way there.
 
-    Nothing to do when it is not; a server that is gone is no error. ``limit``: seconds over all.
-    Other servers keep a multi-attach volume.
+    Nothing to do when it is not; a server that is gone is no error. ``limit``: seconds over all;
+    ``unknown``: an earlier attempt may have asked for something that is yet to be seen. Other
+    servers keep a multi-attach volume.
 
     Raises `CloudError` HOST_DOWN when the server's compute service is dead (blocked if the member
     is fenced), VOLUME_IS_ROOT for the disk that the server boots from, DETACH_FAILED when the guest
     does not let go, NOT_FOUND when the volume does not exist; blocked: VOLUME_DISPUTED,
     VOLUME_ERROR, VOLUME_STUCK, VOLUME_WOULD_GO.
     """
-    steps = Detach(cloud, volume_id, server_id, release)
+    steps = Detach(cloud, volume_id, server_id, release, unknown=unknown)
     steps.carry_out(f"volume {volume_id} to be free of server {server_id}", limit)
 
 

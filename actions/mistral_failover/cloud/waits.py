@@ -43,6 +43,7 @@ def wait_until(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     guard: Guard | None = None,
+    refused: Callable[[], CloudError | None] = lambda: None,
 ) -> Any:
     """Call ``probe`` until a look is done, and return that look's result.
 
@@ -52,8 +53,11 @@ def wait_until(
     it sends it sends by way of `Repeats`.
 
     An error of the probe that is transient is a look that saw nothing, however often it comes: the
-    service may be back before the time is over. Of other retryable errors ``patience`` in a row end
-    the wait. ``guard`` is asked before each pause, which it also bounds.
+    service may be back before the time is over. But services also answer 503 to a token of which
+    Keystone tells them nothing any more. So every ``patience`` such errors in a row ``refused``
+    says what Keystone has against the request, if anything, and that ends the wait. Of other
+    retryable errors ``patience`` in a row end it. ``guard`` is asked before each pause, which it
+    also bounds.
 
     Raises `CloudError` TIMEOUT that tells the last state seen, or, where the last look saw nothing,
     what kept it from seeing; `LeaseLost`; or whatever the probe raises.
@@ -68,11 +72,13 @@ def wait_until(
         try:
             look = probe()
         except CloudError as error:
-            errors += 0 if error.transient else 1
-            if not error.retryable or errors > patience:
-                raise
+            errors += 1
             if error.transient:
                 kept_from = error
+                if errors % patience == 0 and (why := refused()) is not None:
+                    raise why from None
+            elif not error.retryable or errors > patience:
+                raise
             elif errors == 1:
                 state = f"{state}, then {error.message}"
         else:

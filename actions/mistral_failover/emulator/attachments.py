@@ -50,6 +50,28 @@ def attach(
     return attachment
 
 
+@transition("attach.left")
+def reserve_for_nobody(
+    emulation: Emulation, server_id: str, volume_id: str, device: str | None
+) -> None:
+    """The compute service reserves a device, and Nova has given the request up."""
+    server = emulation.state.servers.get(server_id)
+    if server is None or emulation.state.attachments_of(server_id=server_id, volume_id=volume_id):
+        return
+    attachment = Attachment(
+        new_id(),
+        volume_id,
+        server_id,
+        device or next_device(emulation, server),
+        host=server.host,
+        in_cinder=False,
+        never_made=True,
+    )
+    emulation.state.attachments[attachment.id] = attachment
+    emulation.audit.record("attach_left", volume=volume_id, server=server_id)
+    emulation.changed()
+
+
 def attach_at_boot(
     emulation: Emulation, server: Server, volume: Volume, device: str, *, delete: bool
 ) -> None:
@@ -180,6 +202,11 @@ def release(emulation: Emulation, attachment: Attachment, *, unplug: bool = True
     else:
         nodes.lose_sight(emulation, server, volume)
     emulation.state.attachments.pop(attachment.id, None)
+    if attachment.never_made:
+        # Without an attachment of its own Nova names Cinder the one that the volume shows.
+        for other in emulation.state.attachments_of(volume_id=volume):
+            if other.server_id == server:
+                emulation.state.attachments.pop(other.id)
     emulation.audit.record("detached", volume=volume, server=server)
     refresh_status(emulation, volume)
 

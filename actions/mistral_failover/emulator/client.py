@@ -124,7 +124,7 @@ class EmulatorClient:
         seconds: float = 0,
         times: int = 1,
     ) -> None:
-        """Lets the next `times` uses of an operation go wrong: error, lost, hold, fail, stuck."""
+        """Lets the next `times` uses of an operation go wrong; see `emulator.faults.inject`."""
         body = {
             "target": "api",
             "operation": operation,

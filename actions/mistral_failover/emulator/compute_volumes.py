@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's API of volumes on servers: os-volume_attachments."""
 
+import asyncio
 from typing import Any
 
 from starlette.routing import Route
@@ -16,7 +17,7 @@ from mistral_failover.emulator.compute import (
     unreservable,
 )
 from mistral_failover.emulator.state import Attachment, Server, Volume
-from mistral_failover.emulator.web import Call, endpoint
+from mistral_failover.emulator.web import ApiError, Call, endpoint, take_fault
 from mistral_failover.emulator.wire import UUID_SHAPE, paged
 
 _ATTACHABLE = ("active", "paused", "stopped", "suspended")
@@ -30,7 +31,8 @@ def _attachment_view(call: Call, attachment: Attachment) -> dict[str, Any]:
         "volumeId": attachment.volume_id,
     }
     if version >= (2, 89):
-        body |= {"attachment_id": attachment.id, "bdm_uuid": attachment.bdm_id}
+        made = None if attachment.never_made else attachment.id
+        body |= {"attachment_id": made, "bdm_uuid": attachment.bdm_id}
     else:
         body["id"] = attachment.volume_id
     if version >= (2, 70):
@@ -71,11 +73,8 @@ async def _attach(call: Call) -> Any:
         await call.emulation.wait_for(
             f"host:{server.host}", call.emulation.latency.of("rpc_timeout")
         )
-        raise refused(
-            500,
-            "Unexpected API Error. Please contact the administrator\n"
-            "<class 'oslo_messaging.rpc.client.RemoteError'>",
-        )
+        raise _rpc_timeout()
+    await _in_the_queue(call, server, volume, asked.get("device"))
     attachment = attachments.attach(
         call.emulation,
         server,
@@ -89,6 +88,34 @@ async def _attach(call: Call) -> Any:
         "volumeAttachment": {"id": volume_id}
         | {k: v for k, v in body.items() if k not in ("attachment_id", "bdm_uuid")}
     }
+
+
+async def _in_the_queue(call: Call, server: Server, volume: Volume, device: str | None) -> None:
+    """Let a request wait for the compute service, which reserves a device for it; nothing is to be
+    seen of it meanwhile. Once it is its turn, it is refused if another one has come before it."""
+    emulation = call.emulation
+    fault = take_fault(emulation, "attach", ("queue",))
+    if fault is None:
+        return
+    limit = emulation.latency.of("rpc_timeout")
+    if fault.seconds > limit:
+        ids = {"server_id": server.id, "volume_id": volume.id}
+        emulation.after(fault.seconds, "attach.left", **ids, device=device)
+        await asyncio.sleep(limit)
+        raise _rpc_timeout()
+    await asyncio.sleep(fault.seconds)
+    if emulation.state.attachments_of(server_id=server.id, volume_id=volume.id):
+        raise refused(400, f"Invalid volume: volume {volume.id} already attached")
+    if volume.status not in ("available", "in-use"):
+        raise unreservable(volume)
+
+
+def _rpc_timeout() -> ApiError:
+    return refused(
+        500,
+        "Unexpected API Error. Please contact the administrator\n"
+        "<class 'oslo_messaging.rpc.client.RemoteError'>",
+    )
 
 
 def _refuse_attached(call: Call, server: Server, volume: Volume) -> None:
@@ -132,7 +159,9 @@ def _detach(call: Call) -> Any:
     if not call.emulation.state.host_up(server.host):
         raise refused(409, "Service is unavailable at this time.")
     # Cinder asks what the volume is called, not what became of this attachment.
-    free = not attachment.in_cinder or attachment.status == "detaching"
+    held = call.emulation.state.attachments_of(volume_id=volume.id)
+    free = attachment not in held and not any(a.status == "attached" for a in held)
+    free = free or attachment.status == "detaching"
     if volume.status != "in-use" or free:
         raise refused(
             400,

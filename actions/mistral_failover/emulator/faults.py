@@ -18,7 +18,7 @@ from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Guest, Host, new_id
 from mistral_failover.emulator.web import plain_error
 
-API_FAULTS = ("error", "lost", "hold", "fail", "stuck", "cancel")
+API_FAULTS = ("error", "lost", "mute", "drop", "hold", "queue", "fail", "stuck", "cancel")
 
 
 def _crash(emulation: Emulation, guest: Guest) -> None:
@@ -127,10 +127,14 @@ def _unknown(fault: str, target: str, known: Iterable[str]) -> Exception:
 def inject(emulation: Emulation, body: dict[str, object]) -> None:
     """Lets the next uses of a named operation go wrong.
 
-    error: refused with `status`. lost: it takes effect, the answer is `status`. hold: delayed by
-    `seconds`. fail: accepted, and fails when it should have finished. stuck: accepted, and never
-    finishes. cancel, of an update of a stack: it fails when it should have finished, as one does
-    that superseded another one in a nested stack.
+    error: refused with `status`. lost: it takes effect, the answer is `status`. mute: it takes
+    effect, and is answered `seconds` later. drop: it takes effect, and the connection breaks in the
+    middle of the answer. hold: it waits for `seconds` before anybody looks at it, and takes effect
+    then. queue, of an attach: Nova's API takes it, and it waits for `seconds` in the queue of the
+    compute service; Nova gives up after `rpc_timeout`, and what the compute service then reserves
+    is left to nobody. fail: accepted, and fails when it should have finished. stuck: accepted, and
+    never finishes. cancel, of an update of a stack: it fails when it should have finished, as one
+    does that superseded another one in a nested stack.
     """
     try:
         fault = ApiFault(

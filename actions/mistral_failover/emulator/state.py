@@ -146,7 +146,9 @@ class Attachment:
     """A volume on a server; status is reserved, attaching, attached or detaching.
 
     Nova and Cinder keep a record each: `in_nova`, `in_cinder` are False where one has lost, or has
-    never had, its own.
+    never had, its own. `never_made`: Nova's record is of a device that the compute service reserved
+    when nobody waited for it any more, so that no attachment was made. `connected`: Cinder was told
+    by which host, or will be.
     """
 
     id: str
@@ -160,6 +162,8 @@ class Attachment:
     bdm_id: str = field(default_factory=new_id)
     in_nova: bool = True
     in_cinder: bool = True
+    never_made: bool = False
+    connected: bool = True
 
 
 @dataclass

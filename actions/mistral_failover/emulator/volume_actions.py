@@ -185,6 +185,7 @@ def _create(call: Call) -> Any:
         str(connector.get("mountpoint", "")),
         status="attaching" if connector else "reserved",
         in_nova=False,
+        connected=bool(connector),
     )
     call.emulation.state.attachments[attachment.id] = attachment
     attachments.refresh_status(call.emulation, volume.id)
@@ -203,13 +204,14 @@ def _complete(call: Call) -> Any:
 def _delete(call: Call) -> Any:
     """Cinder's own look: what has no connection yet, or is nothing of Nova's, may go."""
     attachment = _find_attachment(call)
-    if attachment.status != "reserved" and call.token and call.token.trust_id:
+    free = attachment.status == "reserved" or not attachment.connected
+    if not free and call.token and call.token.trust_id:
         # To ask Nova it scopes the caller's token anew, which Keystone refuses for a trust's.
         raise refused(
             500,
             "The server has either erred or is incapable of performing the requested operation.",
         )
-    if attachment.in_nova and attachment.status != "reserved":
+    if attachment.in_nova and not free:
         raise _used_by_nova(attachment)
     del call.emulation.state.attachments[attachment.id]
     attachments.refresh_status(call.emulation, attachment.volume_id)

@@ -13,6 +13,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from mistral_failover.emulator import honour
 from mistral_failover.emulator.core import Emulation
@@ -120,11 +121,12 @@ def endpoint(
             await asyncio.sleep(emulation.latency.of("api"))
         headers = {"x-openstack-request-id": f"req-{new_id()}"}
         name = operation if isinstance(operation, str) else request.method.lower()
+        fault: ApiFault | None = None
         try:
             call.body = await _json_body(service, request)
             if callable(operation):
                 name = operation(call)
-            lost = await _injected(service, call, name)
+            fault = await _injected(service, call, name)
             if service.authenticated and not public:
                 authenticate(call, service)
             if service.prepare is not None:
@@ -132,8 +134,10 @@ def endpoint(
             answer = handler(call)
             if asyncio.iscoroutine(answer):
                 answer = await answer
-            if lost is not None:
-                raise ApiError(lost, service.error(lost, "The answer was lost on its way."))
+            if fault is not None and fault.fault == "lost":
+                raise ApiError(
+                    fault.status, service.error(fault.status, "The answer was lost on its way.")
+                )
             response = _response(answer)
         except ApiError as error:
             headers.update(error.headers or {})
@@ -151,7 +155,9 @@ def endpoint(
                 request_id=request.headers.get("x-openstack-request-id"),
             )
         emulation.flush()
-        return response
+        if fault is not None and fault.fault == "mute":
+            await asyncio.sleep(fault.seconds)
+        return _Broken(response) if fault is not None and fault.fault == "drop" else response
 
     return Route(path, serve, methods=list(methods))
 
@@ -182,18 +188,37 @@ def _refused(call: Call, status: int, message: str) -> ApiError:
     )
 
 
-async def _injected(service: Service, call: Call, operation: str) -> int | None:
-    """Applies the first matching fault; a status means: act, then lose the answer."""
-    emulation = call.emulation
-    fault = take_fault(emulation, operation, ("error", "lost", "hold"))
+async def _injected(service: Service, call: Call, operation: str) -> ApiFault | None:
+    """Applies the first matching fault; returns one that strikes the answer."""
+    kinds = ("error", "lost", "mute", "drop", "hold")
+    fault = take_fault(call.emulation, operation, kinds)
     if fault is None:
         return None
     if fault.fault == "hold":
         await asyncio.sleep(fault.seconds)
         return None
-    if fault.fault == "lost":
-        return fault.status
-    raise ApiError(fault.status, service.error(fault.status, f"Injected fault of {operation}."))
+    if fault.fault == "error":
+        raise ApiError(fault.status, service.error(fault.status, f"Injected fault of {operation}."))
+    return fault
+
+
+class _Broken(Response):
+    """An answer that ends before its end."""
+
+    def __init__(self, whole: Response) -> None:
+        super().__init__(status_code=whole.status_code)
+        self.headers["content-length"] = str(len(whole.body) + 1000)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Start the answer, and leave it there: the server closes the connection."""
+        del scope, receive
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+        await send(start)
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
 
 
 def take_fault(emulation: Emulation, operation: str, kinds: tuple[str, ...]) -> ApiFault | None:

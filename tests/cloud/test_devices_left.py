@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device that a compute service reserved after Nova had given the attach up: Nova lists it, there
+is no attachment, and Nova attaches the volume nowhere else."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import pytest
+
+from mistral_failover.cloud.claims import claims
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volumes import attach, detach
+from mistral_failover.emulator.client import EmulatorClient
+from support.emulated import Pair
+
+NOBODY_AT_WORK = 0.3
+
+
+@pytest.fixture
+def patient(cloud: Cloud) -> Cloud:
+    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=NOBODY_AT_WORK)
+    return cloud
+
+
+@pytest.fixture
+def device(patient: Cloud, pair: Pair, emulator: EmulatorClient) -> None:
+    """A device of the volume on the server a, left by a request that Nova answered with a 500."""
+    emulator.set_latency(rpc_timeout=0.05)
+    emulator.api_fault("attach", "queue", seconds=0.1)
+    with pytest.raises(Exception, match="Unexpected API Error"):
+        patient.compute.create_volume_attachment(pair.a, volume=pair.volume)
+    while not listed(patient, pair):
+        time.sleep(0.01)
+
+
+def listed(cloud: Cloud, pair: Pair) -> list[Any]:
+    return [row.attachment_id for row in cloud.compute.volume_attachments(pair.a)]
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("where", ["a", "b"])
+def test_it_does_not_keep_the_volume_from_being_attached(
+    patient: Cloud, pair: Pair, where: str
+) -> None:
+    assert listed(patient, pair) == [None]
+    server = getattr(pair, where)
+
+    made = attach(patient, pair.volume, server, 10)
+
+    assert made["server_id"] == server
+    assert [c.id for c in claims(patient, pair.volume)] == [made["attachment_id"]]
+    assert listed(patient, pair) == ([made["attachment_id"]] if where == "a" else [])
+
+
+@pytest.mark.usefixtures("device")
+def test_it_goes_when_the_volume_is_to_be_free_of_the_server(patient: Cloud, pair: Pair) -> None:
+    detach(patient, pair.volume, pair.a, 10)
+
+    assert listed(patient, pair) == []
+    assert claims(patient, pair.volume) == []
+    assert patient.volumes.volumes.get(pair.volume).status == "available"
+
+
+@pytest.mark.usefixtures("device")
+def test_it_is_left_alone_while_nova_may_be_at_work_on_it(
+    patient: Cloud, pair: Pair, emulator: EmulatorClient
+) -> None:
+    patient.settings = dataclasses.replace(patient.settings, repeat_after=60)
+
+    with pytest.raises(CloudError) as raised:
+        detach(patient, pair.volume, pair.a, 0.5)
+
+    assert raised.value.code == "TIMEOUT"
+    assert "but Nova lists it on the server" in raised.value.message
+    assert listed(patient, pair) == [None]
+    assert not any(event["kind"] == "detach_begin" for event in emulator.audit())
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("verb", [attach, detach])
+def test_what_nova_does_not_give_up_is_a_person_s_and_nothing_more_is_left(
+    patient: Cloud, pair: Pair, emulator: EmulatorClient, verb: Any
+) -> None:
+    """As libvirt's driver, which fails where it finds nothing to disconnect."""
+    emulator.api_fault("detach", "fail", times=9)
+
+    with pytest.raises(CloudError) as raised:
+        verb(patient, pair.volume, pair.a, 10)
+
+    error = raised.value
+    assert (error.code, error.blocked) == ("DEVICE_LEFT", True)
+    assert f"openstack server delete {pair.a}" in error.remedy
+    assert claims(patient, pair.volume) == []
+    assert patient.volumes.volumes.get(pair.volume).status == "available"
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("verb", [attach, detach])
+@pytest.mark.parametrize("completed", [False, True])
+def test_an_attempt_that_died_over_it_is_gone_on_with(
+    patient: Cloud, pair: Pair, verb: Any, completed: bool
+) -> None:
+    made = patient.volumes.attachments.create(pair.volume, None, pair.a)["id"]
+    if completed:
+        patient.volumes.attachments.complete(made)
+
+    verb(patient, pair.volume, pair.a, 10)
+
+    own = [c.id for c in claims(patient, pair.volume)]
+    assert own == listed(patient, pair)
+    assert len(own) == (1 if verb is attach else 0)
+    assert made not in own
