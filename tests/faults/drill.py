@@ -107,6 +107,11 @@ class Drill:
         """The group as people see it."""
         return dict(self.slot.survivor.client.run_action("failover.status", {"group": self.group}))
 
+    def told(self) -> list[dict[str, Any]]:
+        """The group's journal."""
+        asked = {"group": self.group, "limit": 1000}
+        return list(self.slot.survivor.client.run_action("failover.history", asked))
+
     def until(self, condition: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
         """Wait for a condition; fails at once when the watch has seen something."""
 

@@ -176,6 +176,25 @@ def was_told_of_everything(drill: Drill) -> None:
     assert not expected, expected
 
 
+def together(drill: Drill) -> None:
+    """The same, and a second executor advances the traversal as well, from its beginning on."""
+    alarm("db_a", "crash")(drill)
+    begun = drill.until(
+        lambda: (
+            (drill.status()["traversal"] or {}).get("id") != drill.facts["before"]
+            and drill.status()["traversal"]["id"]
+        ),
+        "a traversal begins",
+    )
+    drill.slot.survivor.client.start("failover.converge", {"traversal": begun})
+
+
+def remember_the_traversal(drill: Drill) -> None:
+    """Which one has brought the group up."""
+    drill.facts["before"] = drill.status()["traversal"]["id"]
+
+
+TOGETHER = Play("together", together, volumes=3, prepare=remember_the_traversal)
 CRASH = Play("crash", alarm("db_a", "crash"))
 WIDE = Play("wide", alarm("db_a", "crash"), volumes=3)
 APPLICATION = Play(
@@ -248,7 +267,9 @@ DRILLS: list[tuple[str, int, Play]] = [
     ("patch.after", 2, HEALED),  # the first is that of the stack's parameters
     ("replaced.before", 1, HEALED),
     *((point, 1, TOLD) for point in ("event.before", "event.after")),
-    ("spread.before", 1, WIDE),
+    ("advance.before", 1, CRASH),
+    ("advance.after", 1, CRASH),
+    ("work.next", 1, WIDE),
     ("admit.next", 1, EVENT),
     ("order.after", 1, MOVED),
     ("held.after", 1, HELD),

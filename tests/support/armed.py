@@ -30,8 +30,8 @@ MARKS = frozenset({ENDED, GO})
 class Fault:
     """What happens to a process: at the nth time that it reaches the point.
 
-    ``mode``: kill (SIGKILL), freeze (SIGSTOP), exception, or hold: the thread stands there until
-    the test lets it go on.
+    ``mode``: kill (SIGKILL), freeze (SIGSTOP), stop (SIGTERM), exception, or hold: the thread
+    stands there until the test lets it go on.
     """
 
     point: str
@@ -119,6 +119,10 @@ class Faults:
     def freeze(self, point: str, mark: Path) -> None:
         """Stop at once, until somebody sends SIGCONT."""
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+    def stop(self, point: str, mark: Path) -> None:
+        """Have the process end in good order; this thread goes on meanwhile."""
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def exception(self, point: str, mark: Path) -> None:
         """Raise."""

@@ -277,9 +277,10 @@ class EmbeddedMistral:
         speedups.cache_schema_validators()
         scheduler.install()
         stack.callback(reset.forget_services)
+        # Stopped in the reverse order: what the executor gives back needs an engine that hears it.
         services = [
-            executor_server.get_oslo_service(setup_profiler=False),
             engine_server.get_oslo_service(setup_profiler=False),
+            executor_server.get_oslo_service(setup_profiler=False),
         ]
         if self._cron:
             services.append(periodic_server.get_oslo_service())
