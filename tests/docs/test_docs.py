@@ -127,6 +127,7 @@ def workflow_inputs() -> dict[str, list[str]]:
 def error_codes() -> set[str]:
     """Every code that a user can meet; the emulator's are those of its own API."""
     codes = {"FAILED", "BLOCKED"}  # a traversal's status, as the code of its report
+    codes |= {"INTERRUPTED"}  # an execution that a sweep ended, in what Mistral says of its state
     for path in SOURCES.rglob("*.py"):
         if "emulator" in path.parts:
             continue
@@ -150,6 +151,8 @@ def _codes_of(tree: ast.AST, *, findings: bool) -> Iterator[str]:
                 for each in node.body
                 if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "code"
             ]
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "self.code":
+            candidates = [node.value]
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REMEDIES":
             candidates = list(node.value.keys) if isinstance(node.value, ast.Dict) else []
         elif isinstance(node, ast.Dict):
