@@ -70,6 +70,18 @@ def test_a_group_may_be_defined_only_and_brought_up_or_forgotten_later(deploymen
     }
 
 
+def test_a_group_whose_chain_mistral_does_not_have_is_told_so_at_once(deployment: Any) -> None:
+    file = deployment.file("chained")
+    text = file.read_text(encoding="utf-8")
+    file.write_text(f"{text}\nworkflow: house.nowhere\n", encoding="utf-8")
+
+    done = deployment.failover("group", "create", str(file))
+
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "Mistral has no workflow house.nowhere, which the group file names" in done.stderr
+    assert "waits for its chain house.nowhere, which has not begun" in done.stdout
+
+
 def test_a_changed_file_is_converged_to_and_what_changes_is_said(
     deployment: Any, shop: str
 ) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from mistral_failover.embedded.validate import validate
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import parse_group
+from mistral_failover.model.stages import Stage
 from mistral_failover.model.types import load_type
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+WORKFLOWS = EXAMPLES.parent / "workflows"
 FILES = {
     str(path.relative_to(EXAMPLES)): path.read_text(encoding="utf-8")
     for path in sorted(EXAMPLES.glob("**/*.yaml"))
@@ -73,6 +76,28 @@ def test_every_workflow_that_a_type_names_is_beside_it() -> None:
         }
         named = {spec.workflow for spec in load_type(text).operations.values()}
         assert sorted(named - there) == []
+
+
+def test_the_chain_calls_each_stage_held_and_again_as_the_shipped_one_does() -> None:
+    (chain,) = bodies(FILES["own_chain/payments_failover.yaml"])
+    (shipped,) = bodies((WORKFLOWS / "converge.yaml").read_text(encoding="utf-8"))
+    calls = [t["input"] for t in chain["tasks"].values() if t["action"] == "failover.advance"]
+
+    assert [(call["through"], call["hold"]) for call in calls] == [(each, True) for each in Stage]
+    assert chain["task-defaults"] == shipped["task-defaults"]
+    assert parse_group(FILES["own_chain/group.yaml"]).workflow == "payments.failover"
+
+
+def test_the_page_of_the_chain_shows_the_check_of_the_example() -> None:
+    page = (EXAMPLES.parent / "docs" / "own-chain.md").read_text(encoding="utf-8")
+    block = page.split("## A check that refuses\n\n```yaml\n")[1].split("```")[0]
+
+    assert indent(block, "    ") in FILES["own_chain/payments_failover.yaml"]
+
+
+def bodies(text: str) -> list[dict[str, Any]]:
+    """The workflows of a file."""
+    return [body for name, body in yaml.safe_load(text).items() if name != "version"]
 
 
 @pytest.mark.parametrize("name", ["postgresql", "autoscaling-group", "active-active"])

@@ -77,10 +77,7 @@ def house(cloud: Any) -> Iterator[House]:
 def group(protect: Callable[..., Any], house: House) -> Iterator[Any]:
     """A group whose failovers the example's chain works off, in service on db_a."""
     made = protect(workflow=CHAIN)
-    text = EXAMPLE.read_text(encoding="utf-8")
-    for example in ("http://tickets.example.org", "http://checker.example.org"):
-        text = text.replace(example, house.url)
-    made.workflows.load(text)
+    made.workflows.load(at(house))
     made.activate()
     house.asked.clear()
     yield made
@@ -227,6 +224,22 @@ def test_a_chain_that_never_began_is_started_by_a_sweep(group: Any) -> None:
     assert group.runs_on() == ["db_b"]
 
 
+def test_a_chain_that_mistral_does_not_have_fails_the_order_and_works_once_it_is_there(
+    protect: Callable[..., Any], house: House
+) -> None:
+    group = protect(workflow=CHAIN)
+    run = group.run("activate_first", group=group.name)
+    assert run.state == "ERROR"
+    assert group.status()["status"] == "IN_PROGRESS"
+    assert "Failed to find workflow [name=payments.failover]" in run.tree()
+
+    group.workflows.load(at(house))
+    group.run("sweep").assert_succeeded()
+
+    assert group.status()["status"] == "COMPLETE"
+    assert group.runs_on() == ["db_a"]
+
+
 def test_an_order_runs_the_group_s_own_chain(group: Any, house: House) -> None:
     run = group.run("switchover", group=group.name, to="db_b").assert_succeeded()
 
@@ -275,6 +288,14 @@ def test_the_doctor_says_that_mistral_does_not_have_the_chain(protect: Callable[
             "this project",
         ),
     ]
+
+
+def at(house: House) -> str:
+    """The example's chain, which calls these services."""
+    text = EXAMPLE.read_text(encoding="utf-8")
+    for example in ("http://tickets.example.org", "http://checker.example.org"):
+        text = text.replace(example, house.url)
+    return text
 
 
 def status(group: Any) -> dict[str, Any]:

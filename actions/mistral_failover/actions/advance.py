@@ -327,7 +327,7 @@ def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | 
 
 
 def _failure(code: str, message: str, facts: dict[str, Any]) -> Result:
-    remedy = "The task finish reports how it ended; what helps says failover status."
+    remedy = "See failover status for what helps."
     return Result(error={"code": code, "message": message, "remedy": remedy, **facts})
 
 

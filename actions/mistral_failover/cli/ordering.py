@@ -176,6 +176,7 @@ class _Following:
         self._end = time.monotonic() + wait
         self._next = _FIRST
         self._away = ""
+        self._needs_a_command = False  # the group's chain does not go on by itself
 
     def to_its_end(
         self, workflow: str, execution: dict[str, Any]
@@ -192,6 +193,8 @@ class _Following:
             facts = {"status": "IN_PROGRESS", "reason": why}
             self._tell(None, "steal", why)
         while self._journal and facts.get("status") == "IN_PROGRESS" and self._pause():
+            if self._needs_a_command:
+                break
             self._told()
             facts |= self._asked(lambda: self._stands(begun=not cut_short)) or {}
         self._told()
@@ -208,6 +211,8 @@ class _Following:
         if not begun and not (self._journal and self._journal.tells_of(status["traversal"])):
             why = "its execution was ended before it had begun anything. Give the order again."
             return {"status": "FAILED", "reason": why}
+        chain = status["chain"]
+        self._needs_a_command = bool(chain and chain["remedy"])
         return {key: status[key] for key in ("status", "reason", "roles")}
 
     def _pause(self) -> bool:

@@ -83,7 +83,7 @@ class SelfSweep:
         quiet = state.settings.sweep_after
         held = state.database.reading(lambda tx: lying.held(tx, project, None, quiet))
         for traversal in hanging.undriven(held, mistral, deadline):
-            return f"the chain of {traversal.group} has ended, and its traversal has not"
+            return f"the next stage of {traversal.group} waits for a chain, and none is under way"
         if time.monotonic() < self._look_for_hanging_at:
             return None
         self._look_for_hanging_at = time.monotonic() + after / _HANGING_LOOKS
