@@ -46,7 +46,7 @@ def test_a_traversal_is_shown_whole_with_its_tree_of_executions(
     (root,) = found["executions"]["trees"]
     assert (root["workflow"], root["state"]) == ("failover.failover", "SUCCESS")
     below = [e for task in root["tasks"] for e in task["executions"]]
-    assert {e["workflow"] for e in below} == {"failover._work"}
+    assert {e["workflow"] for e in below} == {"failover.converge"}
     assert sum(len(e["operations"]) for e in [root, *below]) >= 1
     assert found["incident"] in machine(deployment, "show", found["incident"])["id"]
 
