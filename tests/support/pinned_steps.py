@@ -21,8 +21,8 @@ from testcloud.settings import Settings
 _RUNNING = sa.text(
     "SELECT tasks.id FROM task_executions_v2 AS tasks"
     " JOIN workflow_executions_v2 AS executions ON executions.id = tasks.workflow_execution_id"
-    " WHERE tasks.name = 'work' AND tasks.state = 'RUNNING'"
-    " AND executions.name = 'failover._work' AND executions.input LIKE :traversal"
+    " WHERE tasks.state = 'RUNNING'"
+    " AND executions.name = 'failover.converge' AND executions.input LIKE :traversal"
 )
 _LOCK = sa.text(
     "SELECT id FROM task_executions_v2 WHERE id IN :tasks AND state = 'RUNNING' FOR UPDATE"
