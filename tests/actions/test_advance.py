@@ -349,7 +349,7 @@ def test_an_outcome_survives_a_database_that_is_away_for_a_moment(
     assert operations.names == ["data"], "and it is not repeated"
 
 
-def test_a_call_survives_a_database_that_is_away_for_a_moment(
+def test_a_call_that_meets_a_database_that_is_away_is_to_be_repeated(
     state: Runtime,
     context: ActionContext,
     started: Callable[..., Ready],
@@ -365,8 +365,12 @@ def test_a_call_survives_a_database_that_is_away_for_a_moment(
         return look(request, traversal)
 
     monkeypatch.setattr(advance, "_look", away)
+    monkeypatch.setattr(advance, "PATIENT", 0.1)
+    ready = started(resources=DATA)
 
-    assert advanced(state, context, started(resources=DATA))["state"] == "COMPLETE"
+    assert advanced(state, context, ready)["again"] is True
+    monkeypatch.setattr(advance, "PATIENT", 5.0)
+    assert advanced(state, context, ready)["state"] == "COMPLETE"
     assert len(refused) == 1
 
 
@@ -493,6 +497,7 @@ def test_a_call_whose_process_has_nothing_to_do_gives_its_thread_back(
         "traversal": ready.traversal_id,
         "state": "IN_PROGRESS",
         "said": [],
+        "outcome": None,
         "again": True,
     }
     monkeypatch.undo()
@@ -533,6 +538,35 @@ def test_one_that_waits_for_its_own_worker_does_not(
     operations.held["data"].set()
 
     assert answer()["state"] == "COMPLETE"
+
+
+def test_a_node_that_can_not_be_looked_at_is_tried_again_after_a_rest(
+    state: Runtime,
+    context: ActionContext,
+    started: Callable[..., Ready],
+    operations: Operations,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check, broken = state.engine.check, threading.Event()
+    looks: list[Ready] = []
+    broken.set()
+
+    def look(ready: Ready, owner: str) -> Step:
+        looks.append(ready)
+        if broken.is_set():
+            raise RuntimeError("a bug")
+        return check(ready, owner)
+
+    monkeypatch.setattr(state.engine, "check", look)
+    ready = started(resources=DATA)
+    answer = in_background(lambda: advanced(state, context, ready))
+
+    time.sleep(0.6)
+    tried = len(looks)
+    broken.clear()
+
+    assert answer()["state"] == "COMPLETE"
+    assert tried == 1, "not as fast as the processor can"
 
 
 # -- stages that wait for their own task

@@ -18,6 +18,9 @@ from mistral_failover.convergence.records import Ready
 
 LOG = logging.getLogger(__name__)
 
+REST = 1.0
+"""Seconds before a node may be put in again whose work raised."""
+
 Work = Callable[[Ready], Iterable[Ready]]
 """Works one node off and returns the nodes that became ready by it. May raise: then the node is
 left as it is, for the next look of a loop or a sweep."""
@@ -118,6 +121,8 @@ class Workers:
                 found = work(ready)
         except Exception:  # noqa: BLE001 - the pool must survive whatever one node raises
             LOG.warning("Node %s was left as it is", ready.node.key, exc_info=True)
+            with self._changed:  # a loop puts it in again at once, and it may raise for ever
+                self._changed.wait_for(lambda: self.stopping, REST)
         finally:
             with self._changed:
                 self._nodes.discard(ready)
