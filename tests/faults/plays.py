@@ -277,3 +277,16 @@ DRILLS: list[tuple[str, int, Play]] = [
 """(point, at which time it is reached, play)."""
 
 MODES = ("kill", "freeze", "exception", "duplicate")
+ONCE = ("exception", "duplicate")
+"""Modes that try one call and one command: those that follow have points of their own (stop.*,
+detach.*, attach.*, patch.*), while a process can die in any of them."""
+
+
+def scenarios() -> list[tuple[str, int, Play, str]]:
+    """Every drill in every mode that tells something new: point, at which time, play, mode."""
+    return [
+        (point, nth, play, mode)
+        for point, nth, play in DRILLS
+        for mode in MODES
+        if not (mode in ONCE and nth > 1 and point.partition(".")[0] in ("call", "command"))
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from faults.drill import Drill, Play
-from faults.plays import DRILLS, MODES
+from faults.plays import scenarios
 from faults.slot import LEASE, Fault, Slot
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
@@ -36,9 +36,9 @@ ALONE = ASKED_AGAIN | {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("point", "nth", "play"), [pytest.param(*d, id=f"{d[0]}-{d[1]}") for d in DRILLS]
+    ("point", "nth", "play", "mode"),
+    [pytest.param(*each, id=f"{each[0]}-{each[1]}-{each[3]}") for each in scenarios()],
 )
 def test_the_group_reaches_its_goal(
     point: str, nth: int, play: Play, mode: str, slot: Slot

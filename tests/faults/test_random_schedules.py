@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from faults.conftest import LANES, Slots
+from faults.drill import Drill, Play
+from faults.plays import WIDE
 from faults.schedule import Schedule
+from faults.slot import LEASE, Fault
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(0)]
 
@@ -30,6 +33,26 @@ def seeds(lane: int) -> Iterator[str]:
     while time.monotonic() < deadline:
         yield f"{given}.{lane}.{number}"
         number += 1
+
+
+# Schedules that once did not come to rest: the play and its faults.
+KEPT = [
+    (
+        WIDE,
+        (
+            Fault("attach.before", "kill", 2),
+            Fault("detach.after", "duplicate", 1),
+            Fault("detach.after", "kill", 1),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("play", "faults"), KEPT)
+def test_a_schedule_that_once_did_not_come_to_rest_does(
+    play: Play, faults: tuple[Fault, ...], slots: Slots
+) -> None:
+    Drill(slots.get(), play).perform(*faults, patience=LEASE + 1)
 
 
 @pytest.mark.parametrize("lane", range(LANES))
