@@ -82,7 +82,7 @@ def wake_with_sigterm(where: Settings, name: str, pid: int) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-def ended(where: Settings, traversal: str) -> bool:
+def is_reached(where: Settings, traversal: str) -> bool:
     """Whether a traversal reached its goal, by the state store: Mistral's engine is not asked."""
     engine = sa.create_engine(where.database_url("failover"), poolclass=sa.pool.NullPool)
     query = sa.select(traversals.c.status).where(traversals.c.id == traversal)
