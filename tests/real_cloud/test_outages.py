@@ -14,7 +14,7 @@ import pytest
 
 from support.mistral_processes import until_all_listen
 from support.outages import SERVICES, Watch, take_away, until_reached, until_under_way
-from support.protected_stacks import dies, is_repaired, stands_on
+from support.protected_stacks import dies, is_repaired, stands_on, until_its_alarms_ended
 from testcloud import readiness
 from testcloud.settings import Settings
 from testcloud.tenant import Protected, Tenant
@@ -27,9 +27,11 @@ LIMIT = 180.0
 
 
 @pytest.fixture(scope="module")
-def made(protect: Callable[..., Protected]) -> Protected:
+def made(protect: Callable[..., Protected]) -> Iterator[Protected]:
     """A stack with one volume."""
-    return protect()
+    stack = protect()
+    yield stack
+    until_its_alarms_ended(stack)
 
 
 @pytest.fixture
