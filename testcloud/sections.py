@@ -10,7 +10,7 @@ CONTROLLER = "ctl"
 """The host name of everything that is no hypervisor."""
 
 MEMCACHED_AGAIN = 5
-"""Seconds after which memcached is asked again that was away. By default it is 300 in Keystone and in
+"""Seconds after which memcached is asked again that was away. By default it is 300 in Keystone and
 its middleware, and all that time Keystone validates every token of every call anew."""
 
 
