@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test docs drills test-cloud test-broker faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
+.PHONY: drill test docs drills test-cloud test-outages test-broker faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,11 @@ test: $(STAMP)
 test-cloud: $(STAMP)
 	$(BIN)/python -m testcloud up
 	$(BIN)/pytest --cloud=real --timeout=900 --durations=15 tests/contract tests/real_cloud
+
+# Each service of the test cloud away for 30 s and for 5 minutes: some 90 minutes.
+test-outages: $(STAMP)
+	$(BIN)/python -m testcloud up
+	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud/test_outages.py
 
 # Whole drills of every kind, as a user starts them.
 drills: $(STAMP)

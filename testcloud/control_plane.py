@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from testcloud.ini import Sections, merged
-from testcloud.sections import account, database, messages, tokens
+from testcloud.sections import MEMCACHED_AGAIN, account, database, messages, tokens
 from testcloud.settings import HOST, Settings
 
 
@@ -23,6 +23,7 @@ def keystone(settings: Settings) -> Sections:
                 "enabled": True,
                 "backend": "dogpile.cache.memcached",
                 "memcache_servers": f"{HOST}:{settings.port('memcached')}",
+                "memcache_dead_retry": MEMCACHED_AGAIN,
             },
             "trust": {"allow_redelegation": True},
             # The least that bcrypt knows: the default costs a quarter of a second at each login.

@@ -9,6 +9,10 @@ from testcloud.settings import HOST, REGION, Settings
 CONTROLLER = "ctl"
 """The host name of everything that is no hypervisor."""
 
+MEMCACHED_AGAIN = 5
+"""Seconds after which memcached is asked again that was away. By default it is 300 in Keystone and
+its middleware, and all that time Keystone validates every token of every call anew."""
+
 
 def account(settings: Settings, user: str, *, project: str | None = "service") -> Section:
     """How a service logs in; without a project where it acts by trusts."""
@@ -32,6 +36,7 @@ def tokens(settings: Settings, user: str) -> Sections:
             "www_authenticate_uri": settings.auth_url,
             **account(settings, user),
             "memcached_servers": f"{HOST}:{settings.port('memcached')}",
+            "memcache_pool_dead_retry": MEMCACHED_AGAIN,
             "service_token_roles": "service",
             "service_token_roles_required": True,
             "interface": "internal",

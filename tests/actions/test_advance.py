@@ -4,6 +4,7 @@ several of them at once, in one process and in two."""
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
+from sqlalchemy.exc import OperationalError
 
 from mistral_failover.actions import advance, base, in_place, looking, operate, people
 from mistral_failover.actions.runtime import Request, Runtime
@@ -499,10 +501,34 @@ def test_a_call_whose_process_has_nothing_to_do_gives_its_thread_back(
         "said": [],
         "outcome": None,
         "again": True,
+        "outcome": None,
     }
     monkeypatch.undo()
     monkeypatch.setattr(in_place, "run", operations.run)
     assert advanced(state, context, ready)["state"] == "COMPLETE"
+
+
+@pytest.mark.usefixtures("operations")
+def test_one_whose_state_store_is_away_keeps_it_for_mistral_could_not_be_told_either(
+    state: Runtime,
+    context: ActionContext,
+    started: Callable[..., Ready],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready = started(resources=DATA)
+    monkeypatch.setattr(advance, "POLL_LONGEST", 0.05)
+    reading, refused = state.database.reading, iter(range(10))
+
+    def away(function: Callable[[Any], Any]) -> Any:
+        if next(refused, None) is not None:
+            raise OperationalError("SELECT", {}, sqlite3.OperationalError("locked"), True)
+        return reading(function)
+
+    monkeypatch.setattr(state.database, "reading", away)
+
+    answer = advanced(state, context, ready)
+
+    assert (answer["state"], answer["again"], next(refused, None)) == ("COMPLETE", False, None)
 
 
 def test_so_does_one_that_waits_for_a_worker_of_another_process(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -48,6 +49,16 @@ def other(where: Settings) -> Tenant:
 def operator(where: Settings) -> Tenant:
     """Who runs the cloud."""
     return Tenant(where, "admin")
+
+
+@pytest.fixture
+def swept(demo: Tenant) -> Iterator[None]:
+    """The sweep as production runs it: a cron trigger of Mistral's, under a trust that it makes."""
+    name = f"sweep-{uuid.uuid4().hex[:6]}"
+    trigger = {"name": name, "workflow_name": "failover.sweep", "pattern": "* * * * *"}
+    demo.mistral("POST", "cron_triggers", trigger)
+    yield
+    demo.mistral("DELETE", f"cron_triggers/{name}")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from kombu.connection import Connection
 
-from mistral_failover.store.tables import groups, operations, resources
+from mistral_failover.store.tables import groups, operations, resources, traversals
 from testcloud.processes import Processes
 from testcloud.settings import Settings
 from testcloud.tenant import until
@@ -72,6 +72,22 @@ def freeze_with_an_attachment(where: Settings, group: str) -> tuple[str, int]:
             return name, pid
         os.kill(pid, signal.SIGCONT)  # it was quicker: that one is over
     raise AssertionError("every attachment was over too soon")
+
+
+def wake_with_sigterm(where: Settings, name: str, pid: int) -> None:
+    """Tell an executor to stop, as its service manager would, and let its frozen worker go on."""
+    main = Processes(where).pid(name)
+    for each in {pid, main or pid}:
+        os.kill(each, signal.SIGTERM)
+    os.kill(pid, signal.SIGCONT)
+
+
+def is_reached(where: Settings, traversal: str) -> bool:
+    """Whether a traversal reached its goal, by the state store: Mistral's engine is not asked."""
+    engine = sa.create_engine(where.database_url("failover"), poolclass=sa.pool.NullPool)
+    query = sa.select(traversals.c.status).where(traversals.c.id == traversal)
+    with engine.connect() as connection:
+        return bool(connection.execute(query).scalar() == "COMPLETE")
 
 
 def until_all_listen(where: Settings) -> None:

@@ -35,7 +35,7 @@ _RESULT = re.compile(r"Received RPC request 'on_action_complete' ?\[action_ex_id
 
 @dataclass(frozen=True)
 class Pinned:
-    """``steps``: the actions, by id, that were running for the traversal."""
+    """``steps``: the actions, by id, that were working stages of the traversal off."""
 
     steps: frozenset[str]
     _log: Tail
@@ -48,8 +48,8 @@ class Pinned:
 
 @contextmanager
 def pinned(where: Settings, traversal: str, log: Tail) -> Iterator[Pinned]:
-    """Let nobody write down how the steps of a traversal end that run now. ``log``: the engine's,
-    since before the traversal."""
+    """Keep the engine from recording how the stages of a traversal end that run now. ``log``: the
+    engine's, since before the traversal."""
     engine = sa.create_engine(where.database_url("mistral"), poolclass=sa.pool.NullPool)
     with engine.connect() as connection:
         running = connection.execute(_RUNNING, {"traversal": f"%{traversal}%"}).scalars().all()

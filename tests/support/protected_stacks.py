@@ -35,3 +35,18 @@ def stands_on(stack: Protected, member: str) -> None:
     assert stack.tenant.holders(stack.volume()) == [server]
     assert [m for m, running in stack.applications().items() if running] == [member]
     assert stack.tenant.outputs(stack.name)["active"] == member
+
+
+def until_its_alarms_ended(stack: Protected) -> None:
+    """Sweep until no execution of an alarm of the stack runs any more: a broker that was away takes
+    along what Mistral was told, a sweep ends what hangs of that, and Heat deletes no workflow whose
+    executions run."""
+
+    def ended() -> bool:
+        rows = stack.tenant.executions("failover.on_alarm")
+        running = {row["input"].get("group") for row in rows if row["state"] == "RUNNING"}
+        if stack.name in running:
+            stack.tenant.run("failover.sweep")
+        return stack.name not in running
+
+    until(ended, "the alarms' executions to end", 240)

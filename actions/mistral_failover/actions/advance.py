@@ -51,6 +51,9 @@ POLL_FIRST, POLL_GROWTH, POLL_LONGEST = 0.1, 1.5, 2.0
 PATIENT = 5.0
 """Seconds that a loop waits while its own process has nothing to do; then it gives its thread back,
 and Mistral calls it again. So groups that wait for a service do not use up an executor."""
+STORE_PATIENT = 900.0
+"""And while the state store is away. Longer, since Mistral keeps its own state in the same database
+as a rule: an engine forgets after some 80 s what it is told meanwhile, and the chain would end."""
 SAID = 50
 """Sentences that one call returns at most."""
 
@@ -134,14 +137,30 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
         "again": True,
         "outcome": None,
     }
-    try:
-        return _advanced(request, traversal_id, through, hold=hold) or again
-    except SQLAlchemyError as error:
-        if not describe(error).get("transient"):
-            raise
-        LOG.warning("The state store is away", exc_info=True)
-        request.runtime.workers.pause(PATIENT)
-        return again
+    deadline = None
+    while True:
+        try:
+            return _advanced(request, traversal_id, through, hold=hold) or again
+        except SQLAlchemyError as error:
+            if not describe(error).get("transient"):
+                raise
+            LOG.warning("The state store is away", exc_info=True)
+        deadline = deadline or time.monotonic() + STORE_PATIENT
+        if not _store_is_back(request, deadline):
+            return again
+
+
+def _store_is_back(request: Request, deadline: float) -> bool:
+    """Wait until the state store answers; False: the process stops, or the time is over."""
+    workers = request.runtime.workers
+    while not workers.stopping and time.monotonic() < deadline:
+        workers.pause(POLL_LONGEST)
+        try:
+            request.runtime.database.reading(lambda tx: tx.now())
+        except SQLAlchemyError:
+            continue
+        return True
+    return False
 
 
 def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 
 from mistral_failover.convergence.records import NodeState
 
-_LONGEST = 30.0  # seconds between two tries
-_DOUBLINGS = 5  # after which a pause is the longest
+_LONGEST = 10.0  # seconds between two tries
+_DOUBLINGS = 4  # after which a pause is the longest
 _SHOWN = 200  # characters of a message
 
 
@@ -25,8 +25,8 @@ class Wait:
 
 
 def backoff(tries: int) -> float:
-    """Return the seconds between the ``tries``-th try (from 1) and the next one: 1, 2, 4, 8, 16,
-    then 30."""
+    """Return the seconds between the ``tries``-th try (from 1) and the next one: 1, 2, 4, 8,
+    then 10."""
     return min(_LONGEST, 2.0 ** min(tries - 1, _DOUBLINGS))
 
 

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service of the cloud is away for a while in the middle of a failover, which then goes on to its
+end by itself.
+
+``make test-cloud`` takes each service away for a few seconds, ``make test-outages`` for longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support.mistral_processes import until_all_listen
+from support.outages import SERVICES, Watch, take_away, until_reached, until_under_way
+from support.protected_stacks import dies, is_repaired, stands_on, until_its_alarms_ended
+from testcloud import readiness
+from testcloud.settings import Settings
+from testcloud.tenant import Protected, Tenant
+
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.usefixtures("swept")]
+SHORT = 5
+LONG = [30, 300]
+LIMIT = 180.0
+"""Seconds after a service's return in which the failover must have ended."""
+
+
+@pytest.fixture(scope="module")
+def made(protect: Callable[..., Protected]) -> Iterator[Protected]:
+    """A stack with one volume."""
+    stack = protect()
+    yield stack
+    until_its_alarms_ended(stack)
+
+
+@pytest.fixture
+def stack(made: Protected, operator: Tenant, where: Settings) -> Iterator[Protected]:
+    """The stack, with every member well, in a cloud that is whole."""
+    until_all_listen(where)
+    yield made
+    readiness.wait_for_agents(where)
+    until_all_listen(where)
+    for member in made.status()["lost"]:
+        is_repaired(made, operator, member)
+
+
+@pytest.fixture
+def watch(where: Settings, made: Protected) -> Iterator[Watch]:
+    """The group, as the state store shows it."""
+    found = Watch(where, made.name)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    "seconds", [SHORT, *(pytest.param(each, marks=pytest.mark.outages) for each in LONG)]
+)
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_failover_ends_by_itself_though_a_service_was_away(
+    name: str,
+    seconds: float,
+    stack: Protected,
+    watch: Watch,
+    operator: Tenant,
+    where: Settings,
+) -> None:
+    service = SERVICES[name]
+    first = stack.wait_until_active()
+    since, before = len(stack.tenant.guests.audit()), stack.status()["traversal"]["id"]
+
+    dies(stack, operator, first)
+    until_under_way(watch, service.during)
+    returned = take_away(where, service, seconds)
+    reached = until_reached(watch, before, LIMIT)
+
+    after = max(0.0, reached["ended_at"] - returned)
+    print(f"{name} was away for {seconds} s; the failover ended {after:.1f} s after its return")
+    assert reached["status"] == "COMPLETE", reached["reason"]
+    readiness.wait_for_agents(where)
+    second = stack.wait_until_active(first)
+    stands_on(stack, second)
+    server = stack.servers()[second]
+    events = stack.tenant.guests.audit(since=since, kind="command_started")
+    ran = Counter(event["command"] for event in events if event["server"] == server)
+    assert ran == {"volume-up": 1, "pg-start": 1}
