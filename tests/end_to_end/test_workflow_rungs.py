@@ -102,7 +102,7 @@ def test_of_workflows_that_prove_nothing_it_is_told_what_came_of_them(scene: Any
     server = cloud.resources("unproven")["db_a"]["physical_resource_id"]
     assert status["status"] == "BLOCKED"
     for said in (
-        r"workflow: house\.unknown: .*Workflow not found",
+        r"workflow: house\.unknown: .*Mistral has no workflow",
         r"workflow: house\.narrow: .*Invalid input",
         r"workflow: house\.slow \(execution \S+\) is RUNNING after 1 s, and was stopped;",
         rf"house\.refuses \(execution \S+\) is ERROR: no BMC answers for {server};",

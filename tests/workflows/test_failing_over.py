@@ -284,7 +284,6 @@ def test_an_alarm_that_finds_no_eligible_member_is_kept_for_the_sweep(group: Any
     run = group.run("on_alarm", **group.fails("app", "db_b"))
 
     run.assert_failed_with("NO_ELIGIBLE_MEMBER")
-    assert run.task("admit").attempts == 4
     kept = group.status()["incidents"][0]
     assert kept["decision"] == "ADMITTED"
     swept = group.run("sweep", group=group.name).assert_succeeded().output["swept"]
