@@ -86,4 +86,3 @@ def test_an_execution_that_does_not_exist_is_none(rig):
     mistral = mistral_of(rig)
     assert mistral.state(NOBODY) is None
     assert mistral.tree(NOBODY) == []
-    assert mistral.below_task(NOBODY) == []
