@@ -351,31 +351,6 @@ def test_an_outcome_survives_a_database_that_is_away_for_a_moment(
     assert operations.names == ["data"], "and it is not repeated"
 
 
-def test_a_call_that_meets_a_database_that_is_away_is_to_be_repeated(
-    state: Runtime,
-    context: ActionContext,
-    started: Callable[..., Ready],
-    operations: Operations,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    look, refused = advance._look, []
-
-    def away(request: Request, traversal: str) -> Any:
-        if not refused:
-            refused.append(traversal)
-            raise sa.exc.OperationalError("SELECT", {}, Exception("the server has gone away"))
-        return look(request, traversal)
-
-    monkeypatch.setattr(advance, "_look", away)
-    monkeypatch.setattr(advance, "PATIENT", 0.1)
-    ready = started(resources=DATA)
-
-    assert advanced(state, context, ready)["again"] is True
-    monkeypatch.setattr(advance, "PATIENT", 5.0)
-    assert advanced(state, context, ready)["state"] == "COMPLETE"
-    assert len(refused) == 1
-
-
 def test_an_operation_that_lost_its_lease_is_given_up_and_taken_up_again(
     state: Runtime, context: ActionContext, started: Callable[..., Ready], operations: Operations
 ) -> None:
@@ -499,7 +474,6 @@ def test_a_call_whose_process_has_nothing_to_do_gives_its_thread_back(
         "traversal": ready.traversal_id,
         "state": "IN_PROGRESS",
         "said": [],
-        "outcome": None,
         "again": True,
         "outcome": None,
     }
