@@ -11,15 +11,18 @@ import faulthandler
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from mistral_failover import fault_points
+from mistral_failover.actions import runtime
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.embedded import __main__ as embedded
 from mistral_failover.embedded.server import EmbeddedMistral
 from support import armed
 
+STOPS_WITHIN = 30.0  # seconds
 DUPLICATE_HEAD_START = 1.0  # seconds that the duplicate gets before the first goes on
 
 
@@ -48,6 +51,13 @@ class Faults(armed.Faults):
         twin = threading.Thread(target=self._repeat, args=(doing[:1] + doing[1:][-1:], mark))
         twin.start()
         twin.join(DUPLICATE_HEAD_START)
+
+    def stop(self, point: str, mark: Path) -> None:
+        """Have the process end in good order; this thread goes on once its pool gives work back."""
+        super().stop(point, mark)
+        deadline = time.monotonic() + STOPS_WITHIN
+        while not runtime.runtime().workers.stopping and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     @staticmethod
     def _repeat(doing: list[tuple[FailoverAction, Any]], mark: Path) -> None:

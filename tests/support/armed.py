@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 HELD_AT_MOST = 60.0  # seconds
-NOTICED = 1.5  # seconds until a process has noticed that it was told to end
 ENDED, GO = ".ended", ".go"
 MARKS = frozenset({ENDED, GO})
 """What the name of a fault's mark ends with where it says more than that the fault happened."""
@@ -122,9 +121,8 @@ class Faults:
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def stop(self, point: str, mark: Path) -> None:
-        """Have the process end in good order; this thread goes on once that has begun."""
+        """Have the process end in good order; this thread goes on meanwhile."""
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(NOTICED)
 
     def exception(self, point: str, mark: Path) -> None:
         """Raise."""
