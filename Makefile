@@ -23,7 +23,7 @@ test-cloud: $(STAMP)
 	$(BIN)/python -m testcloud up
 	$(BIN)/pytest --cloud=real --timeout=900 --durations=15 tests/contract tests/real_cloud
 
-# Each service of the test cloud away for 30 s and for 5 minutes: some 90 minutes.
+# Each service of the test cloud away for 5 s, 30 s and 5 minutes: some 100 minutes.
 test-outages: $(STAMP)
 	$(BIN)/python -m testcloud up
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud/test_outages.py

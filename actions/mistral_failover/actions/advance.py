@@ -258,6 +258,11 @@ def _work(drive: Drive, ready: Ready) -> Iterable[Ready]:
         with request.runtime.leases.hold(ticket.lock, since) as lease:
             guard = request.runtime.guard(lease)
             step = _ended(drive, ticket, _outcome(request, step.operation, guard))
+        if step.retry_at is not None:
+            # A loop would do, but its execution may be lost in the same outage.
+            now = request.runtime.database.reading(lambda tx: tx.now())
+            pause = max(0.0, step.retry_at - now)
+            request.runtime.workers.submit_later(drive.group_id, ready, _work_of(drive), pause)
     reach("work.next")
     return step.ready
 

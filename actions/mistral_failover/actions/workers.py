@@ -61,6 +61,12 @@ class Workers:
         pool.submit(self._run, group_id, ready, work)
         return True
 
+    def submit_later(self, group_id: str, ready: Ready, work: Work, seconds: float) -> None:
+        """Put a node into the pool after a while, unless the process stops or ends before."""
+        timer = threading.Timer(seconds, self.submit, (group_id, ready, work))
+        timer.daemon = True
+        timer.start()
+
     def ended(self, group_id: str) -> int:
         """How many nodes of a group this process has worked off; only grows, see :meth:`wait`."""
         with self._changed:
