@@ -15,7 +15,7 @@ from mistral_failover.drill import examples
 from mistral_failover.drill.audit import AT_REST
 from mistral_failover.embedded.errors import EmbeddedError
 
-LIMIT = 60.0  # seconds within which a group must have come to rest
+LIMIT = 90.0  # seconds within which a group must have come to rest
 SWEEP_EVERY = 0.7
 
 

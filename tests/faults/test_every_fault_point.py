@@ -33,6 +33,8 @@ ALONE = ASKED_AGAIN | {
     "check.locked",
     "conclude.released",
     "conclude.reported",
+    # The next stage's worker may be in the middle of a transaction just then.
+    "advance.after",
 }
 
 
