@@ -48,6 +48,8 @@ LOG = logging.getLogger(__name__)
 
 POLL_FIRST, POLL_GROWTH, POLL_LONGEST = 0.1, 1.5, 2.0
 """Seconds between two looks at a traversal that another process works on."""
+SETTLED = 0.1
+"""Seconds that a loop waits after a worker's end for the others of its group."""
 PATIENT = 5.0
 """Seconds that a loop waits while its own process has nothing to do; then it gives its thread back,
 and Mistral calls it again. So groups that wait for a service do not use up an executor."""
@@ -214,8 +216,10 @@ def _worked_off(drive: Drive, through: Stage) -> View | None:
         if any(began):
             pause, idle_since = POLL_FIRST, time.monotonic()
         if workers.busy(group_id):
-            # Workers wake this loop; the rest is for what other processes do.
+            # Workers wake this loop; the rest is for what other processes do. Many that end
+            # together are one occasion to look.
             workers.wait(group_id, ended, POLL_LONGEST)
+            workers.settle(group_id, SETTLED)
             idle_since = time.monotonic()
         else:
             if time.monotonic() - idle_since > PATIENT:

@@ -85,6 +85,13 @@ class Workers:
                 lambda: self._ended[group_id] > ended or self.stopping, timeout=seconds
             )
 
+    def settle(self, group_id: str, seconds: float) -> None:
+        """Wait until no node of a group is in the pool, the process stops, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._busy[group_id] or self._stopping, timeout=seconds
+            )
+
     def pause(self, seconds: float) -> None:
         """Wait, unless the process stops."""
         with self._changed:
