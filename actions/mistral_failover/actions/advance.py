@@ -22,7 +22,7 @@ import tenacity
 from mistral_lib.actions import Result
 from sqlalchemy.exc import SQLAlchemyError
 
-from mistral_failover.actions import in_place, ownership, rights, user_workflows, viewing
+from mistral_failover.actions import hooks, in_place, ownership, rights, user_workflows, viewing
 from mistral_failover.actions.documents import operation_document
 from mistral_failover.actions.errors import describe
 from mistral_failover.actions.runtime import LeaseGuard, Request
@@ -250,7 +250,13 @@ def _opened(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
 
 
 def _work_of(drive: Drive) -> Any:
-    return lambda ready: _work(drive, ready)
+    def work(ready: Ready) -> Iterable[Ready]:
+        try:
+            return _work(drive, ready)
+        finally:
+            hooks.after(drive.request)
+
+    return work
 
 
 def _work(drive: Drive, ready: Ready) -> Iterable[Ready]:
