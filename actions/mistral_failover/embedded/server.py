@@ -289,6 +289,7 @@ class EmbeddedMistral:
             stack.callback(reset.stop_service, service)
             service.wait_started()
         if self._api:
+            speedups.order_attributes()
             from mistral.api import service as api_service
 
             web = api_service.WSGIService("mistral_api")

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine behind the fixtures: an embedded Mistral without cron triggers and waits."""
 
+import functools
+import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +17,15 @@ from mistral_failover.testing.replacements import Replacements
 _WAITS = frozenset(
     {"mistral.engine.policies._continue_task", "mistral.engine.policies._complete_task"}
 )
+_KEPT = 256  # parsed workflows
+
+
+def _kept(parse: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    @functools.lru_cache(_KEPT)
+    def of_text(text: str) -> Any:
+        return parse(json.loads(text))
+
+    return lambda document: of_text(json.dumps(document))
 
 
 class TestEngine:
@@ -34,6 +46,7 @@ class TestEngine:
         )
         self._ended: set[str] = set()
         self._changed = threading.Condition()
+        self._parser: tuple[Any, Any] | None = None
         self.replacements = Replacements()
 
     def __enter__(self) -> Self:
@@ -44,6 +57,7 @@ class TestEngine:
         self._mistral.start()
         scheduler.get_system_scheduler().hastened = _WAITS
         self.replacements.install(actions.get_system_action_provider())
+        self._keep_specifications()
         # The engine's one call for every execution that ends; it saves polling.
         self._original = triggers.on_workflow_complete
         triggers.on_workflow_complete = self._on_workflow_complete
@@ -53,6 +67,7 @@ class TestEngine:
         from mistral.services import triggers
 
         triggers.on_workflow_complete = self._original
+        self._parse_again()
         self.replacements.uninstall()
         self._mistral.stop()
 
@@ -105,6 +120,22 @@ class TestEngine:
         parser.clear_caches()
         with self._changed:
             self._ended.clear()
+
+    def _keep_specifications(self) -> None:
+        """Parse each text once: most tests load the same workflows. Mistral shares what it parsed
+        among executions itself, so nothing changes it."""
+        from mistral.lang import parser
+
+        self._parser = (parser.get_workflow_list_spec_from_yaml, parser.get_workflow_spec)
+        of_text, of_document = self._parser
+        parser.get_workflow_list_spec_from_yaml = functools.lru_cache(_KEPT)(of_text)
+        parser.get_workflow_spec = _kept(of_document)
+
+    def _parse_again(self) -> None:
+        from mistral.lang import parser
+
+        if self._parser is not None:
+            parser.get_workflow_list_spec_from_yaml, parser.get_workflow_spec = self._parser
 
     def _on_workflow_complete(self, execution: Any) -> None:
         self._original(execution)
