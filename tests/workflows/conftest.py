@@ -76,10 +76,9 @@ RESOURCES = {"data": DATA, "database": DATABASE, "routing": ROUTING}
 
 
 @pytest.fixture
-def pack(workflow: Workflows) -> Workflows:
+def pack(mistral: TestEngine, workflow: Workflows) -> Workflows:
     """The shipped workflows, loaded."""
-    for path in shipped.paths():
-        workflow.load(path)
+    mistral.keep(shipped.paths())
     return workflow
 
 

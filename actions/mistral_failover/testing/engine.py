@@ -4,7 +4,7 @@
 import functools
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,6 +47,7 @@ class TestEngine:
         self._ended: set[str] = set()
         self._changed = threading.Condition()
         self._parser: tuple[Any, Any] | None = None
+        self._kept: dict[str, tuple[str, str]] = {}
         self.replacements = Replacements()
 
     def __enter__(self) -> Self:
@@ -103,6 +104,27 @@ class TestEngine:
         with self._changed:
             return self._changed.wait_for(lambda: execution_id in self._ended, timeout)
 
+    def keep(self, paths: Iterable[str]) -> None:
+        """Register files of one workflow each, named as that, which stay after the test; what the
+        test makes of them does not. Costs one query where they are still there."""
+        there = self._registered()
+        for path in paths:
+            if self._kept.get(path) not in there:
+                self.load(Path(path).read_text("utf-8"), path)
+                (self._kept[path],) = self._registered() - there
+                there.add(self._kept[path])
+
+    def _registered(self) -> set[tuple[str, str]]:
+        with self.context():
+            return {(row.name, row.checksum) for row in self._definitions()}
+
+    def _definitions(self) -> list[Any]:
+        """Rows of id, name and checksum, inside Mistral's security context."""
+        from mistral.db.v2 import api as db_api
+
+        rows: list[Any] = db_api.get_workflow_definitions(fields=("id", "name", "checksum"))
+        return rows
+
     def clean(self) -> None:
         """Forget definitions, executions, jobs and replacements."""
         from mistral.db.sqlalchemy import sqlite_lock
@@ -114,7 +136,9 @@ class TestEngine:
             db_api.delete_workflow_executions()
             db_api.delete_task_executions()
             db_api.delete_action_executions()
-            db_api.delete_workflow_definitions()
+            kept = set(self._kept.values())
+            gone = [row.id for row in self._definitions() if (row.name, row.checksum) not in kept]
+            db_api.delete_workflow_definitions(id={"in": gone})
             db_api.delete_scheduled_jobs()
         sqlite_lock.cleanup()
         parser.clear_caches()
