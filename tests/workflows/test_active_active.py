@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from mistral_failover.actions import silence
+from mistral_failover.emulator.client import EmulatorClient
 from support.operators import Operator
 
 SIDES = ("left", "right")
@@ -62,11 +65,15 @@ class Sides:
 def sides(protect: Callable[..., Any]) -> Callable[..., Sides]:
     """Make a group of two roles over so many members."""
 
-    def make(servers: tuple[str, ...] = ("db_a", "db_b"), **more: Any) -> Sides:
+    def make(
+        servers: tuple[str, ...] = ("db_a", "db_b"),
+        hosts: Mapping[str, str] = MappingProxyType({}),
+        **more: Any,
+    ) -> Sides:
         group = protect(
             {**side("left"), **side("right")},
             servers=servers,
-            template=template,
+            template=partial(template, hosts=hosts),
             **{"roles": list(SIDES), **more},
         )
         names = {name: f"{name}-{group.name}" for name in SIDES}
@@ -84,9 +91,14 @@ def sides(protect: Callable[..., Any]) -> Callable[..., Sides]:
     return make
 
 
-def template(document: dict[str, Any]) -> dict[str, Any]:
-    volume = document["resources"].pop("data_volume")
-    document["resources"] |= {f"{name}_volume": volume for name in SIDES}
+def template(document: dict[str, Any], hosts: Mapping[str, str]) -> dict[str, Any]:
+    """A volume for each side; ``hosts``: by member, where it has to be."""
+    resources = document["resources"]
+    volume = resources.pop("data_volume")
+    resources |= {f"{name}_volume": volume for name in SIDES}
+    for member, host in hosts.items():
+        properties = {**resources[member]["properties"], "availability_zone": f"nova:{host}"}
+        resources[member] = {**resources[member], "properties": properties}
     return document
 
 
@@ -120,10 +132,15 @@ def test_a_lost_member_s_role_moves_with_its_volume_and_the_other_is_not_touched
 
 
 def test_the_host_of_the_lost_is_passed_over_even_where_its_other_member_has_less_to_do(
-    sides: Callable[..., Sides],
+    sides: Callable[..., Sides], cloud: EmulatorClient
 ) -> None:
-    """The cloud has two hosts, so db_a and db_c share one: it may be what is broken."""
-    trio = sides(("db_a", "db_b", "db_c"), roles={"left": {"prefer": ["db_a"]}, "right": None})
+    """The host that db_a and db_c share may be what is broken."""
+    shared, other = sorted(cloud.status()["hosts"])
+    trio = sides(
+        ("db_a", "db_b", "db_c"),
+        hosts={"db_a": shared, "db_b": other, "db_c": shared},
+        roles={"left": {"prefer": ["db_a"]}, "right": None},
+    )
     trio.group.activate()
     assert trio.at() == each("db_a", "db_b")
 
