@@ -33,7 +33,7 @@ HOUSE = {
 @pytest.fixture(scope="session")
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     database = tmp_path_factory.mktemp("state") / "failover.sqlite"
-    return Runtime(Settings(database=f"sqlite:///{database}", sweep_after=0.0))
+    return Runtime(Settings(database=f"sqlite:///{database}", sweep_after=0.0), eager=False)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ PROJECT = "mine"
 def executors(request: pytest.FixtureRequest) -> list[Runtime]:
     """Runtimes on one state store, as of different processes."""
     url = fresh_url(request.param, "together")
-    return [Runtime(Settings(database=url)) for _ in range(EXECUTORS)]
+    return [Runtime(Settings(database=url), eager=False) for _ in range(EXECUTORS)]
 
 
 @pytest.fixture

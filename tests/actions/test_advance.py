@@ -115,7 +115,7 @@ def process(state: Runtime) -> Iterator[Callable[..., Runtime]]:
     made: list[Runtime] = []
 
     def make(**settings: Any) -> Runtime:
-        made.append(Runtime(replace(state.settings, **settings)))
+        made.append(Runtime(replace(state.settings, **settings), eager=False))
         return made[-1]
 
     yield make

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import advance, candidates, operate, operations, people, starting
+from mistral_failover.actions import candidates, nodes, operate, operations, people, starting
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.actions.standing import standing
 from mistral_failover.actions.starting import Facts
@@ -162,7 +162,7 @@ def before(place: Any, name: str, first: Callable[[], None], patch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(advance, "_described"), (operate.Activate, "run"), (Channel, "run")]
+    ("place", "name"), [(nodes, "described"), (operate.Activate, "run"), (Channel, "run")]
 )
 def test_a_new_server_never_gets_a_start_that_was_meant_for_its_predecessor(
     state: Runtime,

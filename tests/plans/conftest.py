@@ -219,7 +219,8 @@ def state(emulated: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory) -> 
             storm_groups=0,
             poll_first=0.002,
             poll_ceiling=0.02,
-        )
+        ),
+        eager=False,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OS_CLIENT_CONFIG_FILE", str(folder / "clouds.yaml"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import advance, ownership
+from mistral_failover.actions import nodes, ownership
 from mistral_failover.actions.documents import outcome_of, read_ticket
 from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Outcome, Ready, Step
@@ -19,8 +19,8 @@ def ready_nodes(state: Runtime, traversal: str | None) -> list[Ready]:
     """The nodes of a traversal that wait for nothing; none of one that is over."""
     if traversal is None:
         return []
-    nodes = state.database.reading(lambda tx: tx.ready_nodes(traversal))
-    return [Ready(traversal, node) for node in nodes]
+    ready = state.database.reading(lambda tx: tx.ready_nodes(traversal))
+    return [Ready(traversal, node) for node in ready]
 
 
 def work(state: Runtime, context: ActionContext, ready: Ready) -> list[Ready]:
@@ -28,8 +28,7 @@ def work(state: Runtime, context: ActionContext, ready: Ready) -> list[Ready]:
     request = Request(state, context)
     group = ownership.group_of(request, ready.traversal_id)
     assert group is not None
-    drive = advance.Drive(request, ready.traversal_id, group.id, group.name)
-    return list(advance._work(drive, ready))
+    return list(nodes.Drive(request, group.id).work(ready))
 
 
 def work_all(
@@ -57,7 +56,7 @@ def handed_out(state: Runtime, context: ActionContext, ready: Ready) -> dict[str
     request = Request(state, context)
     step = state.engine.check(ready, request.owner)
     assert step.operation is not None, step.sentence
-    document, _ = advance._described(request, step.operation)
+    document, _ = nodes.described(request, step.operation)
     return document
 
 

@@ -174,7 +174,8 @@ def shared(emulated: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory) ->
             storm_groups=0,  # in these tests many groups of the project fail, on purpose
             poll_first=0.005,
             poll_ceiling=0.02,
-        )
+        ),
+        eager=False,
     )
 
 

@@ -13,36 +13,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
-import tenacity
 from mistral_lib.actions import Result
 from sqlalchemy.exc import SQLAlchemyError
 
-from mistral_failover.actions import hooks, in_place, ownership, rights, user_workflows, viewing
-from mistral_failover.actions.documents import operation_document
+from mistral_failover.actions import ownership, rights, viewing
 from mistral_failover.actions.errors import describe
-from mistral_failover.actions.runtime import LeaseGuard, Request
+from mistral_failover.actions.nodes import Drive
+from mistral_failover.actions.runtime import Request
 from mistral_failover.convergence.engine import latest
-from mistral_failover.convergence.errors import UnknownGroup
-from mistral_failover.convergence.records import (
-    NodeProgress,
-    Operation,
-    Outcome,
-    Ready,
-    Step,
-    Ticket,
-    Traversal,
-)
+from mistral_failover.convergence.records import NodeProgress, Ready, Traversal
 from mistral_failover.fault_points import reach
-from mistral_failover.model.group import Group
 from mistral_failover.model.stages import Stage, rank
-from mistral_failover.model.types import OperationSpec
-from mistral_failover.store import groups, views
-from mistral_failover.store.leases import elapsed
+from mistral_failover.store import views
 
 LOG = logging.getLogger(__name__)
 
@@ -58,19 +45,6 @@ STORE_PATIENT = 900.0
 as a rule: an engine forgets after some 80 s what it is told meanwhile, and the chain would end."""
 SAID = 50
 """Sentences that one call returns at most."""
-
-
-@dataclass
-class Drive:
-    """One call of :func:`advance`: on whose behalf its workers act, on which traversal of which
-    group. ``ended``: why the request's rights do not suffice any more, as a sentence and a
-    code."""
-
-    request: Request
-    traversal: str
-    group_id: str
-    group: str
-    ended: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -171,14 +145,14 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
     if state is None:
         return _unknown(traversal_id)
     reach("advance.before")
-    drive = Drive(request, traversal_id, state.id, state.name)
+    drive = Drive(request, state.id)
     first = _latest(request, state.id)
     _opened(request, traversal_id, through, hold=hold)
     if through is Stage.END:
         # An earlier stage has just been refused: do not count another attempt.
         drive.ended = rights.still_ended(request, state.id)
     with request.runtime.workers.loop():
-        view = _worked_off(drive, through)
+        view = _worked_off(drive, traversal_id, through)
     if view is None:
         return None
     reach("advance.after")
@@ -190,7 +164,7 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
         "again": False,
     }
     if through is Stage.END:
-        return _reported(request, drive, facts)
+        return _reported(request, state.name, traversal_id, facts)
     if drive.ended:
         return _failure("RIGHTS_ENDED", drive.ended[0], facts)
     if view.stuck(through) and view.traversal.status in ("FAILED", "BLOCKED"):
@@ -198,21 +172,18 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
     return facts
 
 
-def _worked_off(drive: Drive, through: Stage) -> View | None:
+def _worked_off(drive: Drive, traversal_id: str, through: Stage) -> View | None:
     """Loop until nothing of the stages is left to do. None: the thread is given back before."""
     workers, group_id = drive.request.runtime.workers, drive.group_id
     pause, idle_since = POLL_FIRST, time.monotonic()
     while True:
         ended = workers.ended(group_id)
-        view = _look(drive.request, drive.traversal)
+        view = _look(drive.request, traversal_id)
         if workers.stopping:
             return None
         if view.overtaken or drive.ended or not view.left(through):
             return view
-        began = [
-            workers.submit(group_id, Ready(view.traversal.id, row.node), _work_of(drive))
-            for row in view.due()
-        ]
+        began = [drive.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
         if any(began):
             pause, idle_since = POLL_FIRST, time.monotonic()
         if workers.busy(group_id):
@@ -246,94 +217,13 @@ def _opened(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
         request.runtime.database.atomically(lambda tx: tx.driven_by(current.id, chain))
 
 
-# -- one node
-
-
-def _work_of(drive: Drive) -> Any:
-    def work(ready: Ready) -> Iterable[Ready]:
-        try:
-            return _work(drive, ready)
-        finally:
-            hooks.after(drive.request)
-
-    return work
-
-
-def _work(drive: Drive, ready: Ready) -> Iterable[Ready]:
-    """Check a node, carry its operation out under its lock, conclude it."""
-    request, since = drive.request, elapsed()
-    step = request.runtime.engine.check(ready, request.owner)
-    if step.operation is not None:
-        ticket = step.operation.ticket
-        with request.runtime.leases.hold(ticket.lock, since) as lease:
-            guard = request.runtime.guard(lease)
-            step = _ended(drive, ticket, _outcome(request, step.operation, guard))
-        if step.retry_at is not None:
-            # A loop would do, but its execution may be lost in the same outage.
-            now = request.runtime.database.reading(lambda tx: tx.now())
-            pause = max(0.0, step.retry_at - now)
-            request.runtime.workers.submit_later(drive.group_id, ready, _work_of(drive), pause)
-    reach("work.next")
-    return step.ready
-
-
-def _outcome(request: Request, operation: Operation, guard: LeaseGuard) -> Outcome:
-    """Carry an operation out. Never raises: the lock is held, so there has to be an outcome."""
-    try:
-        document, spec = _described(request, operation)
-    except Exception as error:  # noqa: BLE001 - nothing was done yet, so it can be tried again
-        return Outcome(error={**describe(error), "transient": True}, transient=True, unknown=True)
-    if spec.action is not None:
-        return in_place.run(spec.action, document, request.context)
-    return user_workflows.operate(request, guard, str(spec.workflow), document)
-
-
-def _ended(drive: Drive, ticket: Ticket, outcome: Outcome) -> Step:
-    """Record what came of an operation, or leave it to another worker."""
-    request, error = drive.request, outcome.error or {}
-    engine, code = request.runtime.engine, error.get("code")
-    if code == "LEASE_LOST":
-        return engine.abandon(ticket, "its lease was lost in the middle")
-    if code == "HANDED_BACK":
-        return engine.abandon(ticket, "its process is stopping", "HANDED_BACK")
-    if why := rights.ended(request, ticket, outcome):
-        drive.ended = why
-        engine.abandon(ticket, *why)
-        return Step(why[0])  # this request would be refused again
-    return _insisted(request, ticket, outcome)
-
-
-def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
-    """Conclude, and insist while the lease may last: only this worker knows the outcome, so a
-    database that is away for a moment must not make it unknown."""
-    for attempt in tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(SQLAlchemyError),
-        stop=tenacity.stop_after_delay(ticket.lock.lease),
-        wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
-        reraise=True,
-    ):
-        with attempt:
-            return request.runtime.engine.conclude(ticket, outcome)
-    raise AssertionError("unreachable: the last attempt raises")
-
-
-def _described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
-    def read(tx: Any) -> tuple[Group, dict[str, groups.MemberRow]]:
-        state = groups.get(tx, operation.record.group_id)
-        if state is None:
-            raise UnknownGroup(operation.record.group_id)
-        return request.runtime.definitions.group(tx, state), groups.members_of(tx, state.id)
-
-    group, members = request.runtime.database.reading(read)
-    spec = group.types[operation.record.type].operations[operation.ticket.verb]
-    return operation_document(operation, group, members, spec.timeout), spec
-
-
 # -- what a call answers
 
 
-def _reported(request: Request, drive: Drive, facts: dict[str, Any]) -> dict[str, Any] | Result:
-    found = report(request, drive.group, drive.traversal)
+def _reported(
+    request: Request, group: str, traversal_id: str, facts: dict[str, Any]
+) -> dict[str, Any] | Result:
+    found = report(request, group, traversal_id)
     return found if isinstance(found, Result) else {**facts, "outcome": found}
 
 

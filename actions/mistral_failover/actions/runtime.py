@@ -40,9 +40,13 @@ from mistral_failover.store.leases import Lease, LeaseKeeper
 
 
 class Runtime:
-    """One per process and state store."""
+    """One per process and state store.
 
-    def __init__(self, settings: Settings) -> None:
+    ``eager``: whether the process that begins a traversal works on it at once, without waiting for
+    the first task of its chain; tests of single actions do without.
+    """
+
+    def __init__(self, settings: Settings, *, eager: bool = True) -> None:
         if not settings.database:
             raise ActionError(
                 "CONFIG",
@@ -57,6 +61,7 @@ class Runtime:
                 "Set [failover] lease_margin to a third of lease at most.",
             )
         self.settings = settings
+        self.eager = eager
         self.database = Database(settings.database)
         schema.upgrade(self.database)
         self.definitions = Definitions()
