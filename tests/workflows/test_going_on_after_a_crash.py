@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import converge
@@ -16,9 +17,11 @@ from mistral_failover.store import groups, views
 
 
 def begin(group: Any, **facts: Any) -> dict[str, Any]:
-    """Begin, as an execution that died right after."""
+    """Begin, as a process that died right after."""
     context = ActionContext(SecurityContext(), ExecutionContext())
-    answer = converge.Begin(group.name, **facts).run(context)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group.state, "eager", False)
+        answer = converge.Begin(group.name, **facts).run(context)
     assert isinstance(answer, dict), answer
     return answer
 
