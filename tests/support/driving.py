@@ -28,7 +28,7 @@ def work(state: Runtime, context: ActionContext, ready: Ready) -> list[Ready]:
     request = Request(state, context)
     group = ownership.group_of(request, ready.traversal_id)
     assert group is not None
-    return list(nodes.Drive(request, group.id).work(ready))
+    return list(nodes.NodeWorker(request, group.id).work(ready))
 
 
 def work_all(

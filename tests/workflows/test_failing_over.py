@@ -22,7 +22,7 @@ def without_channel(state: Any) -> Iterator[None]:
 
 
 def test_the_first_activation_brings_the_application_up_on_the_first_member(group: Any) -> None:
-    run = group.activate()
+    run = group.run("activate_first", group=group.name).assert_succeeded()
 
     assert run.output["outcome"]["status"] == "COMPLETE"
     assert run.output["outcome"]["roles"] == {"active": "db_a"}
@@ -33,7 +33,7 @@ def test_the_first_activation_brings_the_application_up_on_the_first_member(grou
 def test_activating_a_group_that_is_up_changes_nothing(group: Any) -> None:
     group.activate()
 
-    again = group.activate()
+    again = group.run("activate_first", group=group.name).assert_succeeded()
 
     assert again.output["outcome"]["roles"] == {"active": "db_a"}
     assert group.cloud.violations() == []

@@ -103,7 +103,7 @@ def test_the_operation_s_workflow_runs_and_its_output_is_recorded(
     group = protect(RESOURCES, [TICKET])
     group.workflows.load(OPEN)
 
-    run = group.activate()
+    outcome = group.activate()
 
     (operation,) = executions_of(group, "house.open_ticket")
     operation.assert_tasks("look", "write")
@@ -111,7 +111,7 @@ def test_the_operation_s_workflow_runs_and_its_output_is_recorded(
     assert record["status"] == "CREATE_COMPLETE"
     assert record["physical_id"] == "ticket of db_a"
     assert record["attributes"] == {"number": 17}
-    assert run.output["outcome"]["status"] == "COMPLETE"
+    assert outcome["status"] == "COMPLETE"
 
 
 def test_a_failover_deletes_by_one_workflow_and_creates_by_the_other(
@@ -163,9 +163,9 @@ def test_a_repaired_workflow_is_tried_again_by_the_next_start(protect: Callable[
     group.run("activate_first", group=group.name).assert_failed_with("FAILED")
     group.workflows.load(OPEN)
 
-    again = group.activate()
+    outcome = group.activate()
 
-    assert again.output["outcome"]["status"] == "COMPLETE"
+    assert outcome["status"] == "COMPLETE"
     assert paper(group)[-1]["physical_id"] == "ticket of db_a"
 
 

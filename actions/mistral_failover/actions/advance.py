@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.actions import ownership, rights, viewing
 from mistral_failover.actions.errors import describe
-from mistral_failover.actions.nodes import Drive
+from mistral_failover.actions.nodes import NodeWorker
 from mistral_failover.actions.runtime import Request
 from mistral_failover.convergence.engine import latest
 from mistral_failover.convergence.records import NodeProgress, Ready, Traversal
@@ -145,14 +145,14 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
     if state is None:
         return _unknown(traversal_id)
     reach("advance.before")
-    drive = Drive(request, state.id)
+    worker = NodeWorker(request, state.id)
     first = _latest(request, state.id)
     _opened(request, traversal_id, through, hold=hold)
     if through is Stage.END:
         # An earlier stage has just been refused: do not count another attempt.
-        drive.ended = rights.still_ended(request, state.id)
+        worker.ended = rights.still_ended(request, state.id)
     with request.runtime.workers.loop():
-        view = _worked_off(drive, traversal_id, through)
+        view = _worked_off(worker, traversal_id, through)
     if view is None:
         return None
     reach("advance.after")
@@ -165,25 +165,25 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
     }
     if through is Stage.END:
         return _reported(request, state.name, traversal_id, facts)
-    if drive.ended:
-        return _failure("RIGHTS_ENDED", drive.ended[0], facts)
+    if worker.ended:
+        return _failure("RIGHTS_ENDED", worker.ended[0], facts)
     if view.stuck(through) and view.traversal.status in ("FAILED", "BLOCKED"):
         return _failure(view.traversal.status, view.traversal.reason, facts)
     return facts
 
 
-def _worked_off(drive: Drive, traversal_id: str, through: Stage) -> View | None:
+def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View | None:
     """Loop until nothing of the stages is left to do. None: the thread is given back before."""
-    workers, group_id = drive.request.runtime.workers, drive.group_id
+    workers, group_id = worker.request.runtime.workers, worker.group_id
     pause, idle_since = POLL_FIRST, time.monotonic()
     while True:
         ended = workers.ended(group_id)
-        view = _look(drive.request, traversal_id)
+        view = _look(worker.request, traversal_id)
         if workers.stopping:
             return None
-        if view.overtaken or drive.ended or not view.left(through):
+        if view.overtaken or worker.ended or not view.left(through):
             return view
-        began = [drive.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
+        began = [worker.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
         if any(began):
             pause, idle_since = POLL_FIRST, time.monotonic()
         if workers.busy(group_id):

@@ -24,69 +24,66 @@ from mistral_failover.store.leases import elapsed
 
 
 @dataclass
-class Drive:
-    """On whose behalf the workers act, on which group. ``ended``: why the request's rights do not
-    suffice any more, as a sentence and a code."""
+class NodeWorker:
+    """Works nodes of one group off, on behalf of a request. ``ended``: why the request's rights do
+    not suffice any more, as a sentence and a code."""
 
     request: Request
     group_id: str
     ended: tuple[str, str] | None = None
 
     def submit(self, ready: Ready) -> bool:
-        """Have a worker of this process work a node off, and what becomes ready by that. False: one
+        """Have a thread of this process work a node off, and what becomes ready by that. False: one
         does already, or the process is stopping."""
         return self.request.runtime.workers.submit(self.group_id, ready, self.work)
 
     def work(self, ready: Ready) -> Iterable[Ready]:
         """Work a node off in this thread; returns what became ready by that."""
         try:
-            return _work(self, ready)
+            return self._checked(ready).ready
         finally:
             hooks.after(self.request)
 
+    def _checked(self, ready: Ready) -> Step:
+        """Check a node, carry its operation out under its lock, conclude it."""
+        runtime, since = self.request.runtime, elapsed()
+        step = runtime.engine.check(ready, self.request.owner)
+        if step.operation is not None:
+            ticket = step.operation.ticket
+            with runtime.leases.hold(ticket.lock, since) as lease:
+                outcome = self._outcome(step.operation, runtime.guard(lease))
+                step = self._concluded(ticket, outcome)
+            if step.retry_at is not None:
+                # A loop would do, but its execution may be lost in the same outage.
+                pause = max(0.0, step.retry_at - runtime.database.reading(lambda tx: tx.now()))
+                runtime.workers.submit_later(self.group_id, ready, self.work, pause)
+        reach("work.next")
+        return step
 
-def _work(drive: Drive, ready: Ready) -> Iterable[Ready]:
-    """Check a node, carry its operation out under its lock, conclude it."""
-    request, since = drive.request, elapsed()
-    step = request.runtime.engine.check(ready, request.owner)
-    if step.operation is not None:
-        ticket = step.operation.ticket
-        with request.runtime.leases.hold(ticket.lock, since) as lease:
-            guard = request.runtime.guard(lease)
-            step = _ended(drive, ticket, _outcome(request, step.operation, guard))
-        if step.retry_at is not None:
-            # A loop would do, but its execution may be lost in the same outage.
-            now = request.runtime.database.reading(lambda tx: tx.now())
-            pause = max(0.0, step.retry_at - now)
-            request.runtime.workers.submit_later(drive.group_id, ready, drive.work, pause)
-    reach("work.next")
-    return step.ready
+    def _outcome(self, operation: Operation, guard: LeaseGuard) -> Outcome:
+        """Carry an operation out. Never raises: the lock is held, so there has to be an outcome."""
+        request = self.request
+        try:
+            document, spec = described(request, operation)
+        except Exception as error:  # noqa: BLE001 - nothing was done yet, so it can be tried again
+            said = {**describe(error), "transient": True}
+            return Outcome(error=said, transient=True, unknown=True)
+        if spec.action is not None:
+            return in_place.run(spec.action, document, request.context)
+        return user_workflows.operate(request, guard, str(spec.workflow), document)
 
-
-def _outcome(request: Request, operation: Operation, guard: LeaseGuard) -> Outcome:
-    """Carry an operation out. Never raises: the lock is held, so there has to be an outcome."""
-    try:
-        document, spec = described(request, operation)
-    except Exception as error:  # noqa: BLE001 - nothing was done yet, so it can be tried again
-        return Outcome(error={**describe(error), "transient": True}, transient=True, unknown=True)
-    if spec.action is not None:
-        return in_place.run(spec.action, document, request.context)
-    return user_workflows.operate(request, guard, str(spec.workflow), document)
-
-
-def _ended(drive: Drive, ticket: Ticket, outcome: Outcome) -> Step:
-    """Record what came of an operation, or leave it to another worker."""
-    request, error = drive.request, outcome.error or {}
-    engine, code = request.runtime.engine, error.get("code")
-    if code == "LEASE_LOST":
-        return engine.abandon(ticket, "its lease was lost in the middle")
-    if code == "HANDED_BACK":
-        return engine.abandon(ticket, "its process is stopping", "HANDED_BACK")
-    if why := rights.ended(request, ticket, outcome):
-        drive.ended = why
-        engine.abandon(ticket, *why)
-        return Step(why[0])  # this request would be refused again
-    return _insisted(request, ticket, outcome)
+    def _concluded(self, ticket: Ticket, outcome: Outcome) -> Step:
+        """Record what came of an operation, or leave it to another worker."""
+        engine, code = self.request.runtime.engine, (outcome.error or {}).get("code")
+        if code == "LEASE_LOST":
+            return engine.abandon(ticket, "its lease was lost in the middle")
+        if code == "HANDED_BACK":
+            return engine.abandon(ticket, "its process is stopping", "HANDED_BACK")
+        if why := rights.ended(self.request, ticket, outcome):
+            self.ended = why
+            engine.abandon(ticket, *why)
+            return Step(why[0])  # this request would be refused again
+        return _insisted(self.request, ticket, outcome)
 
 
 def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:

@@ -14,7 +14,7 @@ from mistral_failover.actions import candidates
 from mistral_failover.actions.errors import ActionError
 from mistral_failover.actions.fencing import ATTACHMENT
 from mistral_failover.actions.forgetting import forget
-from mistral_failover.actions.nodes import Drive
+from mistral_failover.actions.nodes import NodeWorker
 from mistral_failover.actions.noticing import notice
 from mistral_failover.actions.runtime import Request
 from mistral_failover.actions.standing import Standing, standing
@@ -288,9 +288,9 @@ def begin(
             if request.runtime.eager and stands.group.workflow is None:
                 # Mistral needs some 0.3 s to the first task of the chain. What gets lost meanwhile
                 # that task lists. A chain of the group's own decides itself what is first.
-                drive = Drive(request, stands.state.id)
+                worker = NodeWorker(request, stands.state.id)
                 for ready in started.ready:
-                    drive.submit(ready)
+                    worker.submit(ready)
             sentence = cause if started.created else f"{cause} (it was started before)"
             return _answer(stands.group, traversal_id, goal, sentence)
         # Somebody newer won: their facts hold as well, so derive the goal from theirs and ours.
