@@ -10,13 +10,12 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 project = "mistral-failover"
 author = "the authors of mistral-failover"
 version = release = _version("mistral-failover")
-extensions = ["myst_parser", "cliff.sphinxext", "sphinxcontrib.mermaid", "from_code"]
+extensions = ["myst_parser", "cliff.sphinxext", "from_code"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
 html_theme_options = {"description": "High availability for applications on OpenStack"}
 html_show_copyright = False
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]
 autoprogram_cliff_application = "failover"
 nitpicky = True

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages that are made at each build, so that they can not be wrong: the options of the
-configuration by oslo's own generator, the tables of the state store, and the pages that lie outside
-of docs/, where people who read the repository look for them."""
+"""Generate pages at each build, so that they cannot be wrong: the options of the configuration (by
+oslo's own generator), the tables of the state store, the fault points, and copies of the pages
+outside of docs/ (README and examples)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from columns import TABLES, meaning
 from oslo_config import generator
 from sphinx.application import Sphinx
 
+from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.store import tables
 
 FOLDER = "generated"
@@ -25,31 +26,32 @@ OUTSIDE = {
     page: DOCS / FOLDER / page.relative_to(ROOT).with_name(f"{page.parent.name}.md")
     for page in (ROOT / "README.md", *sorted((ROOT / "examples").rglob("README.md")))
 }
-"""Where the copy of each page lies that is not in docs/."""
+"""The copy of each page that is not in docs/."""
 OUTSIDE[ROOT / "README.md"] = DOCS / FOLDER / "readme.md"
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def write(app: Sphinx) -> None:
-    """Write the pages; called before Sphinx looks for its sources."""
+    """Write the pages. Sphinx calls this before it looks for its sources."""
     folder = Path(app.srcdir) / FOLDER
     folder.mkdir(exist_ok=True)
     _written(folder / "failover.conf.sample", _sample(folder))
     _written(folder / "state.md", _state())
+    _written(folder / "fault-points.md", _fault_points())
     for page, copy in OUTSIDE.items():
         _written(copy, relinked(page.read_text("utf-8"), page, copy))
 
 
 def relink(app: Sphinx, name: str, source: list[str]) -> None:
-    """Let the links of a page in docs/ lead to the copies."""
+    """Change the links of a page in docs/ so that they lead to the copies."""
     if not name.startswith(FOLDER):
         page = Path(app.env.doc2path(name))
         source[0] = relinked(source[0], page, page)
 
 
 def relinked(text: str, page: Path, copy: Path) -> str:
-    """A page's text with its links as they must be in its copy. A folder without a page of its own
-    is only named."""
+    """Return a page's text with the links that its copy needs. A link to a folder without a page
+    becomes plain text."""
 
     def link(found: re.Match[str]) -> str:
         said, path, anchor = found[1], found[2], found[3] or ""
@@ -65,7 +67,7 @@ def relinked(text: str, page: Path, copy: Path) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """What Sphinx calls."""
+    """Register the functions with Sphinx."""
     app.connect("builder-inited", write)
     app.connect("source-read", relink)
     return {"parallel_read_safe": True}
@@ -100,8 +102,16 @@ def _state() -> str:
     return "\n".join(lines)
 
 
+def _fault_points() -> str:
+    lines = ["# Fault points", "", "Where [tests](../developing.md#faults) make something fail."]
+    for title, points in (("Failovers", POINTS), ("Commands to agents", BROKER_POINTS)):
+        lines += ["", f"## {title}", "", "| point | what is true there |", "|---|---|"]
+        lines += [f"| `{name}` | {meaning} |" for name, meaning in points.items()]
+    return "\n".join([*lines, ""])
+
+
 def _found_by(table: sa.Table) -> list[str]:
-    """The indexes of a table: what is looked for quickly, and what there is but once."""
+    """Return the lines about a table's unique constraints and indexes."""
     unique = [
         list(constraint.columns)
         for constraint in table.constraints
@@ -117,7 +127,7 @@ def _found_by(table: sa.Table) -> list[str]:
 
 
 def _written(file: Path, text: str) -> None:
-    """Only what changed is written: Sphinx goes by the files' times."""
+    """Write a file if its text changed, because Sphinx compares the files' times."""
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists() or file.read_text("utf-8") != text:
         file.write_text(text, "utf-8")
