@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/fencing.md: what the four drills tell is what stands there, and the rungs are all."""
+"""docs/fencing.md: each of its drills reports what the page shows."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from mistral_failover.actions.switching import ENDINGS
-from mistral_failover.model.group import RungKind
+from support.pages import page, section
 
-PAGE = (Path(__file__).parents[2] / "docs" / "fencing.md").read_text(encoding="utf-8")
-DRILLS = PAGE.split("\n## Four drills\n")[1].split("\n## ")[0]
+DRILLS = section(page("fencing"), "Four drills")
 _TIME = re.compile(r"^ +\d+\.\d\d s  ")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SECONDS = re.compile(r"\d+(\.\d+)? s\b")
@@ -57,15 +53,3 @@ def test_a_drill_tells_what_the_page_says(fault: str) -> None:
 
 def test_every_drill_on_the_page_is_played() -> None:
     assert set(shown()) == {"hang", "confirmed", "host", "returns"}
-
-
-def test_every_rung_is_explained() -> None:
-    ladder = PAGE.split("\n## The ladder\n")[1].split("\n### ")[0]
-
-    assert set(re.findall(r"^\| `(\w+)` \|", ladder, re.M)) == set(get_args(RungKind))
-
-
-def test_every_way_in_which_a_planned_move_ends_is_explained() -> None:
-    moves = PAGE.split("\n## Planned moves\n")[1].split("\n## ")[0]
-
-    assert set(re.findall(r"^\| `([A-Z]+)` \|", moves, re.M)) == set(ENDINGS)

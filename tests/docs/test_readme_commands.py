@@ -19,8 +19,8 @@ from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
+from support.pages import PAGES, ROOT, blocks, page, section
 
-ROOT = Path(__file__).parents[2]
 NEEDED = ("bash", "curl", "jq")
 
 pytestmark = pytest.mark.skipif(
@@ -59,10 +59,9 @@ def clouds_yaml(folder: Path, cloud: EmulatedCloud) -> Path:
 
 
 def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    by_hand = readme.split("\n## By hand\n")[1].split("\n## ")[0]
+    commands = blocks(section(PAGES["README.md"], "Operate it"), "sh")
 
-    told = run(blocks(by_hand), {"FAILOVER_MISTRAL_URL": mistral})
+    told = run(commands, {"FAILOVER_MISTRAL_URL": mistral})
 
     created, planned, started, stood, home, moved, undone = told
     assert "| status    | COMPLETE" in created
@@ -79,10 +78,10 @@ def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
 
 @pytest.mark.drills
 def test_the_same_is_done_by_mistral_s_api_alone(mistral: str) -> None:
-    page = (ROOT / "docs" / "rest-api.md").read_text(encoding="utf-8")
-    (plan,) = re.findall(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    text = page("rest-api")
+    (plan,) = blocks(text, "text")
 
-    told = run(blocks(page), {"MISTRAL": mistral, "TOKEN": ""})[1:]
+    told = run(blocks(text, "sh"), {"MISTRAL": mistral, "TOKEN": ""})[1:]
 
     define, shown_plan, failover, standing, back, moved, undone, sweep = told
     assert '"group": "payments"' in define
@@ -98,11 +97,6 @@ def test_the_same_is_done_by_mistral_s_api_alone(mistral: str) -> None:
     assert '"reason":"moved: active on db_b","roles":{"active":"db_b"},"lost":[]' in moved
     assert '"roles":{"active":"db_a"},"lost":[]' in undone
     assert sweep == "failover-sweep"
-
-
-def blocks(text: str) -> list[str]:
-    """The shell's blocks of a page."""
-    return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def run(commands: list[str], variables: dict[str, str]) -> list[str]:

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+from support.pages import blocks, page
+
+PAGE = page("tutorial")
 _START = re.compile(r"^failover (server .*)$", re.M)
 _MARK = "-- next block --"
 
@@ -47,7 +49,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.timeout(400)
 def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
-    told = played(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.S | re.M), folder)
+    told = played(blocks(PAGE, "sh"), folder)
 
     looked, made, planned, happened, home, unproven, proven, ended = told
     assert re.search(r"15 findings: 0 errors, 1 warning", looked), looked
@@ -66,9 +68,9 @@ def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
     assert "COMPLETE" in ended
 
 
-def played(blocks: list[str], folder: Path) -> list[str]:
+def played(commands: list[str], folder: Path) -> list[str]:
     """What each block told; they share one shell."""
-    script = f"\necho '{_MARK}'\n".join(blocks)
+    script = f"\necho '{_MARK}'\n".join(commands)
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-c", script],

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/glossary.md: its terms are used, and the words that the project abandoned are not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from mistral_failover import workflows
+from support.pages import PAGES, SOURCES, page, section, table, without_blocks
+
+GLOSSARY = page("glossary")
+ABANDONED = [
+    (word.strip(), successor)
+    for words, successor in table(section(GLOSSARY, "Abandoned words"))
+    for word in words.split(",")
+]
+STILL_IN_MESSAGES = {
+    "nobody": 70,
+    "somebody": 21,
+    "whoever": 12,
+    "whom": 6,
+    "mend": 20,
+    "anew": 11,
+    "lying": 5,
+    "lies about": 1,
+    "stands": 19,
+    "hangs on": 2,
+    "sits on": 2,
+    "walk": 5,
+    "the pack": 5,
+    "the house": 1,
+    "works off": 1,
+    "worked off": 2,
+    "goes on": 33,
+    "go on": 14,
+    "going on": 1,
+    "under way": 17,
+    "meanwhile": 9,
+    "is told of": 1,
+    "told of": 4,
+    "tells of": 1,
+    "is told": 6,
+    "was told": 6,
+    "broken off": 2,
+    "can not": 67,
+}
+"""How often the code's messages and help texts may still contain an abandoned word. Only lower a
+number; remove it at 0."""
+
+
+def terms() -> list[str]:
+    """The terms of the glossary."""
+    first = [row[0] for row in table(GLOSSARY.split("## Abandoned words")[0])]
+    return [term for cell in first for term in re.findall(r"\*\*(.+?)\*\*", cell)]
+
+
+def prose(text: str) -> str:
+    """A page without its blocks and literals, in one line."""
+    return " ".join(re.sub(r"`[^`]*`", " ", without_blocks(text)).split())
+
+
+def uses(word: str, text: str) -> int:
+    """How often a text contains a word, whatever its case."""
+    return len(re.findall(rf"(?<![\w-]){re.escape(word)}(?:s|ed|ing)?(?![\w-])", text, re.I))
+
+
+def messages() -> Iterator[str]:
+    """The texts that users read: literals with spaces that are no docstrings, the help of the
+    commands, and the shipped workflows."""
+    for path in SOURCES.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            value = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(value, str) and " " in value and id(node) not in docstrings:
+                yield value
+    for point in entry_points(group="failover.cli"):
+        yield point.load().__doc__ or ""
+    for shipped in workflows.paths():
+        yield Path(shipped).read_text(encoding="utf-8")
+
+
+def test_every_term_is_used_on_another_page() -> None:
+    others = " ".join(text for name, text in PAGES.items() if name != "docs/glossary.md")
+
+    assert len(terms()) > 50
+    assert [term for term in terms() if not uses(term, others)] == []
+
+
+def test_every_term_has_one_meaning() -> None:
+    assert [term for term, count in Counter(terms()).items() if count > 1] == []
+
+
+def test_no_page_contains_an_abandoned_word() -> None:
+    pages = {**PAGES, "docs/glossary.md": GLOSSARY.split("## Abandoned words")[0]}
+    found = [
+        f"{name}: {word} ({successor})"
+        for name, text in pages.items()
+        for word, successor in ABANDONED
+        if uses(word, prose(text))
+    ]
+
+    assert len(ABANDONED) > 30
+    assert found == []
+
+
+def test_the_messages_of_the_code_contain_fewer_and_fewer_abandoned_words() -> None:
+    texts = " \n".join(" ".join(text.split()) for text in messages())
+    found = {word: count for word, _ in ABANDONED if (count := uses(word, texts))}
+
+    assert set(STILL_IN_MESSAGES) <= {word for word, _ in ABANDONED}
+    assert {w: n for w, n in found.items() if n > STILL_IN_MESSAGES.get(w, 0)} == {}
