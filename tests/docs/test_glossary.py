@@ -105,6 +105,25 @@ def test_every_term_has_one_meaning() -> None:
     assert [term for term, count in Counter(terms()).items() if count > 1] == []
 
 
+def test_what_shows_a_term_exists() -> None:
+    """Commands are checked with those of all pages."""
+    sources = " ".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
+    shipped = {
+        name
+        for path in workflows.paths()
+        for name in re.findall(r"^(failover\.\w+):", Path(path).read_text(encoding="utf-8"), re.M)
+    }
+    shown = {
+        name
+        for *_, where in table(GLOSSARY.split("## Abandoned words")[0])
+        for name in re.findall(r"`([^`]+)`", where)
+        if not name.startswith("failover ")
+    }
+    words = {name.split(": ")[-1] for name in shown} - shipped
+
+    assert sorted(w for w in words if not re.search(rf"[\"'_]{re.escape(w)}[\"']", sources)) == []
+
+
 def test_no_page_contains_an_abandoned_word() -> None:
     pages = {**PAGES, "docs/glossary.md": GLOSSARY.split("## Abandoned words")[0]}
     pages |= {"docs/generated/state.md": from_code._state()}
