@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Mistral that can be told where to go wrong: ``python -m faults.child STATE_DIR ...``.
+"""A Mistral that can be told where to go wrong: a program, see :func:`main`.
 
 It takes the arguments of ``mistral_failover.embedded`` and obeys STATE_DIR/plan.json, as
 ``support.armed`` says. A further mode is ``duplicate``.
@@ -106,7 +106,3 @@ def main() -> None:
     FailoverAction.run = faults.remember(FailoverAction.run)  # type: ignore[method-assign]
     embedded.EmbeddedMistral = Restarted  # type: ignore[misc]
     embedded.main()
-
-
-if __name__ == "__main__":
-    main()

@@ -19,6 +19,7 @@ from typing import Any
 
 import mistral_failover.workflows
 
+from faults import child
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill.audit import State, Violation, audit, no_secrets, read_state
 from mistral_failover.drill.secrecy import Secrets
@@ -31,17 +32,16 @@ from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id
 from support import armed
 from support.armed import Fault, Plan
+from support.forked import Forked
 
 LEASE = 3.0
-TESTS = Path(__file__).parents[1]
 
 
 class Child(MistralProcess):
     """``faults.child`` in place of ``mistral_failover.embedded``."""
 
-    def __init__(self, state_dir: Path, **options: Any) -> None:
-        env = {**os.environ, "PYTHONPATH": str(TESTS)}
-        super().__init__(state_dir, program="faults.child", env=env, **options)
+    def _launch(self, output: Path) -> Any:
+        return Forked(child.main, self._command[3:], errors=output, env=os.environ)
 
     def resume(self) -> None:
         """Let a frozen process go on."""

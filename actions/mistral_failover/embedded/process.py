@@ -83,10 +83,7 @@ class MistralProcess:
         """
         self.state_dir.mkdir(parents=True, exist_ok=True)
         output = self.state_dir / "mistral.out"
-        with output.open("w") as errors:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-                self._command, stdout=subprocess.PIPE, stderr=errors, text=True, env=self._env
-            )
+        self._process = self._launch(output)
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             code = self._process.wait()
@@ -115,6 +112,13 @@ class MistralProcess:
             self._process.kill()
             self._process.wait()
             self._forget()
+
+    def _launch(self, output: Path) -> "subprocess.Popen[str]":
+        """Run the command: its standard output is a pipe, what it prints besides goes to a file."""
+        with output.open("w") as errors:
+            return subprocess.Popen(  # noqa: S603 - our own module, no shell
+                self._command, stdout=subprocess.PIPE, stderr=errors, text=True, env=self._env
+            )
 
     def _forget(self) -> None:
         if self._process is not None and self._process.stdout is not None:

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every process of a drill imports, imported: see ``support.forked``."""
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from mistral_failover.embedded import boot
+
+boot.init()  # before anything of Mistral's is imported
+
+for name in (
+    "mistral.config",  # first, as a Mistral that starts does it
+    "mistral.db.v2.api",
+    "mistral.api.controllers.root",
+    "mistral.api.service",
+    "mistral.engine.engine_server",
+    "mistral.executors.executor_server",
+    "mistral.rpc.oslo",
+    "mistral.services.periodic_server",
+    "mistral_failover.embedded.definitions",
+    "mistral_failover.embedded.scheduler",
+    "mistral_failover.agent.main",
+    "faults.child",
+):
+    import_module(name)
+
+for action in entry_points(group="mistral.actions"):
+    action.load()
