@@ -7,11 +7,13 @@ It takes the arguments of ``mistral_failover.embedded`` and obeys STATE_DIR/plan
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +98,24 @@ class Restarted(EmbeddedMistral):
         return self
 
 
+@contextlib.contextmanager
+def armed_at(folder: Path) -> Iterator[None]:
+    """Obey the folder's plan meanwhile."""
+    faults, run = Faults(folder), FailoverAction.run
+    fault_points.arm(faults)
+    FailoverAction.run = faults.remember(run)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        FailoverAction.run = run  # type: ignore[method-assign]
+        fault_points.disarm()
+
+
 def main() -> None:
     """Serve as ``mistral_failover.embedded`` does, with the hook armed."""
+    folder = Path(sys.argv[1])
     # SIGUSR1 has every thread's stack written down: for those who wonder why nothing moves.
-    stacks = (Path(sys.argv[1]) / "stacks").open("a")
-    faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
-    faults = Faults(Path(sys.argv[1]))
-    fault_points.arm(faults)
-    FailoverAction.run = faults.remember(FailoverAction.run)  # type: ignore[method-assign]
+    faulthandler.register(signal.SIGUSR1, (folder / "stacks").open("a"), all_threads=True)
     embedded.EmbeddedMistral = Restarted  # type: ignore[misc]
-    embedded.main()
+    with armed_at(folder):
+        embedded.main()

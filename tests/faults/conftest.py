@@ -30,8 +30,10 @@ def pytest_report_header() -> str:
 class Slots:
     """Makes a slot when it is needed first, and a new one after a failure."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, alone: bool = False) -> None:
+        """``alone``: see `Slot`."""
         self._folder = folder
+        self._alone = alone
         self._made = 0
         self._slot: Slot | None = None
 
@@ -39,14 +41,13 @@ class Slots:
         """The slot."""
         if self._slot is None:
             self._made += 1
-            self._slot = Slot(self._folder / str(self._made)).__enter__()
+            self._slot = Slot(self._folder / str(self._made), alone=self._alone).__enter__()
         return self._slot
 
     def discard(self) -> None:
         """End the slot; its files stay, and tell what its processes were doing."""
         if self._slot is not None:
-            for child in (self._slot.victim, self._slot.survivor):
-                child.write_stacks_down()
+            self._slot.write_stacks_down()
             time.sleep(0.2)
             self._end()
 
@@ -69,8 +70,26 @@ def slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slots]:
     made.close()
 
 
+@pytest.fixture(scope="session")
+def lone_slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slots]:
+    made = Slots(tmp_path_factory.mktemp("alone"), alone=True)
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def slot(slots: Slots, request: pytest.FixtureRequest) -> Iterator[Slot]:
+    """Two processes."""
+    yield from _kept_unless_it_fails(slots, request)
+
+
+@pytest.fixture
+def lone_slot(lone_slots: Slots, request: pytest.FixtureRequest) -> Iterator[Slot]:
+    """One Mistral in this process."""
+    yield from _kept_unless_it_fails(lone_slots, request)
+
+
+def _kept_unless_it_fails(slots: Slots, request: pytest.FixtureRequest) -> Iterator[Slot]:
     failed = request.session.testsfailed
     yield slots.get()
     if request.session.testsfailed > failed:

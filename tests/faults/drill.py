@@ -188,8 +188,8 @@ class Drill:
 
     def _idle(self) -> bool:
         """Whether nothing is under way in either Mistral."""
-        both = self.slot.victim, self.slot.survivor
-        return all(map(self.slot.quiet, both)) and not self.slot.duplicates_under_way()
+        quiet = all(map(self.slot.quiet, self.slot.mistrals))
+        return quiet and not self.slot.duplicates_under_way()
 
     def _sweep(self, at: Child | None = None) -> None:
         """Sweep as a cron trigger would, one sweep after the other; at the survivor unless said."""

@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A slot: one emulated cloud, one state store, and two Mistral processes on it.
+"""A slot: one emulated cloud, one state store, and the Mistrals on it.
 
-The *victim* is the one to which the faults happen; the *survivor* sweeps. A slot serves many
+The *victim* is the one to which the faults happen; the *survivor* sweeps. They are two processes,
+or one Mistral in the process of the tests, for faults that no process dies of. A slot serves many
 drills, each with a group of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import itertools
 import os
 import signal
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import mistral_failover.workflows
+import pytest
 
 from faults import child
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill.audit import State, Violation, audit, no_secrets, read_state
 from mistral_failover.drill.secrecy import Secrets
+from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.clouds import write_clouds_yaml
@@ -35,13 +38,18 @@ from support.armed import Fault, Plan
 from support.forked import Forked
 
 LEASE = 3.0
+CLOUDS = "OS_CLIENT_CONFIG_FILE"
 
 
 class Child(MistralProcess):
     """``faults.child`` in place of ``mistral_failover.embedded``."""
 
+    def __init__(self, state_dir: Path, clouds: Path, **options: Any) -> None:
+        env = {**os.environ, CLOUDS: str(clouds)}
+        super().__init__(state_dir, env=env, **options)
+
     def _launch(self, output: Path) -> Any:
-        return Forked(child.main, self._command[3:], errors=output, env=os.environ)
+        return Forked(child.main, self._command[3:], errors=output, env=self._env or {})
 
     def resume(self) -> None:
         """Let a frozen process go on."""
@@ -64,13 +72,63 @@ class Child(MistralProcess):
         return self._process is not None and self._process.poll() is not None
 
 
-class Slot:
-    """A context manager. ``options``: of ``[failover]``, besides those that every slot has."""
+class Inmate(child.Restarted):
+    """A Mistral in this process, armed as a `Child` is; it can neither die nor freeze."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        clouds: Path,
+        *,
+        overrides: dict[str, Any],
+        workflows: Iterable[str | Path],
+    ) -> None:
+        super().__init__(state_dir, log_file=state_dir / "mistral.log", overrides=overrides)
+        self._clouds = clouds
+        self._workflows = workflows
+        self._armed = contextlib.ExitStack()
+
+    def start(self) -> Inmate:
+        """Start it, with the hook armed."""
+        with contextlib.ExitStack() as stack:
+            environment = stack.enter_context(pytest.MonkeyPatch.context())
+            environment.setenv(CLOUDS, str(self._clouds))
+            super().start()
+            stack.callback(super().stop)
+            stack.enter_context(known_to_actions(self))
+            stack.enter_context(child.armed_at(self._dir))
+            self.install_workflows(self._workflows)
+            self._armed = stack.pop_all()
+        return self
+
+    def stop(self) -> None:
+        """Stop it, and disarm the hook."""
+        self._armed.close()
+
+    def write_stacks_down(self) -> None:
+        """Have STATE_DIR/stacks tell what every thread is doing."""
+        with (self._dir / "stacks").open("a") as stacks:
+            faulthandler.dump_traceback(stacks, all_threads=True)
+
+    def frozen(self) -> bool:
+        """Never."""
+        return False
+
+    def dead(self) -> bool:
+        """Never."""
+        return False
+
+
+class Slot:
+    """A context manager. ``alone``: there is one Mistral, in this process, victim and survivor at
+    once. ``options``: of ``[failover]``, besides those that every slot has."""
+
+    def __init__(self, folder: Path, *, alone: bool = False, **options: Any) -> None:
         self.folder = folder
+        self._alone = alone
         self._options = options
         self._stack = contextlib.ExitStack()
+        self._clouds = folder / "clouds.yaml"
         self._numbers = itertools.count(1)
         self.plan = Plan(folder / "victim")
 
@@ -78,26 +136,38 @@ class Slot:
         with contextlib.ExitStack() as stack:
             self.folder.mkdir(parents=True)
             self.cloud = stack.enter_context(EmulatedCloud(latency="zero"))
-            clouds = self.folder / "clouds.yaml"
-            write_clouds_yaml(clouds, "drill", self.cloud.url)
-            os.environ["OS_CLIENT_CONFIG_FILE"] = str(clouds)
+            write_clouds_yaml(self._clouds, "drill", self.cloud.url)
             self.database = Database(f"sqlite:///{self.folder}/failover.sqlite")
             stack.callback(self.database.close)
             schema.upgrade(self.database)
-            self.victim, self.survivor = self._child("victim"), self._child("survivor")
-            for child in (self.victim, self.survivor):
-                stack.callback(child.stop)
-            with ThreadPoolExecutor() as both:
-                list(both.map(Child.start, (self.victim, self.survivor)))
+            if self._alone:
+                self.victim = self.survivor = self._mistral(Inmate, "victim")
+            else:
+                self.victim, self.survivor = (
+                    self._mistral(Child, name) for name in ("victim", "survivor")
+                )
+            for mistral in self.mistrals:
+                stack.callback(mistral.stop)
+                mistral.start()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        with contextlib.suppress(AssertionError, ProcessLookupError):
+        if self.victim.frozen():
             self.victim.resume()  # a frozen process can not end
         self._stack.close()
 
-    def _child(self, name: str) -> Child:
+    @property
+    def mistrals(self) -> list[Any]:
+        """The victim and, where it is another one, the survivor."""
+        return list(dict.fromkeys((self.victim, self.survivor)))
+
+    def write_stacks_down(self) -> None:
+        """Have victim/stacks and survivor/stacks tell what every thread is doing."""
+        for mistral in self.mistrals:
+            mistral.write_stacks_down()
+
+    def _mistral(self, kind: type[Any], name: str) -> Any:
         options = {
             "database": f"sqlite:///{self.folder}/failover.sqlite",
             "cloud": "drill",
@@ -111,7 +181,7 @@ class Slot:
         }
         overrides = {f"failover.{key}": value for key, value in options.items()}
         workflows = mistral_failover.workflows.paths()
-        return Child(self.folder / name, overrides=overrides, workflows=workflows)
+        return kind(self.folder / name, self._clouds, overrides=overrides, workflows=workflows)
 
     # -- a drill
 
@@ -170,10 +240,10 @@ class Slot:
         return audit(events, self.state(group))
 
     @staticmethod
-    def quiet(child: Child) -> bool:
-        """Whether a process is alive and awake, and nothing is under way in its Mistral."""
+    def quiet(mistral: Any) -> bool:
+        """Whether a Mistral is alive and awake, and nothing is under way in it."""
         try:
-            return not child.frozen() and not child.client.executions(state="RUNNING", limit=1)
+            return not mistral.frozen() and not mistral.client.executions(state="RUNNING", limit=1)
         except EmbeddedError:
             return False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from faults.drill import Drill, Play
-from faults.plays import scenarios
+from faults.plays import ENDING, STAYING, scenarios
 from faults.slot import LEASE, Fault, Slot
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
@@ -38,11 +38,19 @@ ALONE = ASKED_AGAIN | {
 }
 
 
-@pytest.mark.parametrize(
-    ("point", "nth", "play", "mode"),
-    [pytest.param(*each, id=f"{each[0]}-{each[1]}-{each[3]}") for each in scenarios()],
-)
-def test_the_group_reaches_its_goal(
+def each(*modes: str) -> pytest.MarkDecorator:
+    """Every drill in these modes."""
+    return pytest.mark.parametrize(
+        ("point", "nth", "play", "mode"),
+        [
+            pytest.param(*found, id=f"{found[0]}-{found[1]}-{found[3]}")
+            for found in scenarios(*modes)
+        ],
+    )
+
+
+@each(*ENDING)
+def test_the_group_reaches_its_goal_without_the_process(
     point: str, nth: int, play: Play, mode: str, slot: Slot
 ) -> None:
     drill = Drill(slot, play)
@@ -51,6 +59,17 @@ def test_the_group_reaches_its_goal(
 
     if mode == "freeze" and point not in ALONE:
         assert drill.nurse.finished_without_it, "the survivor finished it while the victim slept"
+    assert drill.repeats <= (point in ASKED_AGAIN)
+    assert not drill.failures
+
+
+@each(*STAYING)
+def test_the_group_reaches_its_goal_all_the_same(
+    point: str, nth: int, play: Play, mode: str, lone_slot: Slot
+) -> None:
+    drill = Drill(lone_slot, play)
+
+    drill.perform(Fault(point, mode, nth))
 
     assert drill.repeats <= (point in ASKED_AGAIN)
     # An error within an operation is its outcome, and said in words; nothing else makes it fail.
