@@ -16,7 +16,7 @@ from mistral_failover.drill.audit import AT_REST
 from mistral_failover.embedded.errors import EmbeddedError
 
 LIMIT = 90.0  # seconds within which a group must have come to rest
-SWEEP_EVERY = 0.7
+SWEEP_EVERY = 0.3  # seconds, at least
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Drill:
     failures: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     _swept_at: float = 0.0
+    _sweeps: Callable[[], bool] = lambda: False
 
     def perform(self, *faults: Fault, patience: float = LEASE + 1) -> None:
         """Play it with these faults; fails unless the group comes to rest as the play says.
@@ -196,7 +197,10 @@ class Drill:
         if time.monotonic() < self._swept_at + SWEEP_EVERY:
             return
         self._swept_at = time.monotonic()
-        (at or self.slot.survivor).client.start("failover.sweep", {"group": self.group})
+        if not self._sweeps():
+            client = (at or self.slot.survivor).client
+            sweep = client.start("failover.sweep", {"group": self.group})["id"]
+            self._sweeps = lambda: client.execution(sweep)["state"] == "RUNNING"
 
     # -- what is the case
 

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from faults.drill import Drill, Play
-from faults.slot import Fault
+from faults.slot import LEASE, Fault
 from mistral_failover.actions.hooks import event_id
 from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.store import hooks
@@ -83,7 +83,7 @@ def admit_it(drill: Drill) -> None:
 
 def slow_down(drill: Drill) -> None:
     """Attaching takes longer than a third of a lease."""
-    drill.slot.cloud.client.set_latency(attach=1.6)
+    drill.slot.cloud.client.set_latency(attach=LEASE / 2)
 
 
 def speed_up(drill: Drill) -> None:

@@ -37,7 +37,7 @@ from support import armed
 from support.armed import Fault, Plan
 from support.forked import Forked
 
-LEASE = 3.0
+LEASE = 2.0  # seconds
 CLOUDS = "OS_CLIENT_CONFIG_FILE"
 
 
@@ -173,9 +173,11 @@ class Slot:
             "cloud": "drill",
             "command_channel": f"emulator+{self.cloud.url}",
             "lease": LEASE,
-            "lease_margin": 1.0,
-            "poll_ceiling": 0.2,
-            "sweep_after": 0.5,
+            "lease_margin": LEASE / 3,
+            "repeat_after": 5.0,  # where a call is cut off on a machine that is busy
+            "poll_first": 0.01,
+            "poll_ceiling": 0.05,
+            "sweep_after": 0.3,
             "storm_groups": 0,  # one drill after the other fails, in one project
             **self._options,
         }

@@ -55,7 +55,7 @@ def test_the_group_reaches_its_goal_without_the_process(
 ) -> None:
     drill = Drill(slot, play)
 
-    drill.perform(Fault(point, mode, nth), patience=LEASE + (1 if point in ALONE else 15))
+    drill.perform(Fault(point, mode, nth), patience=LEASE + (0.5 if point in ALONE else 30))
 
     if mode == "freeze" and point not in ALONE:
         assert drill.nurse.finished_without_it, "the survivor finished it while the victim slept"
