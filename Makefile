@@ -33,12 +33,12 @@ drills: $(STAMP)
 	$(BIN)/pytest -m drills tests/end_to_end tests/docs tests/server -n 2
 
 faults: $(STAMP)
-	$(BIN)/pytest -m faults tests/faults -n 2
+	$(BIN)/pytest -m faults tests/faults -n 2 --durations=10
 
 # The agents and their channel on a real RabbitMQ, and everybody killed at every point.
 test-broker: $(STAMP)
 	$(BIN)/python -m testbroker install
-	$(BIN)/pytest -m broker tests/broker -n 2
+	$(BIN)/pytest -m broker tests/broker -n 2 --durations=10
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from faults.child import Faults
-from faults.plays import DRILLS
+from faults.plays import DRILLS, INSIDE, KILLED_INSIDE, MODES, scenarios
 from mistral_failover import fault_points
 from mistral_failover.fault_points import BROKER_POINTS, POINTS, arm, disarm, reach
 from support.armed import Fault, Plan
@@ -43,6 +43,19 @@ def test_every_point_stands_somewhere_and_every_place_is_registered() -> None:
 
 def test_every_point_has_a_drill() -> None:
     assert {point for point, _, _ in DRILLS} == set(POINTS)
+
+
+def test_every_point_is_played_in_every_mode_but_for_kills_that_are_undone() -> None:
+    for mode in MODES:
+        played = {point for point, _, _, _ in scenarios(mode)}
+        assert set(POINTS) - played == (set(INSIDE) - {KILLED_INSIDE} if mode == "kill" else set())
+
+
+def test_what_a_kill_inside_a_transaction_leaves_is_tried_before_it() -> None:
+    killed = {point for point, _, _, _ in scenarios("kill")}
+
+    assert KILLED_INSIDE in killed & set(INSIDE)
+    assert set(INSIDE.values()) <= killed - set(INSIDE)
 
 
 def test_every_point_says_what_is_true_there() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An executor that carries one order out: ``python -m broker.executor FOLDER``.
+"""An executor that carries one order out: a program whose argument is FOLDER, see :func:`main`.
 
 FOLDER/order.json says what: ``{"url", "key_file", "lease", "verb", "to", "epoch"}``, with the verb
 ``run`` or ``depose``, and what a `Command` has besides. FOLDER/outcome.json says what came of it:
@@ -85,7 +85,3 @@ def main() -> None:
     outcome = carry_out(json.loads((folder / "order.json").read_text()))
     (folder / "outcome.new").write_text(json.dumps(outcome))
     (folder / "outcome.new").replace(folder / "outcome.json")
-
-
-if __name__ == "__main__":
-    main()

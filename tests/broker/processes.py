@@ -7,39 +7,35 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from broker import executor
 from support import armed
 from support.armed import Plan
-
-TESTS = Path(__file__).parents[1]
+from support.forked import Forked
 
 
 class Armed:
     """One process that obeys the plan of its folder; what it prints is in FOLDER/output."""
 
-    def __init__(self, folder: Path, module: str, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, main: Callable[[], object], arguments: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.plan = Plan(folder)
-        self._command = [sys.executable, "-m", module, str(folder), *arguments]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._main = main
+        self._arguments = [str(folder), *arguments]
+        self._process: Forked | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(self) -> None:
         """Start it."""
-        with (self.folder / "output").open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, "PYTHONPATH": str(TESTS)},
-            )
+        self._process = Forked(
+            self._main, self._arguments, output=self.folder / "output", env=os.environ
+        )
 
     @property
     def pid(self) -> int:
@@ -122,7 +118,7 @@ class Executor(Armed):
     """A process that carries one order out, once for each start."""
 
     def __init__(self, folder: Path, order: dict[str, Any]) -> None:
-        super().__init__(folder, "broker.executor")
+        super().__init__(folder, executor.main)
         self.order = order
         (folder / "order.json").write_text(json.dumps(order))
 

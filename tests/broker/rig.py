@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 from keystoneauth1.session import Session
 
+from broker import agent
 from broker.processes import Armed, Executor, Outcome
 from faults.slot import until
 from mistral_failover.agent import wire
@@ -73,7 +74,7 @@ class Node(Armed):
         self.stops = folder / "stops"
         self.journal = folder / "journal"
         self._config = folder / "failover-agent.yaml"
-        super().__init__(folder, "broker.agent", ["--config", str(self._config)])
+        super().__init__(folder, agent.main, ["--config", str(self._config)])
         for counter in (self.counter, self.starts, self.stops):
             counter.touch()
         scripts = {"increment": INCREMENT, "check": CHECK, "quiet": QUIET}

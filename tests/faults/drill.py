@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from faults.nurse import Nurse
-from faults.slot import LEASE, Child, Fault, Slot, until
+from faults.slot import LEASE, Fault, Slot, until
 from faults.watch import Watch
 from mistral_failover.drill import examples
 from mistral_failover.drill.audit import AT_REST
@@ -57,7 +57,7 @@ class Drill:
     failures: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     _swept_at: float = 0.0
-    _sweeps: Callable[[], bool] = lambda: False
+    _sweep_id: str = ""
 
     def perform(self, *faults: Fault, patience: float = LEASE + 1) -> None:
         """Play it with these faults; fails unless the group comes to rest as the play says.
@@ -156,7 +156,7 @@ class Drill:
 
     def _reached(self, number: int) -> bool:
         if self.play.preceding and self.slot.fired(0) and not self.slot.fired(number):
-            self._sweep(self.slot.victim)
+            self._sweep_at_the_victim()
         return self.slot.fired(number)
 
     def _settled(self) -> bool:
@@ -192,15 +192,20 @@ class Drill:
         quiet = all(map(self.slot.quiet, self.slot.mistrals))
         return quiet and not self.slot.duplicates_under_way()
 
-    def _sweep(self, at: Child | None = None) -> None:
-        """Sweep as a cron trigger would, one sweep after the other; at the survivor unless said."""
+    def _sweep(self) -> None:
+        """Sweep as a cron trigger would, one sweep after the other."""
         if time.monotonic() < self._swept_at + SWEEP_EVERY:
             return
         self._swept_at = time.monotonic()
-        if not self._sweeps():
-            client = (at or self.slot.survivor).client
-            sweep = client.start("failover.sweep", {"group": self.group})["id"]
-            self._sweeps = lambda: client.execution(sweep)["state"] == "RUNNING"
+        client = self.slot.survivor.client
+        if not self._sweep_id or client.execution(self._sweep_id)["state"] != "RUNNING":
+            self._sweep_id = client.start("failover.sweep", {"group": self.group})["id"]
+
+    def _sweep_at_the_victim(self) -> None:
+        """The same there; nobody waits for its end, for it may never answer."""
+        if time.monotonic() >= self._swept_at + SWEEP_EVERY:
+            self._swept_at = time.monotonic()
+            self.start("failover.sweep", group=self.group)
 
     # -- what is the case
 

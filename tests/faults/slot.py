@@ -49,7 +49,8 @@ class Child(MistralProcess):
         super().__init__(state_dir, env=env, **options)
 
     def _launch(self, output: Path) -> Any:
-        return Forked(child.main, self._command[3:], errors=output, env=self._env or {})
+        arguments = self._command[3:]  # after python -m MODULE
+        return Forked(child.main, arguments, output=output, env=self._env or {}, piped=True)
 
     def resume(self) -> None:
         """Let a frozen process go on."""

@@ -24,7 +24,7 @@ _CONTEXT.set_forkserver_preload(["support.preloaded"])
 class Forked:
     """A process that runs a function as a program; what of ``subprocess.Popen`` the tests use.
 
-    ``stdout`` is a pipe. What the process prints to standard error is appended to ``errors``.
+    What it prints is appended to ``output``; with ``piped`` its standard output is ``stdout``.
     """
 
     def __init__(
@@ -32,8 +32,9 @@ class Forked:
         main: Callable[[], Any],
         arguments: Sequence[str],
         *,
-        errors: Path,
+        output: Path,
         env: Mapping[str, str],
+        piped: bool = False,
     ) -> None:
         self.args = [main.__module__, *arguments]
         # Before the server starts, with the first process: Python 3.11 tells it no other way.
@@ -41,11 +42,13 @@ class Forked:
         reading, writing = _CONTEXT.Pipe(duplex=False)
         # A daemon: whatever a test leaves behind ends with the tests.
         self._process = _CONTEXT.Process(
-            target=_run, args=(main, self.args, str(errors), dict(env), writing), daemon=True
+            target=_run,
+            args=(main, self.args, str(output), dict(env), writing if piped else None),
+            daemon=True,
         )
         self._process.start()
         writing.close()
-        self.stdout = os.fdopen(os.dup(reading.fileno()), encoding="utf-8")
+        self.stdout = os.fdopen(os.dup(reading.fileno()), encoding="utf-8") if piped else None
         reading.close()
 
     @property
@@ -76,13 +79,15 @@ class Forked:
 
 
 def _run(
-    main: Callable[[], Any], arguments: list[str], errors: str, env: dict[str, str], out: Any
+    main: Callable[[], Any], arguments: list[str], output: str, env: dict[str, str], out: Any
 ) -> None:
     sys.argv = arguments
     os.environ.clear()
     os.environ.update(env)
-    with Path(errors).open("ab") as file:
+    with Path(output).open("ab") as file:
+        os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    os.dup2(out.fileno(), 1)
-    out.close()
+    if out is not None:
+        os.dup2(out.fileno(), 1)
+        out.close()
     sys.exit(main())

@@ -19,8 +19,9 @@ for name in (
     "mistral.services.periodic_server",
     "mistral_failover.embedded.definitions",
     "mistral_failover.embedded.scheduler",
-    "mistral_failover.agent.main",
     "faults.child",
+    "broker.agent",
+    "broker.executor",
 ):
     import_module(name)
 
