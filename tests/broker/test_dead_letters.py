@@ -39,7 +39,7 @@ def test_a_command_that_nobody_took_ends_among_the_dead_letters(rig: Rig) -> Non
         PATIENCE,
         lambda: "among the dead letters",
     )
-    assert rig.broker.queues()[node.address.commands(1)] == 0
+    assert rig.broker.depth(node.address.commands(1)) == 0
 
 
 def test_an_agent_that_comes_back_does_not_run_what_was_given_up(rig: Rig) -> None:
@@ -60,10 +60,10 @@ def test_the_commands_of_a_void_epoch_are_no_dead_letters(rig: Rig) -> None:
     executor = rig.increment(node, limit=16.0)
     executor.start()
     queue = node.address.commands(1)
-    until(lambda: rig.broker.queues().get(queue), PATIENCE, lambda: "a command in its queue")
+    until(lambda: rig.broker.depth(queue), PATIENCE, lambda: "a command in its queue")
     executor.kill()
 
     assert rig.carry_out(rig.deposition(node, 2)).code == ""
 
-    assert queue not in rig.broker.queues()
+    assert rig.broker.depth(queue) is None
     assert executor.order["id"] not in [letter["id"] for letter in letters(rig)]
