@@ -25,7 +25,7 @@ from mistral_failover.embedded.server import EmbeddedMistral
 from support import armed
 
 STOPS_WITHIN = 30.0  # seconds
-DUPLICATE_HEAD_START = 1.0  # seconds that the duplicate gets before the first goes on
+DUPLICATE_HEAD_START = 0.5  # seconds that the duplicate gets before the first goes on
 
 
 class Running(threading.local):

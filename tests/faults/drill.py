@@ -143,7 +143,7 @@ class Drill:
         client = self.slot.victim.client
         client.run_action("failover.define", {"definition": self.definition(), "name": self.group})
         self.run("failover.activate_first", group=self.group)
-        self.until(lambda: self.where() == ("COMPLETE", "db_a"), "brought up", limit=20)
+        self.until(lambda: self.where() == ("COMPLETE", "db_a"), "brought up")
         self.play.prepare(self)
 
     def undergo(self, faults: int) -> None:
