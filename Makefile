@@ -16,7 +16,7 @@ drill: $(STAMP)
 	$(BIN)/failover drill
 
 test: $(STAMP)
-	$(BIN)/pytest -n 3 --dist loadfile
+	$(BIN)/pytest -n 3 --dist worksteal --durations=10
 
 # The contract of the cloud, and whole failovers, on real services: see docs/developing.md.
 test-cloud: $(STAMP)
@@ -28,9 +28,9 @@ test-outages: $(STAMP)
 	$(BIN)/python -m testcloud up
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud/test_outages.py
 
-# Whole drills of every kind, as a user starts them.
+# Whole programs, as a user starts them: drills of every kind, servers, the tutorial.
 drills: $(STAMP)
-	$(BIN)/pytest -m drills tests/end_to_end tests/docs tests/server -n 2
+	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --durations=10
 
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests/faults -n 2 --dist worksteal --durations=10

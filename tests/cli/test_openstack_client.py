@@ -20,6 +20,8 @@ from mistral_failover.cli.registry import Registry
 from mistral_failover.drill import examples
 from support.deployments import create_example
 
+pytestmark = pytest.mark.drills
+
 OPENSTACK = Path(sys.executable).parent / "openstack"
 
 

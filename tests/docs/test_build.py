@@ -45,6 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
+@pytest.mark.drills
 @pytest.mark.timeout(310)
 def test_the_built_pages_load_nothing_from_outside(built: Path) -> None:
     found = [

@@ -23,10 +23,13 @@ from support.pages import PAGES, ROOT, blocks, page, section
 
 NEEDED = ("bash", "curl", "jq")
 
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(tool) for tool in NEEDED),
-    reason=f"the README's commands need {', '.join(NEEDED)}",
-)
+pytestmark = [
+    pytest.mark.drills,
+    pytest.mark.skipif(
+        not all(shutil.which(tool) for tool in NEEDED),
+        reason=f"the README's commands need {', '.join(NEEDED)}",
+    ),
+]
 
 
 @pytest.fixture
@@ -76,7 +79,6 @@ def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
     assert "active: db_a" in undone
 
 
-@pytest.mark.drills
 def test_the_same_is_done_by_mistral_s_api_alone(mistral: str) -> None:
     text = page("rest-api")
     (plan,) = blocks(text, "text")

@@ -15,6 +15,8 @@ from mistral_failover.embedded.client import MistralClient
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
 
+pytestmark = pytest.mark.drills
+
 WORKFLOWS = {
     "greet": """\
 version: '2.0'

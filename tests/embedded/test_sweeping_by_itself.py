@@ -24,6 +24,8 @@ from mistral_failover.store import groups, schema, views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
 
+pytestmark = pytest.mark.drills
+
 LEASE = 2.0
 HANG_AFTER = 3.0
 _numbers = itertools.count(1)

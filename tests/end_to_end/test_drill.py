@@ -23,6 +23,8 @@ from mistral_failover.store.tables import groups, journal, operations
 
 DRILL = [sys.executable, "-m", "mistral_failover.cli.main", "drill"]
 
+pytestmark = pytest.mark.drills
+
 
 def drill(*options: str, timeout: float = 110) -> tuple[int, dict[str, Any], str]:
     """Exit code, outcome, and what was told."""
@@ -32,9 +34,7 @@ def drill(*options: str, timeout: float = 110) -> tuple[int, dict[str, Any], str
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-@pytest.mark.parametrize(
-    "fault", ["crash", *(pytest.param(f, marks=pytest.mark.drills) for f in ("hang", "app"))]
-)
+@pytest.mark.parametrize("fault", ["crash", "hang", "app"])
 def test_a_broken_node_is_fenced_or_quiesced_and_its_standby_takes_over(fault: str) -> None:
     code, outcome, told = drill("--latency", "zero", "--fault", fault, "--volumes", "2")
     assert code == 0, told
@@ -45,7 +45,6 @@ def test_a_broken_node_is_fenced_or_quiesced_and_its_standby_takes_over(fault: s
     assert "activate: database on db_b: done" in told
 
 
-@pytest.mark.drills
 def test_a_dead_host_yields_no_proof_and_the_failover_stops_and_says_what_helps() -> None:
     code, outcome, told = drill("--latency", "zero", "--fault", "host")
     assert code == 0, told
@@ -55,21 +54,18 @@ def test_a_dead_host_yields_no_proof_and_the_failover_stops_and_says_what_helps(
     assert outcome["holders"] == {"data": "db_a"}, "nothing moved without a proof"
 
 
-@pytest.mark.drills
 def test_a_node_that_is_slow_and_says_so_is_not_fenced_by_a_short_limit() -> None:
     code, outcome, told = drill("--latency", "zero", "--fault", "slow")
     assert code == 0, (told, outcome)
     assert "proven by quiesce" in told
 
 
-@pytest.mark.drills
 def test_a_failover_takes_eight_tasks_of_mistral_however_many_volumes_move() -> None:
     _, one, _ = drill("--latency", "zero", "--fault", "app")
     _, four, _ = drill("--latency", "zero", "--fault", "app", "--volumes", "4")
     assert (one["tasks"], four["tasks"]) == (8, 8)
 
 
-@pytest.mark.drills
 def test_two_active_members_the_survivor_takes_both_roles_and_a_failback_spreads_them() -> None:
     code, outcome, told = drill("--active-active", "--latency", "zero", "--volumes", "2")
     assert code == 0, (told, outcome)
@@ -85,7 +81,6 @@ def test_two_active_members_the_survivor_takes_both_roles_and_a_failback_spreads
     assert "reports_database on db_a" not in told, "what was well never moved"
 
 
-@pytest.mark.drills
 def test_a_drill_killed_in_its_failback_is_finished_by_the_next_one(tmp_path: Path) -> None:
     options = ["--active-active", "--state-dir", str(tmp_path), "--latency", "zero"]
     with killed_cloud_afterwards(tmp_path):
@@ -111,7 +106,6 @@ def test_active_active_is_played_with_what_it_can_be_played_with(options: list[s
     assert "--active-active: give --fault crash, hang, app, and no --agents" in done.stderr
 
 
-@pytest.mark.drills
 def test_plain_lines_and_a_table_are_for_people() -> None:
     done = subprocess.run(
         [*DRILL, "--latency", "zero", "--fault", "app"], capture_output=True, text=True, timeout=110
@@ -128,7 +122,6 @@ def test_a_bad_option_is_refused_with_exit_code_2() -> None:
     assert "0 is not between 1 and 100" in done.stderr
 
 
-@pytest.mark.drills
 @pytest.mark.parametrize(
     "sentence",
     ["detach volume: data_2 on db_a: started", "activate: database on db_b: started"],
@@ -152,7 +145,6 @@ def test_a_drill_killed_in_the_middle_is_finished_by_the_next_one_and_nothing_is
     assert every_operation_is_done(tmp_path / "failover.sqlite")
 
 
-@pytest.mark.drills
 @pytest.mark.parametrize("more", [[], ["--active-active"], ["--agents"]], ids=str)
 def test_a_drill_killed_while_it_sets_the_scene_is_finished_by_the_next_one(
     more: list[str], tmp_path: Path

@@ -25,6 +25,8 @@ from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
 from support.deployments import create_example, deployed
 
+pytestmark = pytest.mark.drills
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tell_webhook.yaml"
 HOUSE = """
 version: '2.0'

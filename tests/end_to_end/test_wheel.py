@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.drills
+
 ROOT = Path(__file__).parents[2]
 UV = [sys.executable, "-m", "uv"]
 

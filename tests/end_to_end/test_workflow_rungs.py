@@ -14,6 +14,8 @@ from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.client import EmulatorClient
 from support.deployments import create_example, deployed
 
+pytestmark = pytest.mark.drills
+
 HOUSE = """
 version: '2.0'
 house.narrow:
