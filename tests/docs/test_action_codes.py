@@ -27,8 +27,6 @@ NOT_ENDED_WITH = {
     "failover.doctor": {"BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED"},
     # Risks of the plan.
     "failover.plan": {"VOLUME_ERROR", "VOLUME_IN_USE"},
-    # Outcomes of the operations that it carries out.
-    "failover.advance": {"ASYNC_ACTION", "NO_WORKFLOW", "UNKNOWN_ACTION"},
     # A rung that proves nothing, and says so in its observation.
     "failover.fence": {"NO_WORKFLOW"},
 }

@@ -5,7 +5,8 @@ from the sources, nothing is run.
 A name that leads to a function, class or constant of the package counts as reached, also where it
 is only handed on; what is called on an object (``request.cloud()``) is not followed. So a code that
 is found may be caught on its way, and one that comes from outside (a service's answer, an agent's)
-is not found.
+is not found. What a worker's thread does with a node is recorded and never raised, so nothing
+leads there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 import mistral_failover
 
 _SOURCES = Path(mistral_failover.__file__).parent
+_IN_A_THREAD_OF_ITS_OWN = "NodeWorker"
 _CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 
 
@@ -72,6 +74,8 @@ def _codes_of(definition: ast.AST) -> Iterator[str]:
 
 @functools.cache
 def _leads_to(name: str) -> frozenset[str]:
+    if name.endswith(f".{_IN_A_THREAD_OF_ITS_OWN}"):
+        return frozenset()
     known = _names(_module_of(name))
     definition = _definitions()[name]
     only_named = set(_only_named(definition))
