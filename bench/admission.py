@@ -24,7 +24,7 @@ from typing import Any
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from bench.staging import audited, bring_up, stage
-from mistral_failover.actions import gate
+from mistral_failover.actions import alarms
 from mistral_failover.embedded.client import MistralClient
 
 DELIVERIES = 10_000
@@ -128,7 +128,7 @@ def _alone(body: dict[str, Any], times: int = 300) -> float:
     context = ActionContext(SecurityContext(), ExecutionContext())
     begun = time.process_time()
     for _ in range(times):
-        decided = gate.Admit(body).run(context)
+        decided = alarms.Admit(body).run(context)
         if decided["decision"] != "DUPLICATE":
             raise RuntimeError(f"not a duplicate: {decided}")
     return (time.process_time() - begun) / times * 1000

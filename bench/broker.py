@@ -28,7 +28,7 @@ from kombu.messaging import Consumer, Producer
 
 from bench import members
 from mistral_failover.agent.broker import Broker, wait
-from mistral_failover.agent.channel import Channel, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import Channel, Command, Means, channel_for
 from mistral_failover.cloud.guard import Unguarded
 from testbroker.broker import PrivateBroker
 from testcloud.errors import CloudError

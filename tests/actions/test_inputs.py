@@ -10,17 +10,29 @@ import pytest
 from mistral_lib.actions import Action, Result
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, gate, operate, people, plans
-from mistral_failover.actions.runtime import Runtime
+from mistral_failover.actions import (
+    agents,
+    alarms,
+    groups,
+    members,
+    operations,
+    orders,
+    plans,
+    recovery,
+    reports,
+    suspensions,
+)
+from mistral_failover.orders import failover
+from mistral_failover.runtime.process import Runtime
 
 OPERATIONS = [
-    operate.AttachVolume,
-    operate.DetachVolume,
-    operate.Activate,
-    operate.Reactivate,
-    operate.Quiesce,
-    operate.PatchStack,
-    operate.Fence,
+    operations.AttachVolume,
+    operations.DetachVolume,
+    operations.Activate,
+    operations.Reactivate,
+    operations.Quiesce,
+    operations.PatchStack,
+    operations.Fence,
 ]
 LOCK = {"resource_id": "r", "owner": "o", "token": 1, "lease": 30.0}
 TICKET = {
@@ -38,50 +50,55 @@ NAMES = [5, {"a": 1}, [1], ["a", None], True]
 
 # (class, its inputs, the input that is wrong, wrong values)
 WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
-    (gate.Admit, {"alarm": {}}, "group", OPTIONAL_TEXT),
-    (gate.Admit, {"alarm": {}}, "member", OPTIONAL_TEXT),
-    (gate.AdmitEvent, {"body": {"alarm_id": "a"}}, "group", OPTIONAL_TEXT),
-    (gate.AdmitEvent, {"body": {"alarm_id": "a"}}, "member", OPTIONAL_TEXT),
-    (gate.AdmitEvent, {"body": {"alarm_id": "a"}}, "kind", OPTIONAL_TEXT),
-    (gate.Pause, {"because": "b"}, "group", TEXT),
-    (gate.Pause, {"group": "g"}, "because", TEXT),
-    (gate.Resume, {"because": "b"}, "group", TEXT),
-    (gate.Resume, {"group": "g"}, "because", TEXT),
-    (gate.Maintenance, {"because": "b", "minutes": 1}, "group", TEXT),
-    (gate.Maintenance, {"group": "g", "minutes": 1}, "because", TEXT),
-    (gate.Maintenance, {"group": "g", "because": "b"}, "minutes", [0, 40321, "1", True, 1.5]),
-    (gate.Maintenance, {"group": "g", "because": "b"}, "until", [*OPTIONAL_TEXT, "soon"]),
-    (gate.Maintenance, {"group": "g", "because": "b", "minutes": 1}, "members", NAMES),
-    (gate.Held, {}, "group", OPTIONAL_TEXT),
-    (gate.Held, {}, "limit", [0, 1001, "1", True]),
-    (gate.Dismiss, {"because": "b"}, "incident", [*NAMES, "", []]),
-    (gate.Dismiss, {"incident": "i"}, "because", TEXT),
-    (people.Agents, {}, "group", TEXT),
-    (people.Members, {}, "group", TEXT),
-    (converge.Failback, {}, "group", TEXT),
-    (converge.Failback, {"group": "g"}, "to", OPTIONAL_TEXT),
-    (converge.Failback, {"group": "g"}, "role", OPTIONAL_TEXT),
-    (converge.Failback, {"group": "g"}, "recovered", NAMES),
-    (converge.Failback, {"group": "g"}, "because", OPTIONAL_TEXT),
-    (people.Enroll, {}, "group", TEXT),
-    (people.Enroll, {"group": "g"}, "member", OPTIONAL_TEXT),
-    (converge.Begin, {}, "group", TEXT),
-    (converge.Begin, {"group": "g"}, "to", [5, ["a"], {"active": 5}, {"active": ["a"]}]),
-    (converge.Begin, {"group": "g"}, "lost", NAMES),
-    (converge.Begin, {"group": "g"}, "recovered", NAMES),
-    (converge.Begin, {"group": "g"}, "incident", OPTIONAL_TEXT),
-    (converge.Begin, {"group": "g"}, "because", OPTIONAL_TEXT),
-    (converge.Advance, {"through": "end"}, "traversal", TEXT),
-    (converge.Advance, {"traversal": "t"}, "through", [*TEXT, "later", "END"]),
-    (converge.Advance, {"traversal": "t", "through": "end"}, "hold", [None, 1, "yes", []]),
-    (converge.Report, {"traversal": "t"}, "group", TEXT),
-    (converge.Report, {"group": "g"}, "traversal", TEXT),
-    (converge.Sweep, {}, "group", OPTIONAL_TEXT),
-    (converge.ConfirmFenced, {"member": "m", "because": "b"}, "group", TEXT),
-    (converge.ConfirmFenced, {"group": "g", "because": "b"}, "member", TEXT),
-    (converge.ConfirmFenced, {"group": "g", "member": "m"}, "because", TEXT),
-    (people.Define, {"definition": {}}, "name", OPTIONAL_TEXT),
-    (people.Define, {"definition": {}}, "types", [{}, "type", 5]),
+    (alarms.Admit, {"alarm": {}}, "group", OPTIONAL_TEXT),
+    (alarms.Admit, {"alarm": {}}, "member", OPTIONAL_TEXT),
+    (alarms.AdmitEvent, {"body": {"alarm_id": "a"}}, "group", OPTIONAL_TEXT),
+    (alarms.AdmitEvent, {"body": {"alarm_id": "a"}}, "member", OPTIONAL_TEXT),
+    (alarms.AdmitEvent, {"body": {"alarm_id": "a"}}, "kind", OPTIONAL_TEXT),
+    (suspensions.Pause, {"because": "b"}, "group", TEXT),
+    (suspensions.Pause, {"group": "g"}, "because", TEXT),
+    (suspensions.Resume, {"because": "b"}, "group", TEXT),
+    (suspensions.Resume, {"group": "g"}, "because", TEXT),
+    (suspensions.Maintenance, {"because": "b", "minutes": 1}, "group", TEXT),
+    (suspensions.Maintenance, {"group": "g", "minutes": 1}, "because", TEXT),
+    (
+        suspensions.Maintenance,
+        {"group": "g", "because": "b"},
+        "minutes",
+        [0, 40321, "1", True, 1.5],
+    ),
+    (suspensions.Maintenance, {"group": "g", "because": "b"}, "until", [*OPTIONAL_TEXT, "soon"]),
+    (suspensions.Maintenance, {"group": "g", "because": "b", "minutes": 1}, "members", NAMES),
+    (alarms.Held, {}, "group", OPTIONAL_TEXT),
+    (alarms.Held, {}, "limit", [0, 1001, "1", True]),
+    (alarms.Dismiss, {"because": "b"}, "incident", [*NAMES, "", []]),
+    (alarms.Dismiss, {"incident": "i"}, "because", TEXT),
+    (agents.Agents, {}, "group", TEXT),
+    (members.Members, {}, "group", TEXT),
+    (orders.Failback, {}, "group", TEXT),
+    (orders.Failback, {"group": "g"}, "to", OPTIONAL_TEXT),
+    (orders.Failback, {"group": "g"}, "role", OPTIONAL_TEXT),
+    (orders.Failback, {"group": "g"}, "recovered", NAMES),
+    (orders.Failback, {"group": "g"}, "because", OPTIONAL_TEXT),
+    (agents.Enroll, {}, "group", TEXT),
+    (agents.Enroll, {"group": "g"}, "member", OPTIONAL_TEXT),
+    (orders.Begin, {}, "group", TEXT),
+    (orders.Begin, {"group": "g"}, "to", [5, ["a"], {"active": 5}, {"active": ["a"]}]),
+    (orders.Begin, {"group": "g"}, "lost", NAMES),
+    (orders.Begin, {"group": "g"}, "recovered", NAMES),
+    (orders.Begin, {"group": "g"}, "incident", OPTIONAL_TEXT),
+    (orders.Begin, {"group": "g"}, "because", OPTIONAL_TEXT),
+    (recovery.Advance, {"through": "end"}, "traversal", TEXT),
+    (recovery.Advance, {"traversal": "t"}, "through", [*TEXT, "later", "END"]),
+    (recovery.Advance, {"traversal": "t", "through": "end"}, "hold", [None, 1, "yes", []]),
+    (recovery.Report, {"traversal": "t"}, "group", TEXT),
+    (recovery.Report, {"group": "g"}, "traversal", TEXT),
+    (recovery.Sweep, {}, "group", OPTIONAL_TEXT),
+    (members.ConfirmFenced, {"member": "m", "because": "b"}, "group", TEXT),
+    (members.ConfirmFenced, {"group": "g", "because": "b"}, "member", TEXT),
+    (members.ConfirmFenced, {"group": "g", "member": "m"}, "because", TEXT),
+    (groups.Define, {"definition": {}}, "name", OPTIONAL_TEXT),
+    (groups.Define, {"definition": {}}, "types", [{}, "type", 5]),
     (plans.Plan, {}, "group", TEXT),
     (plans.Plan, {"group": "g"}, "to", [5, ["a"]]),
     (plans.Plan, {"group": "g"}, "lost", NAMES),
@@ -92,11 +109,11 @@ WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
     (plans.Plan, {"group": "g", "verb": "switchover"}, "role", [5, ["a"]]),
     (plans.StartPlan, {}, "plan", TEXT),
     (plans.StartPlan, {"plan": "p"}, "because", OPTIONAL_TEXT),
-    (people.Status, {}, "group", OPTIONAL_TEXT),
-    (people.History, {}, "group", TEXT),
-    (people.History, {"group": "g"}, "after", [-1, "1", True, None, 1.5]),
-    (people.History, {"group": "g"}, "limit", [0, 1001, "1", True, None]),
-    (people.History, {"group": "g"}, "traversal", OPTIONAL_TEXT),
+    (reports.Status, {}, "group", OPTIONAL_TEXT),
+    (reports.History, {}, "group", TEXT),
+    (reports.History, {"group": "g"}, "after", [-1, "1", True, None, 1.5]),
+    (reports.History, {"group": "g"}, "limit", [0, 1001, "1", True, None]),
+    (reports.History, {"group": "g"}, "traversal", OPTIONAL_TEXT),
     *((action, {}, "operation", [None, 5, "o", [], {}, LACKING]) for action in OPERATIONS),
 ]
 
@@ -128,21 +145,21 @@ def test_a_wrong_input_is_refused_by_its_name(
 def test_a_body_that_is_no_alarm_is_an_invalid_document(
     state: Runtime, context: ActionContext, alarm: Any
 ) -> None:
-    assert gate.Admit(alarm).run(context).error["code"] == "INVALID_DOCUMENT"
+    assert alarms.Admit(alarm).run(context).error["code"] == "INVALID_DOCUMENT"
 
 
 @pytest.mark.parametrize("definition", [None, 5, "", "a: [", {}, {"stack": "s"}])
 def test_a_file_that_is_no_group_is_an_invalid_document(
     state: Runtime, context: ActionContext, definition: Any
 ) -> None:
-    assert people.Define(definition).run(context).error["code"] == "INVALID_DOCUMENT"
+    assert groups.Define(definition).run(context).error["code"] == "INVALID_DOCUMENT"
 
 
 @pytest.mark.parametrize("given", [[5], ["a: ["], [{}], [None]])
 def test_a_file_that_is_no_type_is_an_invalid_document(
     state: Runtime, context: ActionContext, given: Any
 ) -> None:
-    assert people.Define({}, types=given).run(context).error["code"] == "INVALID_DOCUMENT"
+    assert groups.Define({}, types=given).run(context).error["code"] == "INVALID_DOCUMENT"
 
 
 @pytest.mark.parametrize(
@@ -150,19 +167,19 @@ def test_a_file_that_is_no_type_is_an_invalid_document(
     [(None, ()), ("", ()), ([], ()), ("db_a", ("db_a",)), (["db_a", "db_b"], ("db_a", "db_b"))],
 )
 def test_one_name_or_a_list_of_names_may_be_given(given: Any, names: tuple[str, ...]) -> None:
-    assert converge.facts_of(None, None, given).recovered == names
+    assert failover.facts_of(None, None, given).recovered == names
 
 
 def test_no_word_about_the_lost_differs_from_nobody_lost() -> None:
-    assert converge.facts_of(None, None, None).lost is None
-    assert converge.facts_of(None, [], None).lost == ()
+    assert failover.facts_of(None, None, None).lost is None
+    assert failover.facts_of(None, [], None).lost == ()
 
 
 def test_an_operation_that_lacks_keys_is_told_which(state: Runtime, context: ActionContext) -> None:
-    answer = operate.AttachVolume({"ticket": TICKET, "verb": "create"}).run(context)
+    answer = operations.AttachVolume({"ticket": TICKET, "verb": "create"}).run(context)
 
     assert "it lacks key, group, group_id, stack" in answer.error["message"]
 
 
 def test_a_dry_run_does_nothing(state: Runtime, context: ActionContext) -> None:
-    assert converge.Begin("no such group").test(context) is None
+    assert orders.Begin("no such group").test(context) is None

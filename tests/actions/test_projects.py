@@ -13,22 +13,30 @@ import pytest
 from mistral_lib.actions import Action
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import converge, gate, operate, people, plans
-from mistral_failover.actions.documents import read_ticket, ticket_document
-from mistral_failover.actions.runtime import DEFAULT_PROJECT, Request, Runtime
+from mistral_failover.actions import (
+    alarms,
+    members,
+    operations,
+    orders,
+    plans,
+    recovery,
+    reports,
+)
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Outcome, Ready
+from mistral_failover.mistral.operation_documents import read_ticket, ticket_document
+from mistral_failover.runtime.process import DEFAULT_PROJECT, Request, Runtime
 from support.driving import handed_out, ready_nodes
 
 NAMING_A_GROUP: list[Action] = [
-    converge.Begin("payments"),
-    converge.Begin("payments", lost=[]),
-    converge.Report("payments", "t"),
-    converge.Sweep("payments"),
-    converge.ConfirmFenced("payments", "db_a", "sure"),
+    orders.Begin("payments"),
+    orders.Begin("payments", lost=[]),
+    recovery.Report("payments", "t"),
+    recovery.Sweep("payments"),
+    members.ConfirmFenced("payments", "db_a", "sure"),
     plans.Plan("payments"),
-    people.Status("payments"),
-    people.History("payments"),
+    reports.Status("payments"),
+    reports.History("payments"),
 ]
 
 
@@ -62,7 +70,7 @@ def inputs_of(action: Action) -> dict[str, Any]:
 def test_another_project_s_groups_are_not_listed(
     begun: Ready, context: ActionContext, stranger: ActionContext
 ) -> None:
-    mine, theirs = (people.Status().run(each) for each in (context, stranger))
+    mine, theirs = (reports.Status().run(each) for each in (context, stranger))
 
     assert (mine["groups"], mine["total"]) == (["payments"], 1)
     assert [row["name"] for row in mine["overview"]] == ["payments"]
@@ -75,21 +83,21 @@ def test_an_alarm_naming_another_project_s_group_or_server_concerns_nobody(
     event = {"message_id": "m", "traits": [["instance_id", 1, "s-a"]]}
     alarm = {"previous": "ok", "current": "alarm", "reason_data": {"event": event}}
 
-    by_group = gate.Admit(alarm, group="payments").run(stranger)
-    by_server = gate.Admit(alarm).run(stranger)
+    by_group = alarms.Admit(alarm, group="payments").run(stranger)
+    by_server = alarms.Admit(alarm).run(stranger)
 
     assert by_group["decision"] == by_server["decision"] == "HELD"
     assert "there is no group payments in this project" in by_group["sentence"]
     assert "no group of this project is known to have s-a" in by_server["sentence"]
     assert by_server["traversal"] is None
-    assert gate.Held().run(context)["held"] == []
-    assert {row["group"] for row in gate.Held().run(stranger)["held"]} == {None}
+    assert alarms.Held().run(context)["held"] == []
+    assert {row["group"] for row in alarms.Held().run(stranger)["held"]} == {None}
 
 
 def test_another_project_s_traversals_are_not_swept(
     begun: Ready, context: ActionContext, stranger: ActionContext
 ) -> None:
-    theirs, mine = (converge.Sweep().run(each) for each in (stranger, context))
+    theirs, mine = (recovery.Sweep().run(each) for each in (stranger, context))
 
     assert (theirs["restarted"], theirs["chains"]) == ([], [])
     assert mine["chains"] == [
@@ -100,7 +108,7 @@ def test_another_project_s_traversals_are_not_swept(
 def test_another_project_s_traversal_can_not_be_advanced(
     state: Runtime, begun: Ready, stranger: ActionContext
 ) -> None:
-    refused = converge.Advance(begun.traversal_id, "end").run(stranger)
+    refused = recovery.Advance(begun.traversal_id, "end").run(stranger)
 
     assert refused.error["code"] == "UNKNOWN_TRAVERSAL"
     assert refused.error["message"] == f"there is no traversal {begun.traversal_id}"
@@ -114,13 +122,13 @@ def test_another_project_s_operation_can_not_be_carried_out(
 ) -> None:
     document = handed_out(state, context, begun)
 
-    assert operate.AttachVolume(document).run(stranger).error["code"] == "UNKNOWN_OPERATION"
+    assert operations.AttachVolume(document).run(stranger).error["code"] == "UNKNOWN_OPERATION"
 
 
 def test_a_token_without_a_project_is_refused(
     state: Runtime, context_of: Callable[..., ActionContext]
 ) -> None:
-    answer = people.Status().run(context_of(None))
+    answer = reports.Status().run(context_of(None))
 
     assert answer.error["code"] == "NO_PROJECT"
     assert "scoped to a project" in answer.error["remedy"]

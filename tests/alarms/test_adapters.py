@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistral_failover.alarms import adapters
-from mistral_failover.alarms.alarm import Alarm, moment, plain
+from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.text import moment, plain
 from support.alarm_bodies import (
     ALERT,
     AODH,

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from mistral_failover import fault_points
-from mistral_failover.agent import main as agent
+from mistral_failover.agent.daemon import main as agent
 from support.armed import Faults
 
 

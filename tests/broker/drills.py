@@ -16,8 +16,8 @@ from typing import Any
 from broker.rig import Node, Rig, read
 from faults.drill import Drill, Play
 from faults.slot import LEASE, Slot, until
-from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill import examples
+from mistral_failover.runtime.process import DEFAULT_PROJECT
 from support.armed import Fault
 from support.operators import Operator
 from testbroker.broker import PrivateBroker

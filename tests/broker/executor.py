@@ -22,7 +22,7 @@ from typing import Any
 from keystoneauth1.session import Session
 
 from mistral_failover import fault_points
-from mistral_failover.agent.channel import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import ChannelError, Command, Means, channel_for
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost
 from support.armed import Faults

@@ -27,7 +27,7 @@ from broker import agent
 from broker.processes import Armed, Executor, Outcome
 from faults.slot import until
 from mistral_failover.agent import wire
-from mistral_failover.agent.channel import Channel, Means, channel_for
+from mistral_failover.agent.channel.interface import Channel, Means, channel_for
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.model.ids import group_id
@@ -160,7 +160,7 @@ class Node(Armed):
         word = "--done" if self.counts()[command] else "--not-done"
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "mistral_failover.agent.main"),
+                *(sys.executable, "-m", "mistral_failover.agent.daemon.main"),
                 *("settle", "--config", str(self._config), command, word),
             ],
             capture_output=True,

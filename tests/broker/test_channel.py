@@ -21,10 +21,17 @@ from keystoneauth1.session import Session
 from kombu.messaging import Producer
 
 from faults.slot import until
-from mistral_failover.agent import amqp, wire
+from mistral_failover.agent import wire
 from mistral_failover.agent.broker import NOTICES, Broker, reading_channel, take
-from mistral_failover.agent.channel import Channel, ChannelError, Command, Means, channel_for
-from mistral_failover.agent.links import ANSWERS, KEPT
+from mistral_failover.agent.channel import amqp
+from mistral_failover.agent.channel.interface import (
+    Channel,
+    ChannelError,
+    Command,
+    Means,
+    channel_for,
+)
+from mistral_failover.agent.channel.links import ANSWERS, KEPT
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Unguarded
 from support.scripted_agent import ScriptedAgent

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from cli.conftest import SECRET
-from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.agent.wire import group_key, member_key
 from mistral_failover.model.ids import group_id
+from mistral_failover.runtime.process import DEFAULT_PROJECT
 
 
 def shown(done: Any) -> Any:

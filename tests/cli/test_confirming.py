@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.doorway import Doorway
+from support.closable_address import Doorway
 
 
 @pytest.fixture

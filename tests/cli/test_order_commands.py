@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli import ordering
-from mistral_failover.cli.telling import Teller
+from mistral_failover.cli import order
+from mistral_failover.cli.progress import Teller
 
 ENDED = {"id": "of a Mistral that was started anew", "state": "CANCELLED", "output": None}
 
@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 def followed(client: Any, journal: Any, group: str | None) -> dict[str, Any]:
     """What is made of an execution that was ended from outside."""
     with Teller(io.StringIO()) as tell:
-        following = ordering._Following(client, journal, tell, group, 60)
+        following = order._Following(client, journal, tell, group, 60)
         execution, facts = following.to_its_end("failover.switchover", dict(ENDED))
     return {"state": execution["state"], **facts}
 
@@ -34,21 +34,21 @@ def test_an_order_whose_execution_was_ended_is_followed_by_its_group(deployment:
     deployment.protect(group)
 
     with Teller(io.StringIO()) as tell:
-        journal = ordering._Journal(client, group, tell, set())
+        journal = order._Journal(client, group, tell, set())
         never_begun = followed(client, journal, group)
         deployment.run("switchover", group=group)
         begun = followed(client, journal, group)
 
-    assert ordering.exit_code(never_begun) == 1
+    assert order.exit_code(never_begun) == 1
     assert "before it had begun anything" in never_begun["reason"]
-    assert (ordering.exit_code(begun), begun["roles"]) == (0, {"active": "db_b"})
-    assert ordering.exit_code(followed(client, None, None)) == 1, "nobody can be asked"
+    assert (order.exit_code(begun), begun["roles"]) == (0, {"active": "db_b"})
+    assert order.exit_code(followed(client, None, None)) == 1, "nobody can be asked"
 
 
 def test_a_sweep_that_was_ended_does_not_say_that_nothing_was_left(
     deployment: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ordering, "execute", lambda *_, **__: dict(ENDED))
+    monkeypatch.setattr(order, "execute", lambda *_, **__: dict(ENDED))
 
     done = deployment.failover("sweep")
 

@@ -12,7 +12,7 @@ from cliff.show import ShowOne
 from openstack.exceptions import SDKException
 from rich.console import Console
 
-from mistral_failover.cli import base, connection, doctor, pages, screen
+from mistral_failover.cli import base, connection, doctor, show_pages, status_screen
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.embedded.errors import EmbeddedError
 
@@ -108,7 +108,7 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
     }
     stream = io.StringIO()
 
-    Console(file=stream, width=200).print(pages.page(incident))
+    Console(file=stream, width=200).print(show_pages.page(incident))
 
-    assert "heard 1 time, last" in screen.facts(status, [alarm])["held"]
+    assert "heard 1 time, last" in status_screen.facts(status, [alarm])["held"]
     assert "1 time, last" in stream.getvalue()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cloud.claims import claims
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volume_holders import claims
 from mistral_failover.cloud.volumes import attach, detach
 from mistral_failover.emulator.client import EmulatorClient
 from support.emulated import Pair

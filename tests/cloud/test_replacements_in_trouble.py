@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cloud import marks as marks_module
+from mistral_failover.cloud import update_guard as marks_module
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.group_sizes import size_after
 from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.cloud.marks import Keep
+from mistral_failover.cloud.heat_replacements import rows_of
 from mistral_failover.cloud.patches import SENDS, patch_parameters
 from mistral_failover.cloud.replacements import Replacement, replace_member
 from mistral_failover.cloud.stacks import Member, members, stack_map
-from mistral_failover.cloud.taken import rows_of
+from mistral_failover.cloud.update_guard import Keep
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.fault_points import arm, disarm
 from mistral_failover.settings import Settings

@@ -15,13 +15,13 @@ from keystoneauth1.access import create
 from keystoneauth1.identity import v3
 from keystoneauth1.identity.access import AccessInfoPlugin
 
-from mistral_failover.actions.errors import describe
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.mistral_api import Mistral
 from mistral_failover.cloud.session import GuardedSession
 from mistral_failover.cloud.tokens import asked
+from mistral_failover.mistral.api import Mistral
+from mistral_failover.runtime.errors import describe
 
 TYPES = {"Nova": "compute", "Cinder": "block-storage", "Heat": "orchestration"}
 TIMEOUT = 0.2

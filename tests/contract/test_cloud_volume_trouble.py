@@ -11,10 +11,10 @@ import pytest
 from contract.api import Api
 from contract.conftest import Two
 from contract.rig import NOBODY, Rig
-from mistral_failover.cloud.claims import claims, sight
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volume_holders import claims, sight
 from mistral_failover.cloud.volumes import attach, detach
 
 OFF = Release(off="a person confirmed it", fenced=True)

@@ -8,7 +8,6 @@ import requests
 import yaml
 
 from contract.rig import NOBODY
-from mistral_failover.actions.errors import describe
 from mistral_failover.cloud.clients import cloud_for
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
@@ -16,6 +15,7 @@ from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.session import refusal
 from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.cloud.volumes import resolve_volume
+from mistral_failover.runtime.errors import describe
 from mistral_failover.settings import Settings
 
 REFUSED = ("TOKEN_EXPIRED", "TRUST_GONE")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from contract.rig import NOBODY, Rig
-from mistral_failover.cloud.mistral_api import Mistral, mistral_for
+from mistral_failover.mistral.api import Mistral, mistral_for
 
 pytestmark = pytest.mark.only_on(
     "real", reason="the emulated cloud has no Mistral; tests/embedded asks a real one in a process"

@@ -23,21 +23,21 @@ from cliff.show import ShowOne
 
 from bench.__main__ import PARTS
 from mistral_failover import settings, workflows
-from mistral_failover.actions import documents
-from mistral_failover.actions.doctoring import CHECKS, GROUP_CHECKS
-from mistral_failover.actions.switching import ENDINGS
 from mistral_failover.alarms import adapters
 from mistral_failover.alarms.admission import RULES
 from mistral_failover.cli import connection
 from mistral_failover.cli.drill import Drill
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.convergence import graph
+from mistral_failover.doctor.examination import CHECKS, GROUP_CHECKS
 from mistral_failover.drill import audit
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.metrics import families
+from mistral_failover.mistral import operation_documents
 from mistral_failover.model.group import INTERNAL_TYPES, RungKind
 from mistral_failover.model.schemas import GROUP, TYPE
 from mistral_failover.model.types import shipped_types
+from mistral_failover.orders.switchover import ENDINGS
 from mistral_failover.store.tables import metadata
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
@@ -178,10 +178,10 @@ def types_that_only_the_engine_uses() -> tuple[Found, Found]:
 
 @both_ways
 def keys_of_an_operation() -> tuple[Found, Found]:
-    assert documents.__doc__
+    assert operation_documents.__doc__
     existing = {
         key
-        for line in documents.__doc__.split("\n==============  ")[2].splitlines()[1:]
+        for line in operation_documents.__doc__.split("\n==============  ")[2].splitlines()[1:]
         for key in line[:14].replace(",", " ").split()
         if not key.startswith("=")
     }

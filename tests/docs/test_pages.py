@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from mistral_failover import workflows
-from mistral_failover.agent import main as agent
 from mistral_failover.agent import wire
+from mistral_failover.agent.daemon import main as agent
 from mistral_failover.alarms import adapters
 from mistral_failover.alarms.aodh import AODH_KEYS
 from mistral_failover.cli.main import FailoverApp

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.actions.runtime import request_id
 from mistral_failover.drill.audit import State, calls_under_lease
+from mistral_failover.runtime.process import request_id
 
 
 def call(at: float, token: int, resource: str = "r") -> dict[str, Any]:

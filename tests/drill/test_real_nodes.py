@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mistral_failover.agent.journal import Journal
-from mistral_failover.drill import application, witness
+from mistral_failover.agent.daemon.journal import Journal
+from mistral_failover.drill import application, node_audit
 from mistral_failover.drill.agent_files import JOURNAL
 from mistral_failover.drill.audit import Violation
 from mistral_failover.drill.node import Node, Volumes
@@ -58,7 +58,7 @@ def written(volumes: Volumes) -> list[str]:
 
 
 def seen(volumes: Volumes, *disks: Path) -> list[Violation]:
-    return list(witness.violations(disks, volumes, []))
+    return list(node_audit.violations(disks, volumes, []))
 
 
 # -- processes

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mistral_failover.embedded.transport import Hub, InProcessMessage  # isort: skip - boots
+from mistral_failover.embedded.transport import Hub
+
+from mistral_failover.embedded.transport import InProcessMessage  # isort: skip - boots
 
 import oslo_messaging
 from oslo_config import cfg

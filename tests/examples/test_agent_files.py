@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.agent import config
+from mistral_failover.agent.daemon import config
 from mistral_failover.agent.wire import group_key, member_key
 from mistral_failover.model.group import parse_group
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from mistral_failover import fault_points
-from mistral_failover.actions import runtime
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.embedded import __main__ as embedded
 from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.runtime import process
 from support import armed
 
 STOPS_WITHIN = 30.0  # seconds
@@ -58,7 +58,7 @@ class Faults(armed.Faults):
         """Have the process end in good order; this thread goes on once its pool gives work back."""
         super().stop(point, mark)
         deadline = time.monotonic() + STOPS_WITHIN
-        while not runtime.runtime().workers.stopping and time.monotonic() < deadline:
+        while not process.runtime().workers.stopping and time.monotonic() < deadline:
             time.sleep(0.02)
 
     @staticmethod

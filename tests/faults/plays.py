@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from faults.drill import Drill, Play
 from faults.slot import LEASE, Fault
-from mistral_failover.actions.hooks import event_id
-from mistral_failover.actions.runtime import DEFAULT_PROJECT
+from mistral_failover.mistral.event_hooks import event_id
+from mistral_failover.runtime.process import DEFAULT_PROJECT
 from mistral_failover.store import hooks
 from mistral_failover.store.groups import group_id
 from mistral_failover.store.tables import journal

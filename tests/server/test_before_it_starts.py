@@ -33,10 +33,10 @@ from mistral_failover.server import (
     checks,
     credential,
     intake,
-    interrupted,
-    places,
+    redelivery,
     secret,
     service,
+    state_dir,
 )
 from mistral_failover.server.addresses import Address
 from mistral_failover.server.options import Options, from_environment, read_settings, read_url
@@ -174,9 +174,9 @@ def test_no_secret_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_server_is_announced_as_long_as_it_is_there(tmp_path: Path) -> None:
-    file = tmp_path / places.SERVER_FILE
-    assert places.SERVER_FILE == connection.SERVER_FILE
-    with places.announced(tmp_path, {"url": "u", "pid": 1}):
+    file = tmp_path / state_dir.SERVER_FILE
+    assert state_dir.SERVER_FILE == connection.SERVER_FILE
+    with state_dir.announced(tmp_path, {"url": "u", "pid": 1}):
         assert json.loads(file.read_text()) == {"url": "u", "pid": 1}
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == []
@@ -198,7 +198,7 @@ def test_a_reader_never_finds_half_an_announcement(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for number in range(200):
-        places.write_private(tmp_path / "f", json.dumps({"long": "x" * 10_000, "n": number}))
+        state_dir.write_private(tmp_path / "f", json.dumps({"long": "x" * 10_000, "n": number}))
     ended.set()
     reader.join()
     assert wrong == []
@@ -206,10 +206,14 @@ def test_a_reader_never_finds_half_an_announcement(tmp_path: Path) -> None:
 
 def test_two_servers_do_not_share_a_state_directory(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    with places.claimed(folder), pytest.raises(EmbeddedError) as refused, places.claimed(folder):
+    with (
+        state_dir.claimed(folder),
+        pytest.raises(EmbeddedError) as refused,
+        state_dir.claimed(folder),
+    ):
         raise AssertionError("it was claimed twice")
     assert code(refused) == "STATE_DIR_IN_USE"
-    with places.claimed(folder):
+    with state_dir.claimed(folder):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
@@ -370,7 +374,7 @@ def test_a_state_directory_that_nobody_can_write_is_found_whoever_asks(
 
 
 def test_a_state_directory_in_use_is_found(options: Options) -> None:
-    with places.claimed(options.state_dir):
+    with state_dir.claimed(options.state_dir):
         assert found(options) == {"STATE_DIR_IN_USE": True}
 
 
@@ -378,7 +382,7 @@ def test_a_state_directory_that_is_none_is_found(options: Options, tmp_path: Pat
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(EmbeddedError) as refused:
-        places.check_free(file)
+        state_dir.check_free(file)
     assert code(refused) == "STATE_DIR_UNUSABLE"
 
 
@@ -410,19 +414,19 @@ def test_a_port_for_metrics_that_is_none_or_taken_is_refused_before_anything_beg
 
 def test_the_printed_address_is_that_of_the_server_that_runs(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    with places.claimed(folder):
+    with state_dir.claimed(folder):
         token = secret.read_or_make(folder / "known").token
         facts = {
             "webhook": f"https://{ANYWHERE}:4711{intake.PATH}",
             "secret_file": str(folder / "known"),
         }
-        with places.announced(folder, facts):
+        with state_dir.announced(folder, facts):
             printed = failover("server", "--state-dir", str(folder), "--print-webhook")
     assert (printed.returncode, printed.stdout) == (0, f"{facts['webhook']}/{token}\n")
     assert f"in the place of {ANYWHERE}" in printed.stderr
 
     secret.read_or_make(folder / "webhook-secret")
-    places.write_private(folder / places.SERVER_FILE, json.dumps(facts))  # of a killed one
+    state_dir.write_private(folder / state_dir.SERVER_FILE, json.dumps(facts))  # of a killed one
     alone = failover("server", "--state-dir", str(folder), "--print-webhook")
     assert alone.stdout.startswith(f"http://127.0.0.1:8990{intake.PATH}/")
     assert alone.stderr == ""
@@ -462,13 +466,13 @@ def test_an_alarm_that_is_refused_again_keeps_no_other_and_no_server_waiting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     left = Left("one", "MISTRAL_REFUSED")
-    interrupted.take_up(left)  # type: ignore[arg-type]
+    redelivery.take_up(left)  # type: ignore[arg-type]
     assert (left.taken, left.ended) == (["two", "three"], True)
     assert "execution one: send it again" in caplog.text
 
     away = Left("two", "MISTRAL_UNREACHABLE")
     with pytest.raises(EmbeddedError):
-        interrupted.take_up(away)  # type: ignore[arg-type]
+        redelivery.take_up(away)  # type: ignore[arg-type]
     assert not away.ended, "so none of them is lost"
 
 

@@ -13,7 +13,7 @@ import pytest
 from bench import databases
 from mistral_failover.drill import examples
 from mistral_failover.drill.audit import audit, read_state
-from mistral_failover.drill.secrecy import Secrets, password_of
+from mistral_failover.drill.leaked_secrets import Secrets, password_of
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.server import secret

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.records import Lock, Node, Outcome, Record, Ticket
-from mistral_failover.store import groups, held
+from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
 from support.rows import only_these_change, rows
@@ -367,6 +367,6 @@ def test_a_volume_is_known_by_its_latest_record_also_where_two_are_of_one_moment
         )
         database.atomically(lambda tx, made=made: tx.insert_record(made, 1_000_000.0))
 
-    found = database.reading(lambda tx: held.volumes(tx, "g", "volume"))
+    found = database.reading(lambda tx: attached_volumes.volumes(tx, "g", "volume"))
 
     assert found["data"].volume_id == order[1]

@@ -18,7 +18,7 @@ from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import Node, Operation, Outcome, Ready, Traversal, Wanted
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage
-from mistral_failover.store import lying
+from mistral_failover.store import stalled_work
 from mistral_failover.store.database import Database
 from support.simulation import PROJECT
 from support.together import together
@@ -236,4 +236,4 @@ def test_a_deferral_that_races_with_the_release_does_not_lose_the_wake_up(
 
         assert concluding.result(30) == ()
         assert checking.result(30).operation is not None
-    assert database.reading(lambda tx: lying.loose(tx, PROJECT, None, 0.0)) == []
+    assert database.reading(lambda tx: stalled_work.loose(tx, PROJECT, None, 0.0)) == []

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mistral_failover.convergence.records import Operation, Outcome
-from mistral_failover.store import counting, goals, groups, incidents, totals, undefining
+from mistral_failover.store import counting, goals, group_removal, groups, incidents, totals
 from mistral_failover.store.counting import Counts
 from mistral_failover.store.incidents import Incident
 from support.databases import KINDS, beside
@@ -42,7 +42,7 @@ def prune(simulation: Simulation, keep: int = 0) -> int:
 
 
 def forget_the_group(simulation: Simulation) -> None:
-    simulation.database.atomically(lambda tx: undefining.forget(tx, simulation.group_id))
+    simulation.database.atomically(lambda tx: group_removal.forget(tx, simulation.group_id))
 
 
 def alarm(simulation: Simulation, number: int, decision: str, rule: str = "") -> str:

@@ -8,7 +8,7 @@ import signal
 import sys
 
 from mistral_failover import fault_points
-from mistral_failover.agent.main import main
+from mistral_failover.agent.daemon.main import main
 
 
 def _die_at(point: str) -> None:

@@ -17,11 +17,12 @@ from typing import Any
 import yaml
 from keystoneauth1.session import Session
 
-from mistral_failover.agent import config, wire
-from mistral_failover.agent.amqp import AmqpChannel
-from mistral_failover.agent.channel import Command, CommandResult, Means
-from mistral_failover.agent.daemon import Agent
-from mistral_failover.agent.journal import Journal, Row
+from mistral_failover.agent import wire
+from mistral_failover.agent.channel.amqp import AmqpChannel
+from mistral_failover.agent.channel.interface import Command, CommandResult, Means
+from mistral_failover.agent.daemon import config
+from mistral_failover.agent.daemon.daemon import Agent
+from mistral_failover.agent.daemon.journal import Journal, Row
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.model.ids import group_id
 

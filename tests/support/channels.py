@@ -8,7 +8,7 @@ import uuid
 import pytest
 from keystoneauth1.session import Session
 
-from mistral_failover.agent.channel import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import ChannelError, Command, Means, channel_for
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 

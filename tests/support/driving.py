@@ -9,10 +9,10 @@ from typing import Any
 
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import nodes, ownership
-from mistral_failover.actions.documents import outcome_of, read_ticket
-from mistral_failover.actions.runtime import Request, Runtime
 from mistral_failover.convergence.records import Outcome, Ready, Step
+from mistral_failover.mistral.operation_documents import outcome_of, read_ticket
+from mistral_failover.resources import ownership, worker
+from mistral_failover.runtime.process import Request, Runtime
 
 
 def ready_nodes(state: Runtime, traversal: str | None) -> list[Ready]:
@@ -28,7 +28,7 @@ def work(state: Runtime, context: ActionContext, ready: Ready) -> list[Ready]:
     request = Request(state, context)
     group = ownership.group_of(request, ready.traversal_id)
     assert group is not None
-    return list(nodes.NodeWorker(request, group.id).work(ready))
+    return list(worker.NodeWorker(request, group.id).work(ready))
 
 
 def work_all(
@@ -56,7 +56,7 @@ def handed_out(state: Runtime, context: ActionContext, ready: Ready) -> dict[str
     request = Request(state, context)
     step = state.engine.check(ready, request.owner)
     assert step.operation is not None, step.sentence
-    document, _ = nodes.described(request, step.operation)
+    document, _ = worker.described(request, step.operation)
     return document
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import Goal
 from support.contents import Contents, Doing, Done
+from support.exploration_moves import Teller
 from support.simulation import Simulation
 from support.states import (
     Explored,
@@ -34,7 +35,6 @@ from support.states import (
     with_one,
     without,
 )
-from support.telling import Teller
 from support.worlds import Worlds
 
 

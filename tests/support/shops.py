@@ -16,14 +16,15 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import base
-from mistral_failover.actions.converge import Begin, Switchover
-from mistral_failover.actions.gate import Admit
-from mistral_failover.actions.people import Define, History, Status
-from mistral_failover.actions.replacing import ReplaceMember
-from mistral_failover.actions.runtime import Runtime
+from mistral_failover.actions.alarms import Admit
+from mistral_failover.actions.groups import Define
+from mistral_failover.actions.members import ReplaceMember
+from mistral_failover.actions.orders import Begin, Switchover
+from mistral_failover.actions.reports import History, Status
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from support.driving import work_all
 from support.operators import Operator

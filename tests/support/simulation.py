@@ -20,7 +20,7 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.model.goal import Goal, empty_goal, render_goal
 from mistral_failover.model.group import Group, parse_group
-from mistral_failover.store import groups, lying
+from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Database
 from support.databases import beside, empty, shared
 from support.world import TYPES, Seen, World
@@ -192,7 +192,7 @@ class Simulation:
         """What a sweep finds that waits for no silence."""
 
         def look(tx: Any) -> list[Ready]:
-            found = [each.traversal_id for each in lying.stalled(tx, project, group_id, 0.0)]
+            found = [each.traversal_id for each in stalled_work.stalled(tx, project, group_id, 0.0)]
             return [
                 Ready(traversal, row.node)
                 for traversal in found

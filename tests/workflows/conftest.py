@@ -17,12 +17,14 @@ from oslo_config import cfg
 
 from mistral_failover import settings as configuration
 from mistral_failover import workflows as shipped
-from mistral_failover.actions import converge, people, plans, runtime
-from mistral_failover.actions.runtime import Runtime
+from mistral_failover.actions import groups, orders, plans, recovery, reports
+from mistral_failover.actions import members as member_actions
 from mistral_failover.convergence.records import Ready
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.runtime import process
+from mistral_failover.runtime.process import Runtime
 from mistral_failover.testing.engine import TestEngine
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
@@ -112,7 +114,7 @@ def state(
     }
     for name, value in options.items():
         cfg.CONF.set_override(name, value, group=configuration.GROUP)
-    yield runtime.runtime()
+    yield process.runtime()
     for name in options:
         cfg.CONF.clear_override(name, group=configuration.GROUP)
 
@@ -157,8 +159,8 @@ class Protected:
         The actions of failover.activate_first without its tasks: nearly every test begins so.
         """
         because = "the first activation"
-        begun = done(converge.Begin(self.name, lost=[], because=because).run(context()))
-        while (answer := done(converge.Advance(begun["traversal"], "end").run(context())))["again"]:
+        begun = done(orders.Begin(self.name, lost=[], because=because).run(context()))
+        while (answer := done(recovery.Advance(begun["traversal"], "end").run(context())))["again"]:
             pass
         return dict(answer["outcome"])
 
@@ -185,7 +187,7 @@ class Protected:
 
     def told(self, kind: str | None = None) -> list[str]:
         """The group's journal, or its sentences of one kind."""
-        rows = done(people.History(self.name, limit=1000).run(context()))
+        rows = done(reports.History(self.name, limit=1000).run(context()))
         return [row["sentence"] for row in rows if kind in (None, row["kind"])]
 
     def wait_until_told(self, sentence: str, times: int = 1) -> None:
@@ -208,11 +210,11 @@ class Protected:
 
     def status(self) -> dict[str, Any]:
         """What failover.status says."""
-        return done(people.Status(self.name).run(context()))
+        return done(reports.Status(self.name).run(context()))
 
     def member_list(self) -> dict[str, dict[str, Any]]:
         """What failover.members says, by member."""
-        rows = done(people.Members(self.name).run(context()))
+        rows = done(member_actions.Members(self.name).run(context()))
         return {row["member"]: row for row in rows}
 
     def plan(self, **facts: Any) -> dict[str, Any]:
@@ -253,7 +255,7 @@ def protect(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[
             "fence": [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 1}, "confirm"],
             **more,
         }
-        done(people.Define(definition, types=types).run(context()))
+        done(groups.Define(definition, types=types).run(context()))
         return Protected(name, cloud, state, pack, servers)
 
     return make

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.actions import silence
 from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.groups import agent_health
 from support.operators import Operator
 
 SIDES = ("left", "right")
@@ -280,7 +280,7 @@ def test_home_is_not_where_somebody_works(up: Sides) -> None:
 def test_home_is_not_where_the_agent_is_silent(up: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     group = up.group
     group.run("switchover", group=group.name, role="left").assert_succeeded()
-    monkeypatch.setattr(silence, "SILENT", 0.0)  # an agent that answers was heard 0 s ago
+    monkeypatch.setattr(agent_health, "SILENT", 0.0)  # an agent that answers was heard 0 s ago
     group.fails("hang", "db_a")
 
     run = group.run("failback", group=group.name).assert_failed_with("NO_ELIGIBLE_MEMBER")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import people
+from mistral_failover.actions import agents
 
 QUIESCE = {"kind": "quiesce", "limit": 0.2}
 
@@ -25,7 +25,7 @@ def slow(cloud: Any) -> Iterator[None]:
 
 def heard_of_db_a(group: Any) -> str:
     """What failover.agents says of it."""
-    rows = people.Agents(group.name).run(ActionContext(SecurityContext(), ExecutionContext()))
+    rows = agents.Agents(group.name).run(ActionContext(SecurityContext(), ExecutionContext()))
     return str(rows[0]["sentence"])
 
 

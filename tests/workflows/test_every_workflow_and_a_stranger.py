@@ -16,17 +16,26 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover import workflows as shipped
-from mistral_failover.actions import gate
-from mistral_failover.actions.documents import ticket_document
-from mistral_failover.actions.runtime import DEFAULT_PROJECT, Runtime
+from mistral_failover.actions import alarms, suspensions
 from mistral_failover.convergence.records import Lock, Node, Ticket
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.mistral.operation_documents import ticket_document
+from mistral_failover.runtime.process import DEFAULT_PROJECT, Runtime
 from mistral_failover.store import groups, views
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
-from support.as_somebody import run_as
-from support.strangers import OPERATIONS, WORKFLOWS, Known, answer_of, changes, nobodys, rows, told
+from support.as_user import run_as
+from support.foreign_names import (
+    OPERATIONS,
+    WORKFLOWS,
+    Known,
+    answer_of,
+    changes,
+    nobodys,
+    rows,
+    told,
+)
 
 
 @pytest.fixture
@@ -35,8 +44,8 @@ def theirs(protect: Callable[..., Any]) -> Known:
     group = protect()
     group.activate()
     context = ActionContext(SecurityContext(), ExecutionContext())
-    gate.Pause(group.name, because="work").run(context)
-    held = gate.Admit(group.fails("hang"), group=group.name, member="db_a").run(context)
+    suspensions.Pause(group.name, because="work").run(context)
+    held = alarms.Admit(group.fails("hang"), group=group.name, member="db_a").run(context)
     identity = groups.group_id(DEFAULT_PROJECT, group.name)
     return group.state.database.reading(lambda tx: known(tx, identity, group, held["incident"]))
 

@@ -9,7 +9,7 @@ import pytest
 import requests
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import converge, people
+from mistral_failover.actions import orders, reports
 
 
 def context(execution: str | None = None) -> ActionContext:
@@ -22,7 +22,7 @@ def switch(group: Any, to: str) -> None:
 
 def goals(group: Any) -> list[dict[str, Any]]:
     """What failover.goals lists."""
-    listed: list[dict[str, Any]] = people.Goals(group.name).run(context())
+    listed: list[dict[str, Any]] = reports.Goals(group.name).run(context())
     return listed
 
 
@@ -131,8 +131,8 @@ def test_a_rollback_that_is_delivered_twice_goes_back_once(group: Any) -> None:
     group.activate()
     switch(group, "db_b")
 
-    first = converge.Rollback(group.name).run(context("the-same-execution"))
-    again = converge.Rollback(group.name).run(context("the-same-execution"))
+    first = orders.Rollback(group.name).run(context("the-same-execution"))
+    again = orders.Rollback(group.name).run(context("the-same-execution"))
 
     assert first["traversal"] == again["traversal"]
     assert group.status()["roles"] == {"active": "db_a"}
@@ -192,7 +192,7 @@ def test_the_goals_tell_what_the_group_had_and_how_they_differ(group: Any) -> No
         True,
     )
     assert (older["roles"], older["current"]) == ({"active": "db_a"}, False)
-    compared = people.CompareGoals(group.name, older["version"][:7], newer["version"]).run(
+    compared = reports.CompareGoals(group.name, older["version"][:7], newer["version"]).run(
         context()
     )
     assert compared["lines"][0] == "~ roles.active: db_a -> db_b"

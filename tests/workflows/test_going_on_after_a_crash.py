@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import converge
-from mistral_failover.actions.runtime import DEFAULT_PROJECT
+from mistral_failover.actions import orders
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.records import Outcome, Step
+from mistral_failover.runtime.process import DEFAULT_PROJECT
 from mistral_failover.store import groups, views
 
 
@@ -21,7 +21,7 @@ def begin(group: Any, **facts: Any) -> dict[str, Any]:
     context = ActionContext(SecurityContext(), ExecutionContext())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group.state, "eager", False)
-        answer = converge.Begin(group.name, **facts).run(context)
+        answer = orders.Begin(group.name, **facts).run(context)
     assert isinstance(answer, dict), answer
     return answer
 

@@ -17,8 +17,8 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
-from mistral_failover.actions import converge, looking, people
-from mistral_failover.cloud.mistral_api import Mistral, mistral_for
+from mistral_failover.actions import doctor, groups, orders, reports
+from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.model.stages import Stage
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_chain" / "payments_failover.yaml"
@@ -111,7 +111,7 @@ def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_s
     assert last(group, "server_stopped", "db_a") <= told_at < last(group, "detach_begin", "db_a")
     assert last(group, "attached", "db_b") <= checked_at < last(group, "command_started", "db_b")
     assert group.cloud.violations() == []
-    shown = done(looking.Show(group.status()["traversal"]["id"]).run(context()))
+    shown = done(reports.Show(group.status()["traversal"]["id"]).run(context()))
     assert [row["stage"] for row in shown["stages"]] == list(Stage)[:-1]
 
 
@@ -147,7 +147,7 @@ def test_data_that_is_refused_leaves_the_application_stopped_and_the_group_says_
         "task check_data before it opened the stage activate: the data on the volume did not pass "
         f"the check; next: failover sweep {group.name}"
     )
-    shown = done(looking.Show(found["traversal"]["id"]).run(context()))
+    shown = done(reports.Show(found["traversal"]["id"]).run(context()))
     assert shown["reason"] == found["reason"]
 
 
@@ -210,7 +210,7 @@ def test_a_chain_that_fails_each_time_is_started_three_times_and_again_when_a_pe
 
 
 def test_a_chain_that_never_began_is_started_by_a_sweep(group: Any) -> None:
-    done(converge.Begin(group.name, to="db_b", lost=[]).run(context()))
+    done(orders.Begin(group.name, to="db_b", lost=[]).run(context()))
     found = status(group)
     assert found["chain"]["execution"] is None
     assert found["reason"] == (
@@ -261,11 +261,11 @@ def test_a_word_for_a_fence_runs_the_group_s_own_chain(group: Any, house: House)
 def test_defining_a_group_names_the_workflows_that_mistral_does_not_have(
     group: Any, house: House
 ) -> None:
-    definition = done(people.Status(group.name, definition=True).run(context()))["definition"]
+    definition = done(reports.Status(group.name, definition=True).run(context()))["definition"]
     document = {**definition["document"], "workflow": "house.nowhere"}
 
-    answer = done(people.Define(document, dry_run=True).run(context()))
-    known = done(people.Define(definition["document"], dry_run=True).run(context()))
+    answer = done(groups.Define(document, dry_run=True).run(context()))
+    known = done(groups.Define(definition["document"], dry_run=True).run(context()))
 
     assert (answer["missing"], known["missing"]) == (["house.nowhere"], [])
 
@@ -273,7 +273,7 @@ def test_defining_a_group_names_the_workflows_that_mistral_does_not_have(
 def test_the_doctor_says_that_mistral_does_not_have_the_chain(protect: Callable[..., Any]) -> None:
     group = protect(workflow="house.nowhere", on_event={"workflow": "house.tell"})
 
-    found = done(looking.Doctor(group.name).run(context()))["findings"]
+    found = done(doctor.Doctor(group.name).run(context()))["findings"]
 
     told = [(row["level"], row["sentence"]) for row in found if row["check"] == "chain"]
     assert told == [
@@ -300,7 +300,7 @@ def at(house: House) -> str:
 
 def status(group: Any) -> dict[str, Any]:
     """What failover.status says when it may ask Mistral."""
-    return dict(done(people.Status(group.name, agents=True).run(context())))
+    return dict(done(reports.Status(group.name, agents=True).run(context())))
 
 
 def mistral(group: Any) -> Mistral:

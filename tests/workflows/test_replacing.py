@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.actions import server_operation
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.resources import group_member
 from mistral_failover.testing.engine import TestEngine
 from support.operators import Operator
 
@@ -129,7 +129,7 @@ def test_the_first_failure_stops_the_rest(up: Any, monkeypatch: pytest.MonkeyPat
         asked.append(member)
         raise CloudError("STACK_FAILED", "no valid host was found", remedy="Make room.")
 
-    monkeypatch.setattr(server_operation, "replace_by_heat", fail)
+    monkeypatch.setattr(group_member, "replace_by_heat", fail)
 
     run = patiently(up, "replace_members", group=up.name).assert_failed_with("FAILED")
 

@@ -18,17 +18,18 @@ from oslo_config import cfg
 
 from mistral_failover import fault_points
 from mistral_failover import settings as configuration
-from mistral_failover.actions import people
-from mistral_failover.actions.runtime import Runtime
+from mistral_failover.actions import groups as group_actions
+from mistral_failover.actions import reports
 from mistral_failover.drill import audit
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex, token_key
+from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
 from mistral_failover.store.tables import metadata
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
-from support.as_somebody import run_as
+from support.as_user import run_as
 
 PROJECT = stable_hex("project", "demo")
 _SERVER = {
@@ -158,7 +159,7 @@ class Tenant:
 
     def status(self) -> dict[str, Any]:
         """What failover.status says."""
-        answer = people.Status(self.name).run(self.context())
+        answer = reports.Status(self.name).run(self.context())
         assert isinstance(answer, dict), answer.error
         return answer
 
@@ -184,7 +185,7 @@ def tenant(
     }
     # As mistral.conf says it by [keystone_authtoken] www_authenticate_uri.
     cfg.CONF.set_override("auth_url", emulated.auth_url, group=configuration.GROUP)
-    answer = people.Define(definition).run(tenant.context())
+    answer = group_actions.Define(definition).run(tenant.context())
     assert isinstance(answer, dict), answer.error
     tenant.run("activate_first", group=name).assert_succeeded()
     yield tenant

@@ -11,8 +11,9 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import converge, hearing
+from mistral_failover.actions import orders, recovery
 from mistral_failover.convergence.records import Outcome
+from mistral_failover.groups import agent_health
 from mistral_failover.model.types import shipped_types
 from support.operators import Operator
 
@@ -126,7 +127,7 @@ def test_nothing_moves_away_from_whom_another_member_has_followed_by_then(up: An
 def test_whoever_s_agent_has_long_said_nothing_takes_part_in_no_move(
     up: Any, monkeypatch: pytest.MonkeyPatch, member: str, code: str
 ) -> None:
-    monkeypatch.setattr(hearing, "SILENT", 0.2)
+    monkeypatch.setattr(agent_health, "SILENT", 0.2)
     up.fails("hang", member)
     time.sleep(0.3)
 
@@ -319,7 +320,7 @@ def test_where_the_way_back_needs_a_person_too_it_goes_on_backwards_once_they_he
 
 def test_a_move_whose_process_died_as_it_failed_is_taken_back_by_the_sweep(up: Any) -> None:
     context = ActionContext(SecurityContext(), ExecutionContext())
-    begun = converge.Switchover(up.name, to="db_b").run(context)
+    begun = orders.Switchover(up.name, to="db_b").run(context)
     (ready,) = up.ready(begun)
     step = up.state.engine.check(ready, "a process that dies")
     assert step.operation is not None
@@ -331,7 +332,7 @@ def test_a_move_whose_process_died_as_it_failed_is_taken_back_by_the_sweep(up: A
 
     assert up.status()["status"] == "COMPLETE"
     assert at(up) == (["db_a"], ["db_a"])
-    report = converge.Report(up.name, begun["traversal"]).run(context)
+    report = recovery.Report(up.name, begun["traversal"]).run(context)
     assert isinstance(report, Result)
     assert report.error["code"] == "RETURNED"
 

@@ -12,7 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import people, plans
+from mistral_failover.actions import groups, plans
 from support.operators import Operator
 
 CONFIRMED = "I pulled the plug"
@@ -236,7 +236,7 @@ def test_the_leave_may_be_given_while_the_volume_hangs_there(
         "fence": [{"kind": "stop", "limit": 1}, "confirm"],
     }
     nobody = ActionContext(SecurityContext(), ExecutionContext())
-    assert not isinstance(people.Define(changed).run(nobody), Result)
+    assert not isinstance(groups.Define(changed).run(nobody), Result)
 
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
 

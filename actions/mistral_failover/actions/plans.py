@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.actions import planning
-from mistral_failover.actions.base import FailoverAction, optional_text, text
-from mistral_failover.actions.deriving import Asked
-from mistral_failover.actions.errors import ActionError
-from mistral_failover.actions.runtime import Request
+from mistral_failover.actions.base import FailoverAction
+from mistral_failover.orders.plan import planner
+from mistral_failover.orders.plan.verbs import Asked
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.inputs import optional_text, text
+from mistral_failover.runtime.process import Request
 
 
 class Plan(FailoverAction):
@@ -57,8 +58,8 @@ class Plan(FailoverAction):
                 "BAD_INPUT", "group: either a group or a plan is expected", "Give one of the two."
             )
         if plan is not None:
-            return planning.look_again(request, plan)
-        return planning.plan(request, text("group", group), Asked.read(self.verb, given))
+            return planner.look_again(request, plan)
+        return planner.plan(request, text("group", group), Asked.read(self.verb, given))
 
 
 class StartPlan(FailoverAction):
@@ -71,4 +72,4 @@ class StartPlan(FailoverAction):
 
     def answer(self, request: Request) -> Any:
         because = optional_text("because", self.because)
-        return planning.start(request, text("plan", self.plan), because)
+        return planner.start(request, text("plan", self.plan), because)

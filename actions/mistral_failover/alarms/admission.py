@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mistral_failover.alarms.alarm import Alarm, clock, plain
+from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.model.group import Limits
+from mistral_failover.model.text import clock, plain
 
 HOUR = 3600.0
 

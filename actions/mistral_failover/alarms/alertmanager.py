@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.model.text import moment, plain
 
 _REMEDY = "Hand on the webhook's body as Alertmanager posts it (version 4)."
 _SERVER_LABELS = ("instance_id", "server_id", "openstack_instance_id")

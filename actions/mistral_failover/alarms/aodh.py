@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.model.text import moment, plain
 
 _REMEDY = "Hand on the alarm's body as Aodh posts it."
 _TRAITS = ("instance_id", "resource_id", "server_id")

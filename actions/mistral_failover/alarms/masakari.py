@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
     "Hand on the body as a monitor posts it to Masakari: {notification: {type, payload, ...}}."

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
     "Hand on Nova's notification as it is on the bus: event_type, payload, message_id, timestamp."

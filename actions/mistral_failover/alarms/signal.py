@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest, moment, plain
+from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
     "Signal a mapping of server (an id), or group and member; and, where known, id, at, state "

@@ -11,7 +11,7 @@ from cliff.lister import Lister
 
 from mistral_failover.cli.base import Asking, for_people, when
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.ordering import Order
+from mistral_failover.cli.order import Order
 
 
 def add_reason(parser: argparse.ArgumentParser) -> None:

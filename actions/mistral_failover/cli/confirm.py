@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mistral_failover.cli.ordering import Order
+from mistral_failover.cli.order import Order
 
 
 class ConfirmFenced(Order):

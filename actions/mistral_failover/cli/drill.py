@@ -16,12 +16,13 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli.telling import Teller
+from mistral_failover.cli.progress import Teller
 
 LATENCIES = ("measured", "parallel", "zero")
 FAULTS = ("crash", "hang", "app", "slow", "host", "confirmed", "returns")
 RECOVERABLE = ("crash", "hang", "app")
-"""The faults after which a member can be made well again, as ``drill.spread.FAULTS`` has them."""
+"""The faults after which a member can be made well again, as ``drill.active_active.FAULTS`` has
+them."""
 DEFAULT_DIR = Path("drill-state")
 _DONE = "done"
 _TERMINATED = 128 + signal.SIGTERM
@@ -109,9 +110,9 @@ class Drill(ShowOne):
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         # Here, because every other command would wait a second for these imports.
+        from mistral_failover.drill.active_active import SpreadPlay
         from mistral_failover.drill.play import Play
         from mistral_failover.drill.scene import Scene
-        from mistral_failover.drill.spread import SpreadPlay
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr
         keep = parsed_args.keep or parsed_args.state_dir is not None

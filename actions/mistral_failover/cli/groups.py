@@ -11,11 +11,11 @@ import yaml
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from mistral_failover.cli import base, files, ordering
+from mistral_failover.cli import base, files, order
 from mistral_failover.cli.base import Asking, for_people, when
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.ordering import Order
-from mistral_failover.cli.screen import suspended, where
+from mistral_failover.cli.order import Order
+from mistral_failover.cli.status_screen import suspended, where
 
 ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
 
@@ -37,9 +37,9 @@ class _Defining(Asking, ShowOne):
         parser.add_argument(
             "--timeout",
             type=float,
-            default=ordering.WAIT,
+            default=order.WAIT,
             metavar="SECONDS",
-            help=f"how long to follow it (default {ordering.WAIT:.0f}); it goes on after that",
+            help=f"how long to follow it (default {order.WAIT:.0f}); it goes on after that",
         )
         return parser
 
@@ -68,7 +68,7 @@ class _Defining(Asking, ShowOne):
     ) -> dict[str, Any]:
         """Converge the group to its definition; what came of that."""
         inputs = {"group": name, "because": parsed_args.because or because}
-        facts = ordering.follow(
+        facts = order.follow(
             self.app,
             ACTIVATE,
             inputs,
@@ -76,7 +76,7 @@ class _Defining(Asking, ShowOne):
             wait=parsed_args.timeout,
             people=for_people(parsed_args),
         )
-        self.exit_code = ordering.exit_code(facts)
+        self.exit_code = order.exit_code(facts)
         return facts
 
 
@@ -100,7 +100,7 @@ class Create(_Defining):
         if not parsed_args.no_activate:
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
-        shown = ordering.worded(facts) if for_people(parsed_args) else facts
+        shown = order.worded(facts) if for_people(parsed_args) else facts
         return list(shown), list(shown.values())
 
 
@@ -150,7 +150,7 @@ class Update(_Defining):
                 self.app.stderr.write(f"{line}\n")
             how = "changed" if changes else "given again, unchanged"
             facts |= self.brought_up(parsed_args, given.name, f"its definition was {how}")
-        shown = ordering.worded(facts) if people else facts
+        shown = order.worded(facts) if people else facts
         return list(shown), list(shown.values())
 
 

@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mistral_failover.cli import screen
+from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import when
-from mistral_failover.cli.following import Watched
+from mistral_failover.cli.follow import Watched
 
 STYLES = {
     "COMPLETE": "bold green",
@@ -40,11 +40,13 @@ def live(looks: Iterator[Watched], stream: TextIO) -> Iterator[Watched]:
 
 def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str) -> Group:
     table = Table.grid(padding=(0, 2))
-    for name, text in screen.facts(status).items():
+    for name, text in status_screen.facts(status).items():
         style = STYLES.get(status["status"], "") if name in ("status", "what helps") else ""
         table.add_row(Text(name, style="dim"), Text(text, style=style))
     above = status["reason"]  # as "why"
-    said = [screen.short(above) if row["sentence"] == above else row["sentence"] for row in steps]
+    said = [
+        status_screen.short(above) if row["sentence"] == above else row["sentence"] for row in steps
+    ]
     told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]
     trouble = [Text(f"{away}: it is asked again", style="bold red")] if away else []
     return Group(table, Text(), *told, *trouble)

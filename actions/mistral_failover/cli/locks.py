@@ -10,7 +10,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli.base import Asking, for_people, given
-from mistral_failover.cli.ordering import WAIT, exit_code, follow, worded
+from mistral_failover.cli.order import WAIT, exit_code, follow, worded
 
 _WHOLE = (
     "group",

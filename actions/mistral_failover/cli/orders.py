@@ -8,10 +8,10 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli import base, connection, ordering
+from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.base import Asking
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.ordering import Order
+from mistral_failover.cli.order import Order
 
 _LISTS = ("started", "held", "refused", "ended", "restarted", "unable")
 
@@ -64,9 +64,9 @@ class Sweep(Asking, Lister):
         parser.add_argument(
             "--timeout",
             type=float,
-            default=ordering.WAIT,
+            default=order.WAIT,
             metavar="SECONDS",
-            help=f"how long to follow what it took up (default {ordering.WAIT:.0f})",
+            help=f"how long to follow what it took up (default {order.WAIT:.0f})",
         )
         return parser
 
@@ -74,7 +74,7 @@ class Sweep(Asking, Lister):
         """Start, follow, and show what was found."""
         inputs = base.given({"group": parsed_args.group})
         wait = 0.0 if parsed_args.no_wait else parsed_args.timeout
-        execution = ordering.execute(
+        execution = order.execute(
             self.app, "failover.sweep", inputs, group=parsed_args.group, wait=wait
         )
         output = execution.get("output") or {}
@@ -83,7 +83,7 @@ class Sweep(Asking, Lister):
             told = connection.whole(error["message"])
             raise CommandFailed(f"{told} {error['remedy']} [{error['code']}]")
         if not parsed_args.no_wait:
-            self.exit_code = ordering.exit_code(execution)
+            self.exit_code = order.exit_code(execution)
         if self.exit_code == base.FAILED:
             raise CommandFailed(
                 f"The sweep was ended ({execution['state']}) before it had told what it found. "

@@ -159,9 +159,9 @@ class Server(Lister):
 
     def _print_webhook(self, options: Any) -> int:
         """Of the server that runs with this state, else of one with these options."""
-        from mistral_failover.server import intake, places, secret
+        from mistral_failover.server import intake, secret, state_dir
 
-        facts = places.running(options.state_dir)
+        facts = state_dir.running(options.state_dir)
         file = Path(facts.get("secret_file") or options.secret)
         scheme = "http" if options.tls is None else "https"
         address = facts.get("webhook") or f"{scheme}://{options.webhook}{intake.PATH}"

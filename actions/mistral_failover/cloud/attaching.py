@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from mistral_failover.cloud import volume_trouble
-from mistral_failover.cloud.claims import claims, left, volume_of
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volume_holders import claims, left, volume_of
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach

@@ -11,9 +11,9 @@ from typing import Any
 from openstack.compute.v2.server import Server
 
 from mistral_failover.cloud import servers, volume_trouble
-from mistral_failover.cloud.claims import left
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volume_holders import left
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach

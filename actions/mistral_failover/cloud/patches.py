@@ -16,7 +16,7 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.marks import Keep, refuse_marked
+from mistral_failover.cloud.update_guard import Keep, refuse_marked
 from mistral_failover.cloud.waits import Look, Repeats
 from mistral_failover.fault_points import reach
 

@@ -18,11 +18,11 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.group_sizes import refuse_to_shrink
-from mistral_failover.cloud.marks import Keep, refuse_marked
+from mistral_failover.cloud.heat_replacements import MARKED
 from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import SERVER, Place, place_of
-from mistral_failover.cloud.taken import MARKED
+from mistral_failover.cloud.update_guard import Keep, refuse_marked
 from mistral_failover.cloud.waits import Look, Repeats
 
 UNPLUGGED = "Failed to detach interface"  # of heat.common.exception.InterfaceDetachFailed

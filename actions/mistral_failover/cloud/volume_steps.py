@@ -10,7 +10,10 @@ from typing import Any
 from openstack.compute.v2.server import Server
 
 from mistral_failover.cloud import servers, volume_trouble
-from mistral_failover.cloud.claims import (
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.volume_holders import (
     claim_for,
     claims,
     give_back,
@@ -22,9 +25,6 @@ from mistral_failover.cloud.claims import (
     state_of,
     volume_of,
 )
-from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.waits import Look, Repeats
 
 LOG = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mistral_failover.cloud.claims import Claim, state_of
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volume_holders import Claim, state_of
 
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
 

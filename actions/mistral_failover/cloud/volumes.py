@@ -3,8 +3,8 @@
 
 Cinder's volume tells where it is attached; Nova's list of a server tells what is on its way there
 already. What a process did before it died shows in one of the two. Where the two disagree, or
-nothing moves, ``cloud.claims`` finds out who has the volume and ``cloud.volume_trouble`` says what
-helps; no volume is ever taken from a guest that may be writing.
+nothing moves, ``cloud.volume_holders`` finds out who has the volume and ``cloud.volume_trouble``
+says what helps; no volume is ever taken from a guest that may be writing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 from mistral_failover.cloud import volume_trouble
 from mistral_failover.cloud.attaching import Attach
-from mistral_failover.cloud.claims import volume_of
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Detach, Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import VOLUME, StackResource, stack_map, wrong_type
+from mistral_failover.cloud.volume_holders import volume_of
 from mistral_failover.cloud.volume_steps import refuse_root
 
 _UNPROVEN = Release()

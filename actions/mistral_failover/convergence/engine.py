@@ -14,14 +14,7 @@ from mistral_failover.convergence.conclude import abandon, conclude
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.ports import Store, Transaction
-from mistral_failover.convergence.records import (
-    Outcome,
-    Ready,
-    Started,
-    Step,
-    Ticket,
-    Traversal,
-)
+from mistral_failover.convergence.records import Outcome, Ready, Started, Step, Ticket, Traversal
 from mistral_failover.convergence.traversals import begin
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal

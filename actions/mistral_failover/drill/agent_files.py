@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from mistral_failover.agent import wire
-from mistral_failover.agent.keys import read_secret
+from mistral_failover.agent.channel.keys import read_secret
 from mistral_failover.drill.guest import CONFIG
 
 GROUP_FILE = "postgresql-on-a-volume/group.yaml"

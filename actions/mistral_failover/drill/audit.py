@@ -16,8 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.actions.runtime import request_id
-from mistral_failover.drill.secrecy import Secrets, contents
+from mistral_failover.drill.leaked_secrets import Secrets, contents
+from mistral_failover.runtime.process import request_id
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import (
     groups,

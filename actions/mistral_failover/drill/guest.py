@@ -44,7 +44,7 @@ def main(folder: Path, cloud: Process) -> None:
 
 
 def _start(folder: Path) -> int:
-    argv = [sys.executable, "-m", "mistral_failover.agent.main"]
+    argv = [sys.executable, "-m", "mistral_failover.agent.daemon.main"]
     argv += ["run", "--config", str(folder / CONFIG)]
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - our own module, no shell

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import requests
 
-from mistral_failover.drill import agent_files, witness
+from mistral_failover.drill import agent_files, node_audit
 from mistral_failover.drill.agent_files import Installation
 from mistral_failover.drill.application import SLOW
 from mistral_failover.drill.audit import Violation
@@ -92,7 +92,7 @@ class Nodes:
     def violations(self) -> list[Violation]:
         """What the nodes saw that must not happen."""
         self.catch_up()
-        return list(witness.violations(self._disks(), self._volumes, self._torn()))
+        return list(node_audit.violations(self._disks(), self._volumes, self._torn()))
 
     def slow_down(self, seconds: float) -> None:
         """Let every stop of an application take so much longer from now on."""

@@ -14,11 +14,11 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.drill import examples, returned
+from mistral_failover.drill import examples, rejoin
 from mistral_failover.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.drill.critical import Share, critical_path
+from mistral_failover.drill.scenarios import SLOW, STORIES
 from mistral_failover.drill.scene import Scene
-from mistral_failover.drill.stories import SLOW, STORIES
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, views
 
@@ -160,12 +160,12 @@ class Play:
             self._tell(
                 self._elapsed(), "fault", f"the host of {member} is back, and boots its guest"
             )
-        found = returned.deposed(scene, GROUP, member, server, epoch)
+        found = rejoin.deposed(scene, GROUP, member, server, epoch)
         said = f"{member} finds itself deposed: epoch {epoch - 1} is over ({found.deposed})"
         self._tell(self._elapsed(), "agent", said)
-        code = returned.late_command(scene, GROUP, member, server, epoch - 1, "pg-start")
+        code = rejoin.late_command(scene, GROUP, member, server, epoch - 1, "pg-start")
         said = f"a command of epoch {epoch - 1} reaches {member} late: {code}"
-        refused = code in returned.REFUSALS
+        refused = code in rejoin.REFUSALS
         self._tell(self._elapsed(), "agent", f"{said}, it did not run" if refused else said)
         if not refused:
             self._broken.append(f"{said}, and it should have been refused")

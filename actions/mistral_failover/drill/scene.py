@@ -19,18 +19,18 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 
 import mistral_failover.workflows
-from mistral_failover.actions.runtime import DEFAULT_PROJECT
 from mistral_failover.drill import agent_files, examples
 from mistral_failover.drill.audit import Violation, audit, read_state
+from mistral_failover.drill.leaked_secrets import Secrets, password_of
 from mistral_failover.drill.nodes import Nodes
-from mistral_failover.drill.secrecy import Secrets, password_of
-from mistral_failover.drill.stories import as_it_is
-from mistral_failover.embedded.selfsweep import SelfSweep
+from mistral_failover.drill.scenarios import as_it_is
+from mistral_failover.embedded.background_sweep import SelfSweep
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.process import running
-from mistral_failover.store import lying
+from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.store import stalled_work
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import journal
 from mistral_failover.store.transaction import SqlTransaction
@@ -242,7 +242,7 @@ class Scene:
         process are waited for until their leases end. Returns :meth:`swept`."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
-            unstarted = self.read(lambda tx: lying.unstarted(tx, self.project, 0.0))
+            unstarted = self.read(lambda tx: stalled_work.unstarted(tx, self.project, 0.0))
             names = self.action("failover.status")["groups"]
             if not unstarted and not any(self._under_way(name) for name in names):
                 return self.swept()
@@ -252,7 +252,7 @@ class Scene:
     def swept(self) -> int:
         """How many nodes the sweeps have triggered since this scene was set."""
         query = sa.select(sa.func.count()).where(
-            journal.c.id > self._since, journal.c.kind == lying.SWEPT
+            journal.c.id > self._since, journal.c.kind == stalled_work.SWEPT
         )
         return int(self.read(lambda tx: tx.connection.execute(query).scalar_one()))
 

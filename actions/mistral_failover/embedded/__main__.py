@@ -55,7 +55,7 @@ def serve(argv: Sequence[str] | None = None) -> int:
             server.install_workflows(args.workflows)
             if args.sweep:
                 # Here, so that the generic Mistral does not need the pack.
-                from mistral_failover.embedded.selfsweep import SelfSweep
+                from mistral_failover.embedded.background_sweep import SelfSweep
 
                 server.cancel_stale()
                 sweeping.enter_context(SelfSweep(server))

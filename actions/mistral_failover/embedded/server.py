@@ -150,10 +150,10 @@ class EmbeddedMistral:
         :returns: for each ``id``, ``workflow_name``, ``state``, ``root_execution_id`` (None for
             a root), ``created_at`` (ISO 8601, UTC), oldest first.
         """
-        from mistral_failover.embedded import stale
+        from mistral_failover.embedded import orphaned_executions
 
         with self.context():
-            return stale.unfinished(self._inherited)
+            return orphaned_executions.unfinished(self._inherited)
 
     def cancel_stale(self, state: str = "CANCELLED") -> list[str]:
         """End the trees of :meth:`stale_executions`, with their tasks and actions.
@@ -165,10 +165,10 @@ class EmbeddedMistral:
         :returns: the ids of the executions that were ended.
         :raises EmbeddedError: ``BAD_STATE`` for another state.
         """
-        from mistral_failover.embedded import stale
+        from mistral_failover.embedded import orphaned_executions
 
         with self.context():
-            return stale.end(self._inherited, state)
+            return orphaned_executions.end(self._inherited, state)
 
     @contextlib.contextmanager
     def context(self) -> Any:
@@ -256,7 +256,7 @@ class EmbeddedMistral:
     def _open_database(self, stack: contextlib.ExitStack) -> None:
         from mistral.db.v2 import api as db_api
 
-        from mistral_failover.embedded import reset, speedups, stale
+        from mistral_failover.embedded import orphaned_executions, reset, speedups
 
         stack.callback(reset.forget_database)
         speedups.cache_statements()
@@ -265,7 +265,7 @@ class EmbeddedMistral:
             speedups.tune_sqlite(engine)
             db_api.setup_db()
         with self.context():
-            self._inherited = [row["id"] for row in stale.unfinished(None)]
+            self._inherited = [row["id"] for row in orphaned_executions.unfinished(None)]
 
     def _start_services(self, stack: contextlib.ExitStack) -> None:
         from mistral.engine import engine_server

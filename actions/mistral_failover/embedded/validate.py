@@ -17,7 +17,7 @@ from typing import Any
 import networkx as nx
 import yaml
 
-from mistral_failover.embedded import boot, house_rules, speedups
+from mistral_failover.embedded import boot, speedups, workflow_style
 from mistral_failover.model.stages import Stage, rank
 
 # Mistral moves inputs that a sub-workflow does not declare into its execution's parameters.
@@ -123,9 +123,9 @@ def _house(file: str, text: str, strict: bool) -> Iterator[Problem]:
         return
     bodies = {k: v for k, v in loaded.items() if k != "version" and isinstance(v, dict)}
     for name, body in bodies.items():
-        for finding in house_rules.slips(name, body):
+        for finding in workflow_style.slips(name, body):
             yield Problem(file, *finding)
-    for finding in house_rules.style(text, bodies):
+    for finding in workflow_style.style(text, bodies):
         yield Problem(file, *finding, error=strict)
 
 

@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mistral_failover.emulator.core import Emulation
-from mistral_failover.emulator.honour import NOBODY, UNKNOWN, by_keystone, honoured
 from mistral_failover.emulator.state import Token, Trust, User, stable_hex, token_key
+from mistral_failover.emulator.token_validity import NOBODY, UNKNOWN, by_keystone, honoured
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint, utc
 
 REGION = "RegionOne"

@@ -10,7 +10,7 @@ that somebody has does not: the update fails, and the next one tries again.
 import time
 from typing import Any
 
-from mistral_failover.emulator import groups, parts
+from mistral_failover.emulator import groups, stack_backing
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import Stack, StackResource, new_id
 from mistral_failover.emulator.templates import (
@@ -168,7 +168,11 @@ def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str
     # A nested stack that failed is updated, unless it was marked unhealthy as a whole.
     failed = resource.status == "FAILED"
     unhealthy = failed and (resource.action == "CHECK" or not _nests(kind))
-    if unhealthy or resource.type != kind or parts.needs_replacement(kind, resource, wanted):
+    if (
+        unhealthy
+        or resource.type != kind
+        or stack_backing.needs_replacement(kind, resource, wanted)
+    ):
         if resource.retired_id:
             # Its last replacement failed: that goes at once, the first one when there is another.
             _unmake(emulation, resource.physical_id)
@@ -184,7 +188,7 @@ def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str
         nested.files = stack.files
         update(emulation, nested, *_nested(stack, resource, nested))
     elif resource.properties != wanted:
-        under_way = parts.change(emulation, stack, resource, wanted)
+        under_way = stack_backing.change(emulation, stack, resource, wanted)
         _set_resource(stack, resource, "UPDATE", "IN_PROGRESS" if under_way else "COMPLETE")
     if _retires(resource):
         resource.retired_reason = ""
@@ -224,7 +228,7 @@ def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
     """A resource's attributes."""
     if resource.type in GROUPS:
         return groups.attributes(emulation.state.stacks.get(resource.physical_id))
-    return {"name": parts.name_of(emulation, resource), "show": {}}
+    return {"name": stack_backing.name_of(emulation, resource), "show": {}}
 
 
 def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
@@ -243,7 +247,7 @@ def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
             parent=[stack.id, resource.name],
         )
         resource.physical_id = nested.id
-    elif not parts.make(emulation, stack, resource):
+    elif not stack_backing.make(emulation, stack, resource):
         _set_resource(stack, resource, "CREATE", "COMPLETE")
         emulation.after(0, "stack.part_settled", stack_id=stack.id, name=resource.name)
 
@@ -253,7 +257,7 @@ def _remove(emulation: Emulation, stack: Stack, resource: StackResource) -> None
         return
     resource.generation = stack.generation
     _set_resource(stack, resource, "DELETE", "IN_PROGRESS")
-    if parts.lingers(emulation, stack, resource):
+    if stack_backing.lingers(emulation, stack, resource):
         return
     trouble = _unmake(emulation, resource.physical_id)
     if trouble:
@@ -265,7 +269,7 @@ def _remove(emulation: Emulation, stack: Stack, resource: StackResource) -> None
 def _unmake(emulation: Emulation, physical_id: str) -> str:
     nested = emulation.state.stacks.get(physical_id)
     if nested is None:
-        return parts.unmake(emulation, physical_id)
+        return stack_backing.unmake(emulation, physical_id)
     if nested.action != "DELETE":
         begin(emulation, nested, "DELETE")
     return ""
@@ -274,7 +278,7 @@ def _unmake(emulation: Emulation, physical_id: str) -> str:
 def _exists(emulation: Emulation, physical_id: str) -> bool:
     nested = emulation.state.stacks.get(physical_id)
     if nested is None:
-        return parts.exists(emulation, physical_id)
+        return stack_backing.exists(emulation, physical_id)
     return nested.deleted is None
 
 
@@ -310,7 +314,7 @@ def _part_settled(emulation: Emulation, stack_id: str, name: str) -> None:
 
 def _state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
     if not _nests(resource.type):
-        return parts.state_of(emulation, resource)
+        return stack_backing.state_of(emulation, resource)
     nested = emulation.state.stacks.get(resource.physical_id)
     if nested is None or nested.deleted is not None:
         return "gone", "The nested stack is gone."

@@ -12,9 +12,9 @@ from typing import Any
 from starlette.routing import Route
 
 from mistral_failover.emulator.core import Emulation
-from mistral_failover.emulator.honour import NOBODY
 from mistral_failover.emulator.identity import SERVICE, refused, role_id, roles_of
 from mistral_failover.emulator.state import Trust, new_id
+from mistral_failover.emulator.token_validity import NOBODY
 from mistral_failover.emulator.web import Call, endpoint, utc
 
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"

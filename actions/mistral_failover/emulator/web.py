@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from mistral_failover.emulator import honour
+from mistral_failover.emulator import token_validity
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Token, User, new_id, token_key
 
@@ -164,16 +164,16 @@ def endpoint(
 
 def authenticate(call: Call, service: Service) -> None:
     """Finds the caller by `X-Auth-Token`; 401 for an unknown or expired one, and what
-    `emulator.honour` says for one that is honoured no more."""
+    `emulator.token_validity` says for one that is honoured no more."""
     state = call.emulation.state
     text = call.request.headers.get("x-auth-token", "")
     token = state.tokens.get(token_key(text))
     if token is None or token.expires_at <= time.time():
-        raise _refused(call, 401, honour.UNKNOWN)
-    if not honour.honoured(state, token):
+        raise _refused(call, 401, token_validity.UNKNOWN)
+    if not token_validity.honoured(state, token):
         if service.name == "identity":
-            raise _refused(call, *honour.by_keystone(state, token))
-        raise _refused(call, *honour.by_service(state, token))
+            raise _refused(call, *token_validity.by_keystone(state, token))
+        raise _refused(call, *token_validity.by_service(state, token))
     call.token = token
     call.user = state.users[token.user_id]
 

@@ -27,6 +27,9 @@ from mistral_failover.model.group import Group, ResourceSpec
 from mistral_failover.model.references import find_references, resolve_params
 from mistral_failover.model.types import check_properties
 
+ACTIVATION = "activation"
+ATTACHMENT = "volume_attachment"
+
 FORMAT = 1
 FENCE_TYPE = "fence"
 FENCE_PREFIX = "fence:"

@@ -40,12 +40,7 @@ from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.references import Reference, find_references
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.schemas import EVENTS, MAX_SECONDS
-from mistral_failover.model.types import (
-    ResourceType,
-    check_properties,
-    load_type,
-    shipped_types,
-)
+from mistral_failover.model.types import ResourceType, check_properties, load_type, shipped_types
 from mistral_failover.model.validation import check_grammar, did_you_mean, distinct
 
 RungKind = Literal["quiesce", "stop", "delete", "confirm", "workflow"]

@@ -19,15 +19,15 @@ import sqlalchemy as sa
 from keystoneauth1.session import Session
 from openstack import config as clouds
 
-from mistral_failover.actions.checkups_roles import ROLE, lacking, listed
 from mistral_failover.agent.broker import ERRORS, Broker, forget
-from mistral_failover.agent.channel import ChannelError, Means, channel_for
-from mistral_failover.agent.links import Away
+from mistral_failover.agent.channel.interface import ChannelError, Means, channel_for
+from mistral_failover.agent.channel.links import Away
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.doctor.roles import ROLE, lacking, listed
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.server import addresses, credential, places, secret, tls
+from mistral_failover.server import addresses, credential, secret, state_dir, tls
 from mistral_failover.server.options import Options
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
@@ -59,7 +59,7 @@ def _place(options: Options) -> Iterator[Finding]:
     if not folder.exists():
         parent = next(each for each in folder.absolute().parents if each.exists())
         try:
-            places.try_writing(parent)
+            state_dir.try_writing(parent)
         except OSError as error:
             yield Finding(
                 True,
@@ -68,7 +68,7 @@ def _place(options: Options) -> Iterator[Finding]:
                 "Name another one with --state-dir.",
             )
         return
-    places.check_free(folder)
+    state_dir.check_free(folder)
     mode = folder.stat().st_mode
     if mode & stat.S_IRWXO:
         yield Finding(
@@ -89,7 +89,7 @@ def _doors(options: Options) -> Iterator[Finding]:
             secret=options.secret_file is not None,
         ),
     ]
-    if not (options.state_dir / places.SERVER_FILE).exists():  # else by the server that runs
+    if not (options.state_dir / state_dir.SERVER_FILE).exists():  # else by the server that runs
         doors = [(options.listen, "--listen"), (options.webhook, "--webhook-listen")]
         if options.metrics_port is not None:
             metrics = addresses.Address("127.0.0.1", options.metrics_port)

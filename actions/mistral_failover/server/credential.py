@@ -19,7 +19,7 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.session import session_for
 from mistral_failover.cloud.tokens import NO_RIGHTS
-from mistral_failover.server.places import write_private
+from mistral_failover.server.state_dir import write_private
 from mistral_failover.settings import Settings
 
 LOG = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.server.places import write_private
+from mistral_failover.server.state_dir import write_private
 
 SHORTEST = 32
 """Characters of a secret at least."""

@@ -15,24 +15,24 @@ from typing import Any
 import requests
 
 import mistral_failover.workflows
-from mistral_failover.actions import runtime
-from mistral_failover.actions.errors import ActionError
-from mistral_failover.actions.measuring import whole_store
 from mistral_failover.agent.systemd import Notifier
 from mistral_failover.embedded.address import known_to_actions
+from mistral_failover.embedded.background_sweep import SelfSweep
 from mistral_failover.embedded.client import MistralClient
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.embedded.selfsweep import SelfSweep
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.metrics.server import MetricsServer
+from mistral_failover.reports.metrics import whole_store
+from mistral_failover.runtime import process
+from mistral_failover.runtime.errors import ActionError
 from mistral_failover.server import (
     addresses,
     credential,
     emulated,
-    interrupted,
-    places,
+    redelivery,
     secret,
+    state_dir,
     tls,
 )
 from mistral_failover.server.intake import Intake
@@ -105,8 +105,8 @@ def running(options: Options) -> Iterator[Running]:
         options.webhook, tls=pair is not None, secret=options.secret_file is not None
     )
     with ExitStack() as stack:
-        stack.enter_context(places.claimed(options.state_dir))
-        places.forget(options.state_dir)
+        stack.enter_context(state_dir.claimed(options.state_dir))
+        state_dir.forget(options.state_dir)
         known = secret.read(options.secret_file) if options.secret_file else None
         known = known or secret.read_or_make(options.secret)
         certified = tls.context(*pair) if pair else None
@@ -123,15 +123,15 @@ def running(options: Options) -> Iterator[Running]:
         logging.getLogger("mistral_failover").setLevel(logging.INFO)
         mistral.install_workflows([*mistral_failover.workflows.paths(), *options.workflows])
         state = _store()
-        interrupted.take_up(mistral)
+        redelivery.take_up(mistral)
         stack.enter_context(SelfSweep(mistral))
         health = Health(mistral.url)
-        intake = Intake(known, mistral.client, state.database, runtime.own_project(state.settings))
+        intake = Intake(known, mistral.client, state.database, process.own_project(state.settings))
         webhook = Webhook(listening, intake, lambda: health.good, tls=certified)
         stack.enter_context(webhook)
         metrics = _metrics(stack, options.metrics_port)
         found = Running(mistral.url, webhook.url, metrics, cloud.url if cloud else None, health)
-        stack.enter_context(places.announced(options.state_dir, _facts(options, found)))
+        stack.enter_context(state_dir.announced(options.state_dir, _facts(options, found)))
         yield found
 
 
@@ -174,13 +174,13 @@ def _metrics(stack: ExitStack, port: int | None) -> str | None:
     if port is None:
         return None
     addresses.check_free(addresses.Address("127.0.0.1", port), "--metrics-port")
-    return stack.enter_context(MetricsServer(lambda: whole_store(runtime.runtime()), port)).url
+    return stack.enter_context(MetricsServer(lambda: whole_store(process.runtime()), port)).url
 
 
-def _store() -> runtime.Runtime:
+def _store() -> process.Runtime:
     """The state store, with its tables. Raises EmbeddedError DATABASE, CONFIG."""
     try:
-        return runtime.runtime()
+        return process.runtime()
     except ActionError as error:
         raise EmbeddedError(error.code, error.message, error.remedy) from None
     except Exception as error:

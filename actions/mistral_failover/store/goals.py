@@ -168,7 +168,7 @@ def _forget(tx: Session, group_id: str, version: str, spared: Set[str]) -> None:
 
 def _last_of_a_name(tx: Session, group_id: str) -> set[str]:
     """The records that alone tell what stood behind a resource whose present record has nothing
-    yet (``store.held``)."""
+    yet (``store.attached_volumes``)."""
     rows = tx.connection.execute(
         sa.select(resources.c.id, resources.c.name, _gone().label("gone"), resources.c.physical_id)
         .where(resources.c.group_id == group_id)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on the agents of a group's members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions.base import FailoverAction
+from mistral_failover.groups import agent_health, agent_keys
+from mistral_failover.runtime.inputs import optional_text, text
+from mistral_failover.runtime.process import Request
+
+
+class Agents(FailoverAction):
+    """Show what the agents on a group's members last said."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return agent_health.agents(request, text("group", self.group))
+
+
+class Enroll(FailoverAction):
+    """Hand out the key of a member's agent, or of all of a group's agents.
+
+    To be run by itself, with run_sync true and save_result false: Mistral then keeps nothing.
+    """
+
+    def __init__(self, group: Any, member: Any = None) -> None:
+        super().__init__()
+        self.group = group
+        self.member = member
+
+    def answer(self, request: Request) -> Any:
+        group, member = text("group", self.group), optional_text("member", self.member)
+        return agent_keys.enroll(request, group, member)

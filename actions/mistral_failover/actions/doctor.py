@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The action that runs the doctor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_lib.actions import Result
+
+from mistral_failover.actions.base import FailoverAction
+from mistral_failover.doctor import examination
+from mistral_failover.runtime.inputs import optional_text
+from mistral_failover.runtime.process import Request
+
+
+class Doctor(FailoverAction):
+    """Check everything that a failover will need; each finding says what helps. Never fails."""
+
+    def __init__(self, group: Any = None) -> None:
+        super().__init__()
+        self.group = group
+
+    def run(self, context: Any) -> Any:
+        """As the others, but what keeps an action from running at all is a finding."""
+        answer = super().run(context)
+        return examination.unable(answer.error) if isinstance(answer, Result) else answer
+
+    def answer(self, request: Request) -> Any:
+        return examination.doctor(request, optional_text("group", self.group))

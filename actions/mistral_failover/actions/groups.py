@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions that define and forget groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions.base import FailoverAction
+from mistral_failover.orders import define_group, forget_group
+from mistral_failover.runtime.inputs import flag, optional_text, text
+from mistral_failover.runtime.process import Request
+
+
+class Define(FailoverAction):
+    """Define a group, or change its definition; nothing else happens until it gets a goal.
+
+    ``definition`` is a group file (text or parsed), ``types`` a list of type files.
+    """
+
+    def __init__(
+        self, definition: Any, name: Any = None, types: Any = None, dry_run: Any = False
+    ) -> None:
+        super().__init__()
+        self.definition = definition
+        self.name = name
+        self.types = types
+        self.dry_run = dry_run
+
+    def answer(self, request: Request) -> Any:
+        return define_group.define(
+            request,
+            self.definition,
+            optional_text("name", self.name),
+            self.types,
+            dry_run=flag("dry_run", self.dry_run),
+        )
+
+
+class Undefine(FailoverAction):
+    """Forget a group of which nothing is left: its definition, its goals, its history."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return forget_group.undefine(request, text("group", self.group))

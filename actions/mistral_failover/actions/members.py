@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on the members of a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions.base import FailoverAction
+from mistral_failover.orders.replace import LONGEST_PAUSE, Wish, next_member, replace_member
+from mistral_failover.recovery import sweep
+from mistral_failover.reports import members as member_report
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.inputs import names, optional_text, text, whole
+from mistral_failover.runtime.process import Request
+
+
+class ConfirmFenced(FailoverAction):
+    """A person vouches that a member no longer writes; the blocked failover goes on."""
+
+    def __init__(self, group: Any, member: Any, because: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.member = member
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        return sweep.confirm_fenced(
+            request,
+            text("group", self.group),
+            text("member", self.member),
+            text("because", self.because),
+        )
+
+
+class Members(FailoverAction):
+    """List a group's members: what they hold, and whether and why not they may take a role."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return member_report.members(request, text("group", self.group))
+
+
+class ReplaceMember(FailoverAction):
+    """Replace a member's server, once it holds no role or was fenced."""
+
+    def __init__(
+        self,
+        group: Any,
+        member: Any = None,
+        server: Any = None,
+        resource: Any = None,
+        because: Any = None,
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self.member = member
+        self.server = server
+        self.resource = resource
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        wish = Wish(
+            optional_text("member", self.member),
+            optional_text("server", self.server),
+            optional_text("resource", self.resource),
+        )
+        because = optional_text("because", self.because) or "replaced by hand"
+        return replace_member(request, text("group", self.group), wish, because)
+
+
+class NextMember(FailoverAction):
+    """Say whose turn it is when members are replaced one by one."""
+
+    def __init__(self, group: Any, members: Any = None, turn: Any = None, pause: Any = 0) -> None:
+        super().__init__()
+        self.group = group
+        self.members = members
+        self.turn = turn
+        self.pause = pause
+
+    def answer(self, request: Request) -> Any:
+        return next_member(
+            request,
+            text("group", self.group),
+            names("members", self.members),
+            _turn(self.turn),
+            whole("pause", self.pause, 0, LONGEST_PAUSE),
+        )
+
+
+def _turn(given: Any) -> list[dict[str, str]] | None:
+    """The servers that were fixed, as the first answer had them. Raises ActionError BAD_INPUT."""
+    if given is None:
+        return None
+    keys = ("member", "server")
+    if not isinstance(given, list) or not all(
+        isinstance(each, dict) and all(isinstance(each.get(key), str) for key in keys)
+        for each in given
+    ):
+        raise ActionError(
+            "BAD_INPUT",
+            f"turn: a list of members with their servers is expected, not {given!r}",
+            "Hand on the turn of the first answer, or leave it out.",
+        )
+    return [{key: each[key] for key in keys} for each in given]

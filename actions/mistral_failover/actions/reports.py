@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions that report: status, history, goals, metrics, details of one id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions.base import FailoverAction
+from mistral_failover.orders import define_group
+from mistral_failover.reports import details, goals, project, status
+from mistral_failover.reports.metrics import GROUPS, measured
+from mistral_failover.runtime.inputs import flag, optional_text, text, whole
+from mistral_failover.runtime.process import Request
+
+
+class Status(FailoverAction):
+    """Show where a group stands, with its definition if asked for; without a group, where all
+    groups of the project do."""
+
+    def __init__(self, group: Any = None, definition: Any = False, agents: Any = False) -> None:
+        super().__init__()
+        self.group = group
+        self.definition = definition
+        self.agents = agents
+
+    def answer(self, request: Request) -> Any:
+        group = optional_text("group", self.group)
+        if group is None:
+            return project.project(request)
+        found = status.status(request, group, agents=flag("agents", self.agents))
+        if flag("definition", self.definition):
+            found |= {"definition": define_group.definition(request, group)}
+        return found
+
+
+class History(FailoverAction):
+    """Show a group's journal, one sentence per step, oldest first.
+
+    ``after`` is the id of the last sentence that the caller knows.
+    """
+
+    def __init__(self, group: Any, after: Any = 0, limit: Any = 100, traversal: Any = None) -> None:
+        super().__init__()
+        self.group = group
+        self.after = after
+        self.limit = limit
+        self.traversal = traversal
+
+    def answer(self, request: Request) -> Any:
+        return status.history(
+            request,
+            text("group", self.group),
+            after=whole("after", self.after, 0, 2**62),
+            limit=whole("limit", self.limit, 1, 1000),
+            traversal=optional_text("traversal", self.traversal),
+        )
+
+
+class Goals(FailoverAction):
+    """List the goals that a group was given, the latest first, and what came of them."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return goals.listed(request, text("group", self.group))
+
+
+class CompareGoals(FailoverAction):
+    """Show what differs between two goals of a group; their versions may be shortened."""
+
+    def __init__(self, group: Any, before: Any, after: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.before = before
+        self.after = after
+
+    def answer(self, request: Request) -> Any:
+        return goals.compared(
+            request,
+            text("group", self.group),
+            text("before", self.before),
+            text("after", self.after),
+        )
+
+
+class Show(FailoverAction):
+    """Show what an id stands for, and everything about it; its first 8 digits do.
+
+    ``id`` is that of an incident, traversal, goal, operation, plan, or of a locked resource.
+    """
+
+    def __init__(self, id: Any, group: Any = None) -> None:
+        super().__init__()
+        self.id = id
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return details.show(request, text("id", self.id), optional_text("group", self.group))
+
+
+class Metrics(FailoverAction):
+    """Count what happened in the project, and how its groups stand."""
+
+    def __init__(self, group_limit: Any = GROUPS) -> None:
+        super().__init__()
+        self.group_limit = group_limit
+
+    def answer(self, request: Request) -> Any:
+        limit = whole("group_limit", self.group_limit, 0, 10_000)
+        return measured(request, request.project_id, limit)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executors' side of the command channel."""

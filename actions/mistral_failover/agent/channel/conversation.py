@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One command's conversation with its agent over the broker: sent, heard of, ended.
+
+Whatever happens to the broker, a command is at worst sent again under its id, and the agent's
+journal makes that harmless. The queue of an epoch's commands is declared for the first sending
+only, and by nobody where a later epoch's is there: what was deposed does not come back.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mistral_failover.agent import wire
+from mistral_failover.agent.broker import CALL, Broker, Unroutable, wait
+from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
+from mistral_failover.agent.channel.links import Away, Link, Links
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.guard import Guard
+from mistral_failover.fault_points import reach
+
+LOG = logging.getLogger(__name__)
+
+LOOK = 1.0
+"""Seconds between two questions to the guard whether the lease still holds."""
+LATER = 2
+"""Epochs beyond a command's own that are looked for: so often, and hardly, a member is fenced or
+replaced between the decision to send a command and its sending."""
+AGAIN = 10.0
+"""Seconds, at most, without a word of the agent after which a command is sent again."""
+STRANGE = 32
+"""Messages of one conversation that were not the agent's words which are logged at most."""
+
+
+class Conversation:
+    """One call of `Channel.run`. ``member_key``: that of the command's address."""
+
+    def __init__(self, links: Links, guard: Guard, member_key: bytes, command: Command) -> None:
+        self._links = links
+        self._broker = links.broker
+        self._guard = guard
+        self._member_key = member_key
+        self._command = command
+        self._key = wire.epoch_key(member_key, command.to.server_id, command.epoch)
+        self._reply_to = secrets.token_hex(16)  # who does not know it can not get a word in
+        self._again = max(LOOK, min(AGAIN, command.limit / 3))
+        self._begun = self._word = time.monotonic()
+        self._said = ""  # the agent's last word
+        self._strange = 0  # messages that were none of its
+        self._sent = False  # the broker may have the command
+        self._void = False  # the queue of the epoch's commands is gone
+
+    def outcome(self) -> CommandResult:
+        """The result. Raises what `Channel.run` does."""
+        self._seal()  # what can not be sent is refused before anything else is
+        try:
+            outcome = self._links.insist(self._talk, self._left, lambda: self._guard.permit("GET"))
+        except Away as away:
+            outcome = self._silence(away)
+        if isinstance(outcome, ChannelError):
+            raise outcome
+        return outcome
+
+    def _left(self) -> float:
+        """Seconds that the next word may still take."""
+        end = min(self._word + self._command.limit, self._begun + self._command.patience)
+        return end - time.monotonic()
+
+    # -- over one connection
+
+    def _talk(self, link: Link) -> CommandResult | ChannelError:
+        with link.listen(self._reply_to):
+            return self._send(link) or self._wait(link)
+
+    def _send(self, link: Link) -> ChannelError | None:
+        command, first = self._command, not self._sent
+        if first:
+            self._broker.declare_heartbeats(link.channel, command.to, bind=True)
+            if not announce(
+                self._broker,
+                link,
+                self._guard,
+                command.to,
+                command.epoch,
+                self._member_key,
+                later=LATER,
+            ):
+                return self._deposed()
+        if self._left() <= 0:
+            return self._silence(None)
+        permitted = self._guard.permit("POST")
+        self._sent = True
+        try:
+            self._broker.publish(
+                link.channel,
+                wire.COMMANDS,
+                command.to.commands(command.epoch),
+                self._seal(),
+                mandatory=True,
+                expiration=max(0.1, self._left()),
+                timeout=min(CALL, permitted),
+            )
+        except Unroutable:
+            if first:  # it was there a moment ago
+                self._sent = False
+                return self._deposed()
+            self._void = True
+            return None
+        reach("command.published")
+        return None
+
+    def _wait(self, link: Link) -> CommandResult | ChannelError:
+        looked = sent = time.monotonic()
+        overdue: float | None = None  # since when nothing more has to be waited for
+        while True:
+            while link.answers:  # before the first wait, too: one may have come while we published
+                outcome = self._hear(link.answers.popleft())
+                if outcome is not None:
+                    return outcome
+            now = time.monotonic()
+            if self._left() > 0:
+                overdue = None
+            elif overdue is None:
+                overdue = now
+            elif now - overdue >= LOOK:  # who goes on sending what counts for nothing is silent
+                return self._silence(None)
+            came = wait(link.connection, max(0.0, min(LOOK, self._left())))
+            # What has arrived counts, even if this process was too late to look.
+            if not came and not link.answers and self._left() <= 0:
+                return self._silence(None)
+            now = time.monotonic()
+            if now - looked >= LOOK:
+                self._guard.permit("GET")
+                looked = now
+            if now - max(sent, self._word) >= self._again and not self._void:
+                self._send(link)
+                sent = now
+
+    # -- documents
+
+    def _seal(self) -> tuple[bytes, dict[str, Any]]:
+        command = self._command
+        document = {
+            "id": command.id,
+            "group_id": command.to.group_id,
+            "member": command.to.member,
+            "server_id": command.to.server_id,
+            "epoch": command.epoch,
+            "name": command.name,
+            "arguments": command.arguments,
+            "limit": max(0.1, self._left()),
+            "longest": max(0.1, self._begun + command.patience - time.monotonic()),
+            "sent_at": time.time(),
+            "reply_to": self._reply_to,
+        }
+        try:
+            return wire.seal("command", document, self._key)
+        except wire.Malformed as error:
+            raise ChannelError(
+                "REFUSED",
+                f"The arguments of {command.name} are too long for the channel: {error}.",
+                "Pass the command less, or a place where it finds the rest.",
+            ) from None
+        except (ValueError, TypeError):
+            raise ChannelError(
+                "REFUSED",
+                f"The arguments of {command.name} can not be sent: they are not JSON.",
+                "Correct them in the group file.",
+            ) from None
+
+    def _hear(self, message: Any) -> CommandResult | ChannelError | None:
+        """What a message ends the conversation with; None when it goes on."""
+        to = self._command.to
+        try:
+            said = wire.unseal("result", message.body, message.headers, self._key_for)
+            if [said.get("id"), said.get("group_id"), said.get("server_id")] != [
+                self._command.id,
+                to.group_id,
+                to.server_id,
+            ]:
+                raise wire.Malformed("MALFORMED", "it is about another command")
+            outcome = self._understand(said)
+        except wire.Malformed as error:
+            self._strange += 1
+            if self._strange <= STRANGE:
+                LOG.warning("A message that pretends to be a result of %s: %s", to.member, error)
+            return None
+        self._word = time.monotonic()
+        return outcome
+
+    def _key_for(self, member: str, epoch: int) -> bytes:
+        if (member, epoch) != (self._command.to.member, self._command.epoch):
+            raise ValueError("of another member or epoch")
+        return self._key
+
+    def _understand(self, said: dict[str, Any]) -> CommandResult | ChannelError | None:
+        state, name = said.get("state"), self._command.name
+        if state == "accepted":
+            self._said = f"it had received {name}"
+            return None
+        if state == "running":
+            seconds = _field(said, "seconds", wire.is_number)
+            self._said = f"{name} had been running for {seconds:.0f} s"
+            return None
+        if state == "done":
+            return CommandResult(
+                id=self._command.id,
+                exit_code=_field(said, "exit_code", wire.is_exit_code),
+                stdout=_field(said, "stdout", wire.is_text),
+                stderr=_field(said, "stderr", wire.is_text),
+                replayed=_field(said, "replayed", _is_flag),
+            )
+        if state == "refused" and said.get("code") in ("OLD_EPOCH", "REFUSED"):
+            return ChannelError(said["code"], _field(said, "message", wire.is_text)[:500])
+        if state == "unknown":
+            return ChannelError("UNKNOWN_OUTCOME", _field(said, "message", wire.is_text)[:500])
+        raise wire.Malformed("MALFORMED", "its state is none")
+
+    def _deposed(self) -> ChannelError:
+        to, epoch = self._command.to, self._command.epoch
+        return ChannelError(
+            "OLD_EPOCH", f"Member {to.member} was deposed of epoch {epoch}; nothing was sent."
+        )
+
+    def _silence(self, away: Away | None) -> ChannelError:
+        """What to say when no more word may be waited for."""
+        command = self._command
+        who = f"Member {command.to.member} (server {command.to.server_id})"
+        if not self._sent:
+            return unreachable(away, f"{who} could not be sent {command.name} in time.")
+        if not self._said:
+            message = f"{who} did not answer {command.name} within {command.limit:g} s."
+        elif time.monotonic() - self._begun >= command.patience:
+            message = f"{who} has not ended {command.name} within {command.patience:g} s."
+        else:
+            message = f"{who} said nothing more about {command.name} for {command.limit:g} s."
+        detail = ""
+        if away is not None:
+            message, detail = f"{message} {away}", away.detail
+        ago = time.monotonic() - self._word
+        heard = f"it said {ago:.0f} s ago that {self._said}" if self._said else ""
+        return ChannelError("NO_ANSWER", message, heard=heard, detail=detail)
+
+
+def announce(
+    broker: Broker,
+    link: Link,
+    guard: Guard,
+    to: Address,
+    epoch: int,
+    member_key: bytes,
+    *,
+    later: int,
+) -> bool:
+    """Declare the queues of a server's epoch, and tell its agent that this epoch holds; False, and
+    nothing of it, where one of so many ``later`` ones does.
+
+    Who deposes declares the later queue before deleting the former one; here it is looked for after
+    the declaration. So whatever meets whatever, no queue of a deposed epoch stays. Raises
+    ``broker.ERRORS``, LeaseLost.
+    """
+    channel = link.channel
+    broker.declare_notices(channel, to, bind=True)
+    guard.permit("POST")
+    queue = broker.declare_commands(channel, to, epoch)
+    for other in range(epoch + 1, epoch + 1 + later):
+        if broker.queue_exists(link.connection, to.commands(other)):
+            broker.delete_queue(channel, queue)
+            return False
+    notice = {
+        "member": to.member,
+        "epoch": epoch,
+        "group_id": to.group_id,
+        "server_id": to.server_id,
+        "sent_at": time.time(),
+    }
+    sealed = wire.seal("notice", notice, wire.server_key(member_key, to.server_id))
+    permitted = guard.permit("POST")
+    broker.publish(channel, wire.COMMANDS, to.notices, sealed, timeout=min(CALL, permitted))
+    reach("notice.published")
+    return True
+
+
+def unreachable(away: Away | None, message: str = "") -> ChannelError:
+    """The channel could not be used, and nothing was sent."""
+    said = " ".join(filter(None, [message, str(away or "")]))
+    if away is None or not away.refused:
+        return ChannelError("UNREACHABLE", said, detail=away.detail if away else "no answer")
+    return ChannelError(
+        "CONFIG",
+        said,
+        "Correct [failover] command_channel, or what the broker allows its user (docs/broker.md).",
+    )
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _field(document: dict[str, Any], name: str, is_such: Callable[[Any], bool]) -> Any:
+    value = document.get(name)
+    if not is_such(value):
+        raise wire.Malformed("MALFORMED", f"its {name} is no such thing")
+    return value

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command channel to the emulator's guests: ``emulator+http://127.0.0.1:PORT``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+from keystoneauth1 import exceptions as keystone
+
+from mistral_failover.agent.channel.interface import (
+    ChannelError,
+    Command,
+    CommandResult,
+    Heartbeat,
+    Means,
+)
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.errors import cause
+
+_SLICE = 0.8  # of the session's timeout: the emulator then answers before the transport gives up
+_PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
+_LONGEST_PAUSE = 1.0
+_REFUSALS = ("OLD_EPOCH", "REFUSED")
+
+
+class EmulatedChannel:
+    """Commands as HTTP requests that the emulator holds until the command has ended.
+
+    A session's calls are bounded by the remaining lease, so a long command is asked for in
+    slices: the same id again waits for the same command. A slice that ends before the command is
+    the agent's word that it is at work.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        means: Means,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Raises `ChannelError` CONFIG when the URL does not point to this machine."""
+        parts = urlsplit(url)
+        if parts.hostname != "127.0.0.1":
+            raise ChannelError("CONFIG", "The emulator listens on 127.0.0.1 only.")
+        self._base = f"http://{parts.netloc}/emulator/nodes"
+        self._session = means.session
+        self._clock = clock
+        self._sleep = sleep
+
+    def run(self, command: Command) -> CommandResult:
+        """See `Channel.run`; errors of the session's guard pass through."""
+        began = self._clock()
+        heard_at: float | None = None
+        pause = _PAUSE
+        sent = False
+        while True:
+            silent_at = (began if heard_at is None else heard_at) + command.limit
+            deadline = min(silent_at, began + command.patience)
+            left = max(0.0, deadline - self._clock())
+            try:
+                answer = self._post(command, min(left, self._slice))
+            except keystone.ConnectTimeout:
+                sent = True
+                error = self._no_answer(command, began, heard_at)
+            except keystone.ConnectFailure as failure:
+                sent = sent or cause(failure)[1]
+                error = self._nobody(failure, unknown=sent)
+            else:
+                sent = True
+                if answer.ok:
+                    return _result(answer.json())
+                code, message = _said(answer)
+                if code == "RUNNING":
+                    heard_at = self._clock()
+                    silent_at = heard_at + command.limit
+                    deadline = min(silent_at, began + command.patience)
+                if code not in ("RUNNING", "NO_ANSWER"):
+                    raise _error(answer, command.to, code, message)
+                error = self._no_answer(command, began, heard_at)
+            left = deadline - self._clock()
+            if left <= 0:
+                raise error from None
+            if error.code == "UNREACHABLE":
+                self._sleep(min(pause, left))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def depose(self, to: Address, epoch: int) -> None:
+        """See `Channel.depose`."""
+        self._ask("POST", to, "epoch", json={"epoch": epoch})
+
+    def heard(self, to: Address) -> Heartbeat | None:
+        """See `Channel.heard`."""
+        said = self._ask("GET", to, "heartbeat")["heartbeat"]
+        if said is None:
+            return None
+        return Heartbeat(said["epoch"], said["ago"], tuple(said["running"]), said["deposed"])
+
+    @property
+    def _slice(self) -> float:
+        return (self._session.timeout or 10.0) * _SLICE
+
+    def _url(self, to: Address, end: str) -> str:
+        return f"{self._base}/{quote(to.server_id, safe='')}/{end}"
+
+    def _post(self, command: Command, seconds: float) -> requests.Response:
+        return self._session.post(
+            self._url(command.to, "commands"),
+            json={
+                "id": command.id,
+                "name": command.name,
+                "epoch": command.epoch,
+                "args": command.arguments,
+                "timeout": seconds,
+            },
+            authenticated=True,
+            raise_exc=False,
+        )
+
+    def _ask(self, method: str, to: Address, end: str, **options: Any) -> dict[str, Any]:
+        """One request that is answered at once. Raises `ChannelError` UNREACHABLE."""
+        try:
+            answer = self._session.request(
+                self._url(to, end), method, authenticated=True, raise_exc=False, **options
+            )
+        except (keystone.ConnectFailure, keystone.ConnectTimeout) as failure:
+            raise self._nobody(failure) from None
+        if answer.ok:
+            return dict(answer.json())
+        raise _not_taken(answer, to, _said(answer)[1])
+
+    def _nobody(self, failure: Exception, *, unknown: bool = False) -> ChannelError:
+        said = f"Nothing answers at {self._base}."
+        return ChannelError("UNREACHABLE", said, detail=cause(failure)[0], unknown=unknown)
+
+    def _no_answer(self, command: Command, began: float, heard_at: float | None) -> ChannelError:
+        who = f"Member {command.to.member} (server {command.to.server_id})"
+        if heard_at is None:
+            return ChannelError(
+                "NO_ANSWER",
+                f"{who} did not answer {command.name} within {command.limit:g} s.",
+            )
+        now = self._clock()
+        heard = f"it said {now - heard_at:.0f} s ago that {command.name} runs"
+        return ChannelError(
+            "NO_ANSWER",
+            f"{who} has not ended {command.name} within {now - began:.0f} s.",
+            heard=heard,
+        )
+
+
+def _result(body: dict[str, Any]) -> CommandResult:
+    return CommandResult(
+        id=body["id"],
+        exit_code=body["exit_code"],
+        stdout=body["stdout"],
+        stderr=body["stderr"],
+        replayed=body["replayed"],
+    )
+
+
+def _said(answer: requests.Response) -> tuple[str, str]:
+    """The code and the message of a refusal."""
+    try:
+        said = answer.json()["error"]
+        return str(said["code"]), str(said["message"])
+    except (ValueError, KeyError, TypeError):
+        return "", f"HTTP {answer.status_code}"
+
+
+def _error(answer: requests.Response, to: Address, code: str, message: str) -> ChannelError:
+    if code in _REFUSALS:
+        return ChannelError(code, message)
+    if answer.status_code == 401:
+        return ChannelError(
+            "REFUSED",
+            "The channel does not accept the token of the request.",
+            "Go on with a new token: failover sweep",
+        )
+    return _not_taken(answer, to, message)
+
+
+def _not_taken(answer: requests.Response, to: Address, message: str) -> ChannelError:
+    said = f"Member {to.member}: {message}"
+    return ChannelError("UNREACHABLE", said, detail=f"HTTP {answer.status_code}")

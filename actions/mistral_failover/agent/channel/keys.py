@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installation's secret, from which the keys of all members' agents follow."""
+
+from __future__ import annotations
+
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from mistral_failover.agent.channel.interface import ChannelError
+
+LEAST = 32
+"""Bytes that the secret must have, white space at its ends not counted."""
+
+
+def read_secret(path: str | None) -> bytes:
+    """The secret in a file, read again when the file changed.
+
+    Raises `ChannelError` CONFIG where there is no such file, others may read or write it, or it is
+    too short.
+    """
+    if not path:
+        raise _wrong("No file with the secret of the members' agents is configured.", "FILE")
+    try:
+        found = Path(path).stat()
+        secret = _read(path, found.st_mtime_ns, found.st_ino, found.st_size)
+    except OSError as error:
+        raise _wrong(f"{path} can not be read: {error.strerror}.", path) from None
+    if found.st_mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise ChannelError(
+            "CONFIG",
+            f"Anybody may read or write {path}.",
+            f"chmod 0640 {path}; if others have read it, make a new secret and new member keys.",
+        )
+    if len(secret) < LEAST:
+        raise _wrong(f"{path} holds {len(secret)} bytes; {LEAST} are needed at least.", path)
+    return secret
+
+
+@lru_cache(maxsize=4)
+def _read(path: str, *_: int) -> bytes:
+    return Path(path).read_bytes().strip()
+
+
+def _wrong(message: str, path: str) -> ChannelError:
+    return ChannelError(
+        "CONFIG",
+        message,
+        f"Set [failover] agent_key_file to a file that only Mistral can read, the same on every "
+        f"executor: (umask 077; openssl rand -hex 32 > {path})",
+    )

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to a broker that one conversation after another uses.
+
+A connection serves one conversation at a time. It is kept for the next one only if nothing went
+wrong, and only for so short a time that the broker can not have given it up meanwhile; so nobody
+has to keep an idle one alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from amqp.exceptions import AccessRefused, NotAllowed, PreconditionFailed
+from kombu.connection import Connection
+from kombu.entity import Queue
+from kombu.messaging import Consumer
+
+from mistral_failover.agent.broker import ERRORS, HEARTBEAT, Broker, forget, reading_channel, wait
+from mistral_failover.agent.wire import RESULTS
+from mistral_failover.cloud.errors import cause
+
+LOG = logging.getLogger(__name__)
+
+IDLE = HEARTBEAT / 2
+"""Seconds that a connection may be idle and used again."""
+KEPT = 8
+"""Idle connections that a process keeps at most."""
+ANSWERS = 64
+"""Results that wait for who listens, here and at the broker: the latest. An agent says a word each
+second or two; who sends more, floods."""
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+
+# Login, virtual host or permission; a queue or exchange that was declared otherwise.
+REFUSALS = (AccessRefused, NotAllowed, PreconditionFailed)
+
+_T = TypeVar("_T")
+
+
+class Away(Exception):
+    """The broker could not be used in time. ``refused``: it is there, and refuses us. ``detail``:
+    why, in a few words."""
+
+    def __init__(self, shown: str, reason: BaseException) -> None:
+        self.refused = isinstance(reason, REFUSALS) or isinstance(
+            reason.__cause__, ssl.SSLCertVerificationError
+        )
+        self.detail = cause(reason)[0]
+        said = str(reason).splitlines() or [type(reason).__name__]
+        super().__init__(f"The broker {shown} can not be used: {said[0][:200].rstrip('.')}.")
+
+
+@dataclass
+class Link:
+    """A connection with one channel, over which the exchanges were declared, and a queue whose
+    messages come to ``answers``; :meth:`listen` says what is to arrive there. ``broken``: it is not
+    to be used again."""
+
+    connection: Connection
+    channel: Any
+    queue: str
+    answers: deque[Any] = field(default_factory=lambda: deque(maxlen=ANSWERS))
+    since: float = 0.0
+    broken: bool = False
+
+    @contextmanager
+    def listen(self, routing_key: str) -> Iterator[None]:
+        """Collect the results with this routing key."""
+        binding = {"queue": self.queue, "exchange": RESULTS, "routing_key": routing_key}
+        self.answers.clear()
+        self.channel.queue_bind(**binding)
+        yield
+        try:
+            self.channel.queue_unbind(**binding)
+        except ERRORS:  # what was to be heard was heard all the same
+            self.broken = True
+
+
+class Links:
+    """The connections of this process to one broker; safe to use from several threads."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._lock = threading.Lock()
+        self._idle: list[Link] = []
+
+    @contextmanager
+    def link(self, seconds: float) -> Iterator[Link]:
+        """A connection, established within about ``seconds``. After an exception it is not used
+        again. Raises ``broker.ERRORS``."""
+        link = self._take() or self._open(seconds)
+        try:
+            yield link
+        except BaseException:
+            self._drop(link)
+            raise
+        if link.broken:
+            self._drop(link)
+        else:
+            self._keep(link)
+
+    def insist(
+        self, use: Callable[[Link], _T], left: Callable[[], float], between: Callable[[], object]
+    ) -> _T:
+        """Call ``use`` with a connection, and again with another one when the broker failed it,
+        until ``left`` says that no seconds are left. ``between``: called before every repeat; what
+        it raises ends the attempts. Raises `Away`, and what else ``use`` raises."""
+        pause = FIRST_PAUSE
+        while True:
+            begun = time.monotonic()
+            try:
+                with self.link(max(0.1, left())) as link:
+                    return use(link)
+            except ERRORS as error:
+                LOG.info("The broker %s failed: %s", self.broker.shown, type(error).__name__)
+                seconds = left()
+                if seconds <= 0:
+                    raise Away(self.broker.shown, error) from None
+            if time.monotonic() - begun > LONGEST_PAUSE:  # it had worked for a while
+                pause = FIRST_PAUSE
+            time.sleep(min(pause, seconds))
+            pause = min(pause * 2, LONGEST_PAUSE)
+            between()
+
+    def _take(self) -> Link | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                link = self._idle.pop()
+            if self._usable(link):
+                return link
+            self._drop(link)
+
+    def _open(self, seconds: float) -> Link:
+        connection = self.broker.connect(seconds)
+        try:
+            channel = reading_channel(connection)
+            self.broker.declare_exchanges(channel)
+            link = Link(connection, channel, f"failover.replies.{secrets.token_hex(8)}")
+            channel.queue_declare(
+                queue=link.queue,
+                exclusive=True,
+                auto_delete=True,
+                arguments={"x-max-length": ANSWERS, "x-overflow": "drop-head"},
+            )
+            Consumer(
+                channel,
+                queues=[Queue(link.queue, no_declare=True)],
+                auto_declare=False,
+                no_ack=True,
+                on_message=link.answers.append,
+                tag_prefix="failover",
+            ).consume()
+        except BaseException:
+            forget(connection)
+            raise
+        return link
+
+    def _drop(self, link: Link) -> None:
+        if not self.broker.real:  # a real one knows by itself when its user is gone
+            with suppress(*ERRORS):
+                self.broker.delete_queue(link.channel, link.queue)
+        forget(link.connection)
+
+    def _keep(self, link: Link) -> None:
+        link.since = time.monotonic()
+        with self._lock:
+            self._idle.append(link)
+            late = link.since - IDLE
+            gone = [one for one in self._idle if one.since < late] or self._idle[:-KEPT]
+            self._idle = [one for one in self._idle if one not in gone]
+        for one in gone:
+            self._drop(one)
+
+    @staticmethod
+    def _usable(link: Link) -> bool:
+        if time.monotonic() - link.since > IDLE or not link.connection.connected:
+            return False
+        try:
+            for _ in range(ANSWERS):  # what the broker said meanwhile: goodbye, maybe
+                if not wait(link.connection, 0.0):
+                    return True
+        except ERRORS:
+            pass
+        return False  # it broke, or it does not fall silent
+
+
+def links_to(url: str) -> Links:
+    """The connections to the broker of a URL. Raises ``broker.BadUrl``."""
+    return _links(url, os.getpid())
+
+
+@lru_cache(maxsize=16)
+def _links(url: str, pid: int) -> Links:  # noqa: ARG001 - a forked process must not share them
+    return Links(Broker(url))

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's file: which broker, who the node is, and the commands that may be run on it.
+
+``docs/agent.md`` has every key. What can be checked is checked when the file is read: an agent that
+started has a file without a fault. No message shows a value, for it may be a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import yaml
+
+from mistral_failover.agent.broker import BadUrl, Broker
+from mistral_failover.agent.daemon.config_reader import (
+    ConfigError,
+    Section,
+    another_users,
+    read_secret,
+    readable_by_others,
+)
+from mistral_failover.agent.daemon.identity import Identity
+from mistral_failover.agent.wire import is_epoch
+from mistral_failover.model.ids import group_id
+
+VERSION = "2026-11-21"
+DEFAULT_FILE = "/etc/failover-agent.yaml"
+INSTANCE_FILES = ("/run/cloud-init/.instance-id", "/var/lib/cloud/data/instance-id")
+"""Where cloud-init says which instance this is: the server's id, with OpenStack's metadata."""
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Of commands, unless they declare another."""
+
+_PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,255}")
+
+_KEYS = (
+    "failover_agent_version", "broker", "broker_file", "project", "group", "member", "key",
+    "key_file", "group_key", "group_key_file", "server", "epoch", "journal", "heartbeat",
+    "on_deposed", "commands",
+)  # fmt: skip
+_COMMAND_KEYS = (
+    "argv", "check", "repeatable", "limit", "environment", "folder", "user", "lane", "arguments",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of the node, with the groups that it is in."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One entry of the allow-list. ``limit``: seconds. ``check``: looks whether the command took
+    effect (exit code 0: it did, 1: it did not). ``repeatable``: it may simply be run again when
+    nobody knows. ``arguments``: what each argument's value must match, wholly."""
+
+    name: str
+    argv: tuple[str, ...]
+    account: Account
+    check: tuple[str, ...] | None = None
+    repeatable: bool = False
+    limit: float = 120.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str = "/"
+    lane: str = "default"
+    arguments: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+
+    def words(self, argv: tuple[str, ...], values: Mapping[str, str]) -> list[str]:
+        """``argv`` or ``check`` with the arguments' values in their places."""
+
+        def put(found: re.Match[str]) -> str:
+            return f"{{{found[1]}}}" if found[1] is not None else values[found[2]]
+
+        return [_PLACE.sub(put, word) for word in argv]
+
+    def variables(self) -> dict[str, str]:
+        """The whole environment of its processes, but the command's id."""
+        return {
+            "PATH": PATH,
+            "LANG": "C.UTF-8",
+            "HOME": self.account.home,
+            "USER": self.account.name,
+            **self.environment,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """The agent's file, read. ``broker``: a URL, with its secret. ``epoch``: the least; the journal
+    knows later ones. ``heartbeat``: seconds between two. ``on_deposed``: names of commands, in
+    order."""
+
+    broker: str = field(repr=False)
+    identity: Identity
+    commands: Mapping[str, CommandSpec]
+    journal: Path
+    epoch: int = 1
+    heartbeat: float = 10.0
+    on_deposed: tuple[str, ...] = ()
+
+
+def load(path: str | Path) -> AgentConfig:
+    """Read the agent's file. Raises `ConfigError` for the first fault that is found."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = yaml.safe_load(text)
+    except OSError as error:
+        raise ConfigError(
+            str(path), f"it can not be read: {error.strerror}", "Name the file with --config."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(str(path), "it is not UTF-8", "Write it as UTF-8.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}" if mark else ""
+        raise ConfigError(str(path), f"it is not YAML{place}", "Correct the file.") from None
+    _check_mode(path, document)
+    return _config(Section("", document, _KEYS))
+
+
+def _check_mode(path: Path, document: Any) -> None:
+    """What is written here is run, with the agent's rights, and may hold a secret."""
+    if path.stat().st_mode & 0o022:
+        raise ConfigError(str(path), "others may write it", f"Run: chmod go-w {path}")
+    another_users(str(path), path)
+    if isinstance(document, dict) and {"broker", "key", "group_key"} & document.keys():
+        readable_by_others(str(path), path)
+
+
+def _config(section: Section) -> AgentConfig:
+    version = section.get("failover_agent_version")
+    if (version.isoformat() if isinstance(version, date) else version) != VERSION:
+        raise section.wrong(
+            "failover_agent_version", "not a version that this agent knows", f"Write {VERSION}."
+        )
+    commands = {
+        name: _command(name, section.section("commands", name, _COMMAND_KEYS))
+        for name in section.names("commands", _NAME)
+    }
+    epoch = section.get("epoch", 1)
+    if not is_epoch(epoch):
+        raise section.wrong("epoch", "not an epoch", "Write a whole number, such as 1.")
+    return AgentConfig(
+        broker=_broker(section),
+        identity=_identity(section),
+        commands=commands,
+        journal=_absolute(section, "journal", "/var/lib/failover-agent"),
+        epoch=epoch,
+        heartbeat=section.seconds("heartbeat", 10.0, 0.1, 3600.0),
+        on_deposed=_on_deposed(section, commands),
+    )
+
+
+def _broker(section: Section) -> str:
+    given = section.one_of("broker", "broker_file")
+    url = section.text(given)
+    if given == "broker_file":
+        url = read_secret(section, given, url)
+    try:
+        Broker(url)
+    except BadUrl as error:
+        raise section.wrong(
+            given, str(error).rstrip("."), "Write amqps://USER:PASSWORD@HOST[:PORT]/VHOST."
+        ) from None
+    return url
+
+
+def _identity(section: Section) -> Identity:
+    given = section.one_of("key", "key_file", "group_key", "group_key_file")
+    text = section.text(given)
+    if given.endswith("_file"):
+        text = read_secret(section, given, text)
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise section.wrong(given, "not a key", "Write the key as 64 hexadecimal digits.")
+    member = section.text("member", None, _NAME)
+    of_group = given.startswith("group_key")
+    if member is None and not of_group:
+        raise section.wrong(
+            "member",
+            "it is missing",
+            "Name the member that the key is of; only a group's key goes without.",
+        )
+    group = section.text("group", pattern=_NAME)
+    return Identity(
+        group_id=group_id(section.text("project", pattern=_NAME), group),
+        group=group,
+        server_id=_server(section),
+        member=member,
+        member_key=None if of_group else key,
+        group_key=key if of_group else None,
+    )
+
+
+def _server(section: Section) -> str:
+    given = section.text("server", "auto")
+    if given != "auto":
+        found = _uuid(given)
+        if found is None:
+            raise section.wrong("server", "not a server's id", "Write its UUID, or auto.")
+        return found
+    for path in INSTANCE_FILES:
+        try:
+            found = _uuid(Path(path).read_text(encoding="utf-8").strip())
+        except (OSError, UnicodeDecodeError):
+            continue
+        if found is not None:
+            return found
+    raise section.wrong(
+        "server",
+        "cloud-init does not say which server this is",
+        "Write the server's UUID, as openstack server show has it.",
+    )
+
+
+def _uuid(text: str) -> str | None:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        return None
+
+
+def _on_deposed(section: Section, commands: Mapping[str, CommandSpec]) -> tuple[str, ...]:
+    names = section.words("on_deposed", ())
+    for name in names:
+        if name not in commands:
+            raise section.unknown("on_deposed", name, commands)
+        if commands[name].arguments:
+            raise section.wrong(
+                "on_deposed",
+                f'"{name}" takes arguments, and nobody gives any',
+                "Name commands without arguments.",
+            )
+    return names
+
+
+# -- commands
+
+
+def _command(name: str, section: Section) -> CommandSpec:
+    arguments = {
+        key: _pattern(section, key, text)
+        for key, text in section.texts("arguments", _VARIABLE).items()
+    }
+    check = section.get("check", None)
+    return CommandSpec(
+        name=name,
+        argv=_argv(section, "argv", arguments),
+        account=_account(section),
+        check=None if check is None else _argv(section, "check", arguments),
+        repeatable=section.flag("repeatable", False),
+        limit=section.seconds("limit", 120.0, 0.1, 7 * 86400.0),
+        environment=section.texts("environment", _VARIABLE),
+        folder=str(_absolute(section, "folder", "/")),
+        lane=section.text("lane", "default", _NAME),
+        arguments=arguments,
+    )
+
+
+def _argv(section: Section, key: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    words = section.words(key)
+    if not words or not words[0].startswith("/"):
+        raise section.wrong(
+            key, "no program is named", "Write a list that begins with a program's whole path."
+        )
+    for word in words:
+        for _, name in _PLACE.findall(word):
+            if name and name not in arguments:
+                raise section.wrong(
+                    key,
+                    f"{{{name}}} stands for an argument that is not declared",
+                    f"Declare {name} under arguments, or write {{{{{name}}}}} for the text itself.",
+                )
+    return words
+
+
+def _pattern(section: Section, name: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        raise section.wrong(
+            f"arguments.{name}", "not a regular expression", "Write one as Python's re has them."
+        ) from None
+
+
+def _absolute(section: Section, key: str, default: str) -> Path:
+    path = Path(section.text(key, default))
+    if not path.is_absolute():
+        raise section.wrong(key, "not a whole path", "Begin with a slash.")
+    return path
+
+
+def _account(section: Section) -> Account:
+    """The user that a command runs as; only root may name another than itself."""
+    name = section.text("user", None)
+    try:
+        found = pwd.getpwuid(os.geteuid()) if name is None else pwd.getpwnam(name)
+    except KeyError:
+        if name is not None:
+            raise section.wrong(
+                "user", "the node has no such user", "Create it, or name another."
+            ) from None
+        uid = os.geteuid()
+        return Account(str(uid), uid, os.getegid(), tuple(os.getgroups()), "/")
+    if found.pw_uid != os.geteuid() and os.geteuid() != 0:
+        raise section.wrong(
+            "user",
+            "only root may run commands as others",
+            "Run the agent as root, or leave it out.",
+        )
+    groups = {*os.getgrouplist(found.pw_name, found.pw_gid), found.pw_gid}
+    return Account(
+        found.pw_name, found.pw_uid, found.pw_gid, tuple(sorted(groups)), found.pw_dir or "/"
+    )

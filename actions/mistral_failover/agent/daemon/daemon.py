@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent: what it consists of, how it begins and ends."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+
+from mistral_failover.agent.broker import Broker
+from mistral_failover.agent.daemon import runner
+from mistral_failover.agent.daemon.config import AgentConfig
+from mistral_failover.agent.daemon.deposed import Deposer
+from mistral_failover.agent.daemon.dispatcher import Desk
+from mistral_failover.agent.daemon.intake import Intake
+from mistral_failover.agent.daemon.jobs import elapsed
+from mistral_failover.agent.daemon.journal import Journal, Row
+from mistral_failover.agent.daemon.outbox import Outbox
+from mistral_failover.agent.daemon.result_publisher import Line, Speaker, Telling
+from mistral_failover.agent.daemon.worker import Work
+
+LOG = logging.getLogger(__name__)
+
+FINISH = 60.0
+"""Seconds that running commands have to end in once the agent is asked to."""
+FAREWELL = 5.0
+"""Seconds in which what is left to say must be said then."""
+
+
+class Agent:
+    """The agent on a node. ``ready`` is called once it works, ``alive`` every second or so as long
+    as it does, ``stopping`` when it begins to end."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        ready: Callable[[], object] = lambda: None,
+        alive: Callable[[], object] = lambda: None,
+        stopping: Callable[[], object] = lambda: None,
+        finish: float = FINISH,
+    ) -> None:
+        self._config = config
+        self._ready = ready
+        self._alive = alive
+        self._stopping = stopping
+        self._finish = finish
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until ``stop``; then hand back what has not begun, and let what runs end in time.
+
+        Raises JournalError when another agent has the journal, or it can not be opened;
+        sqlite3.Error when it can not be read.
+        """
+        config = self._config
+        broker, address = Broker(config.broker), config.identity.address
+        with Journal(config.journal) as journal:
+            if journal.belong_to(f"{address.group_id}/{address.server_id}"):
+                LOG.warning("The journal was another server's or group's: it begins anew")
+            left = _tidy_up(journal)
+            outbox = Outbox()
+            desk = Desk(config, journal, Telling(config.identity, outbox))
+            for row in left:
+                desk.look_into(row)
+            line = Line(broker, address)
+            work = Work(config, journal, desk, line.exists)
+            speaker = Speaker(line, outbox, desk.prompt)
+            deposer = Deposer(config, journal, desk)
+            speaker.start()
+            deposer.start()
+            LOG.info("The agent of server %s is in epoch %d", address.server_id, desk.epoch)
+            self._ready()
+            try:
+                Intake(broker, address, desk, lambda: desk.begin(work.hand_over), self._alive).run(
+                    stop
+                )
+            finally:
+                self._stopping()
+                self._end(desk, deposer)
+                speaker.finish(FAREWELL)
+                line.close()
+
+    def _end(self, desk: Desk, deposer: Deposer) -> None:
+        end = elapsed() + self._finish
+        if not self._wait(desk, end):
+            LOG.warning("What still runs is cut off")
+            desk.stop_running()
+            self._wait(desk, elapsed() + runner.GRACE + runner.UNKILLABLE + 2 * runner.LINGER)
+        deposer.finish(end - elapsed())
+
+    def _wait(self, desk: Desk, end: float) -> bool:
+        while not desk.wait_until_quiet(min(1.0, max(0.0, end - elapsed()))):
+            self._alive()
+            if elapsed() >= end:
+                return False
+        return True
+
+
+def _tidy_up(journal: Journal) -> list[Row]:
+    """Kill what a former agent left running; returns the commands whose end nobody knows."""
+    for row in journal.open_rows():
+        if row.state == "started":
+            trace = row.trace or runner.find_by_id(row.id)
+            killed = trace is not None and runner.kill_left(trace)
+            message = "the agent died while it ran"
+            if killed:
+                message += ", and what was left of it was killed"
+            LOG.warning("%s (%s): %s", row.name, row.id, message)
+            try:
+                journal.leave(row.epoch, row.id, "unknown", message)
+            except sqlite3.Error as error:
+                # It is looked into once it is asked for, and can be written down.
+                LOG.error("The journal can not be used: %s", error)
+    return [row for row in journal.open_rows() if row.state == "unknown"]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent does when a newer epoch holds: stop what the older one left, until it is."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mistral_failover.agent.daemon.backoff import Pauses
+from mistral_failover.agent.daemon.config import AgentConfig
+from mistral_failover.agent.daemon.dispatcher import Desk
+from mistral_failover.agent.daemon.journal import Journal, Trace
+from mistral_failover.agent.daemon.messages import OWN
+from mistral_failover.agent.daemon.worker import run_command
+from mistral_failover.fault_points import reach
+
+LOG = logging.getLogger(__name__)
+
+LONGEST_PAUSE = 30.0
+
+
+class Deposer(threading.Thread):
+    """Runs the commands of ``on_deposed`` as soon as what ran has ended, in order; from the first
+    again, after a pause, when one fails."""
+
+    def __init__(self, config: AgentConfig, journal: Journal, desk: Desk) -> None:
+        super().__init__(name="deposer", daemon=True)
+        self._config = config
+        self._journal = journal
+        self._desk = desk
+        self._end = threading.Event()
+        self._cut_off = threading.Event()
+
+    def run(self) -> None:
+        """Until :meth:`finish`."""
+        pauses = Pauses(1.0, LONGEST_PAUSE)
+        while not self._end.is_set():
+            epoch = self._desk.wait_for_deposition()
+            if epoch is None or self._end.is_set():
+                continue
+            try:
+                failed = self._attempt(epoch)
+            except Exception:
+                LOG.exception("The agent could not stop what it has to stop")
+                failed = "the agent failed"
+            if self._cut_off.is_set():
+                return
+            self._conclude(epoch, failed)
+            if failed is None:
+                pauses.reset()
+            else:
+                self._end.wait(pauses.next())
+
+    def finish(self, seconds: float) -> None:
+        """End; what runs is cut off after so many seconds."""
+        self._end.set()
+        self._desk.close()
+        self.join(max(0.0, seconds))
+        self._cut_off.set()
+        self.join()
+
+    def _attempt(self, epoch: int) -> str | None:
+        """Run the commands once, and write down what came of it; returns what failed."""
+        failed = self._stop_all(epoch)
+        if self._cut_off.is_set():
+            return failed
+        try:
+            self._journal.raise_epoch(epoch)
+            self._journal.deposing(epoch, done=failed is None, message=self._said(epoch, failed))
+        except sqlite3.Error as error:
+            return f"the journal can not be used: {error}"
+        if failed is None:
+            reach("agent.quiet")
+        return failed
+
+    def _conclude(self, epoch: int, failed: str | None) -> None:
+        message = self._said(epoch, failed)
+        if failed is None:
+            LOG.warning("The member is in epoch %d: %s", epoch, message)
+        else:
+            LOG.error("The member was deposed: %s", message)
+        self._desk.deposed(epoch, done=failed is None, message=message)
+
+    def _said(self, epoch: int, failed: str | None) -> str:
+        names = ", ".join(self._config.on_deposed) or "nothing had to be"
+        return failed or f"stopped before epoch {epoch} began: {names}"
+
+    def _stop_all(self, epoch: int) -> str | None:
+        for number, name in enumerate(self._config.on_deposed, 1):
+            failed = self._stop_by(epoch, f"{OWN}{epoch}:{number}", name)
+            if failed is not None:
+                return failed
+        return None
+
+    def _stop_by(self, epoch: int, command_id: str, name: str) -> str | None:
+        spec = self._config.commands[name]
+        key = (epoch, command_id)
+
+        def began(trace: Trace) -> None:
+            with _if_it_can_be():
+                self._journal.running(*key, trace)
+
+        with _if_it_can_be():
+            self._journal.raise_epoch(epoch)
+            self._journal.start(*key, name, {}, "")
+        self._desk.stopping(name)
+        try:
+            argv = spec.words(spec.argv, {})
+            ended = run_command(spec, argv, command_id, self._cut_off, began)
+        finally:
+            self._desk.stopping(None)
+        with _if_it_can_be():
+            self._journal.done(
+                *key,
+                exit_code=ended.exit_code,
+                stdout=ended.stdout,
+                stderr=ended.stderr,
+                seconds=ended.seconds,
+            )
+        return None if ended.exit_code == 0 else f"{name} ended with {ended.exit_code}"
+
+
+@contextmanager
+def _if_it_can_be() -> Iterator[None]:
+    """Write something down, if the journal takes it: to stop matters more than to know of it."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        LOG.error("The journal can not be used: %s", error)

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where messages come in: each is checked, answered, joined to what is known, or has to wait.
+
+Nothing of kombu is needed here: a message is a :class:`.jobs.Delivery`. ``take_command``,
+``take_notice``, ``begin`` and ``drop_waiting`` belong to the thread that owns the connection over
+which messages come, since only that one may acknowledge; everything else may be called by all.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+from mistral_failover.agent import wire
+from mistral_failover.agent.daemon import messages
+from mistral_failover.agent.daemon.config import AgentConfig
+from mistral_failover.agent.daemon.jobs import Delivery, Job, elapsed
+from mistral_failover.agent.daemon.journal import Journal, Row
+from mistral_failover.agent.daemon.known_outcome import has_begun, in_hindsight
+from mistral_failover.agent.daemon.messages import Refused, Request
+from mistral_failover.agent.daemon.pending_notice import Unwritten
+from mistral_failover.agent.daemon.result_publisher import Telling
+from mistral_failover.fault_points import reach
+
+LOG = logging.getLogger(__name__)
+
+_REPLIES = 8  # of one command at a time: who asks again has a new place for the answer
+_WORDS = 2.0  # seconds between two words about one command, at most
+
+
+class Desk:
+    """The commands of one agent that are not over, and the epoch that it is in."""
+
+    def __init__(self, config: AgentConfig, journal: Journal, telling: Telling) -> None:
+        self._config = config
+        self._identity = config.identity
+        self._journal = journal
+        self._telling = telling
+        self._changed = threading.Condition(threading.RLock())
+        self._jobs: dict[tuple[int, str], Job] = {}
+        self._unwritten = Unwritten(self._journal_has)
+        self._own: str | None = None  # the command of its own that runs
+        # None as long as nobody said it.
+        self._member = config.identity.member or journal.member()
+        self._closing = False
+        self._up = elapsed()
+        self._heartbeat_due = 0.0
+        self.epoch = journal.epoch(config.epoch)
+        deposition = journal.deposition(self.epoch)
+        self.deposing: Literal["no", "underway", "failed"] = "no"
+        self._deposed: str | None = None
+        if deposition is not None and deposition.done_at is None:
+            self.deposing = "underway"
+            self._deposed = "what ran in earlier epochs is being stopped"
+        elif deposition is not None and not journal.served(self.epoch, config.on_deposed):
+            self._deposed = deposition.message
+
+    # -- what comes in
+
+    def take_command(self, delivery: Delivery) -> None:
+        """Judge a message from a queue of commands, whatever it is."""
+        reach("agent.received")
+        identity = self._identity
+        try:
+            document = wire.unseal("command", delivery.body, delivery.headers, self._key("command"))
+            request = messages.answerable(document)
+        except wire.Malformed as error:
+            LOG.warning("A message among the commands was refused: %s", error)
+            delivery.ack()
+            return
+        try:
+            with self._changed:
+                self._judge(messages.read_command(document, identity), delivery)
+                return
+        except Refused as error:
+            self._tell(request, self._in_hindsight(request, error), [request.reply_to])
+        except sqlite3.Error as error:
+            # It may have run: who hears nothing asks for it again, by the same id.
+            LOG.error("The journal can not be used: %s", error)
+        delivery.ack()
+
+    def take_notice(self, delivery: Delivery) -> None:
+        """Judge a message from the queue of notices, whatever it is."""
+        try:
+            document = wire.unseal("notice", delivery.body, delivery.headers, self._key("notice"))
+            member, epoch = messages.read_notice(document, self._identity)
+        except wire.Malformed as error:
+            LOG.warning("A message among the notices was refused: %s", error)
+            delivery.ack()
+            return
+        with self._changed:
+            void = self._enter(epoch) if epoch > self.epoch else []
+            self._learn(member)
+            void += self._unwritten.keep(epoch, delivery)
+        for each in void:
+            each.ack()
+
+    def begin(self, hand_over: Callable[[Job], None]) -> bool:
+        """Let the first command of each free lane begin: written down, acknowledged, handed over.
+        Those that waited too long are refused. Returns whether some still wait."""
+        for notice in self._unwritten.take():
+            notice.ack()
+        with self._changed:
+            waiting = [job for job in self._jobs.values() if job.began is None]
+            busy = {job.spec.lane for job in self._jobs.values() if job.began is not None}
+        for job in waiting:
+            if self.deposing == "failed" and job.asked:
+                self._give_up(job, Refused("REFUSED", self._not_quiet()))
+            elif job.asked and elapsed() > job.deadline:
+                self._give_up(job, Refused("REFUSED", "It waited too long to begin."))
+            elif self.deposing == "no" and job.spec.lane not in busy:
+                busy.add(job.spec.lane)
+                self._begin(job, hand_over)
+        return any(job.began is None for job in list(self._jobs.values()))
+
+    def drop_waiting(self) -> None:
+        """Forget what has not begun: its connection is lost or closes, so the broker gives it to
+        the next one."""
+        with self._changed:
+            self._unwritten.forget()
+            for job in list(self._jobs.values()):
+                if job.began is None and job.delivery is not None:
+                    del self._jobs[job.key]
+
+    # -- what is under way
+
+    def look_into(self, row: Row) -> None:
+        """Have it found out what came of a command of a former agent."""
+        spec = self._config.commands.get(row.name)
+        request = Request(
+            id=row.id,
+            member=self._member or "",
+            epoch=row.epoch,
+            name=row.name,
+            reply_to=row.reply_to,
+            arguments=row.arguments,
+        )
+        if spec is None or row.epoch != self.epoch or not row.reply_to:
+            return
+        with self._changed:
+            job = Job(request, spec, 0.0, None, asked=False, replies=[row.reply_to])
+            self._jobs[job.key] = job
+
+    def wanted(self, job: Job) -> bool:
+        """Whether somebody asked for a job; one that nobody did is over."""
+        with self._changed:
+            if not job.asked:
+                self._jobs.pop(job.key, None)
+                self._changed.notify_all()
+            return job.asked
+
+    def end(self, job: Job, document: dict[str, Any] | Refused | None) -> None:
+        """A job is over; tell everybody who asked. None: there is nothing to tell."""
+        with self._changed:
+            if self._jobs.get(job.key) is job:
+                del self._jobs[job.key]
+                self._changed.notify_all()
+                if job.began is not None:  # it would be taken for one that is still at work
+                    self._heartbeat_at_once()
+            self._tell(job.request, document, job.replies)
+
+    def running(self) -> list[Job]:
+        """The jobs that have begun."""
+        with self._changed:
+            return [job for job in self._jobs.values() if job.began is not None]
+
+    def stop_running(self) -> None:
+        """Cut off what runs."""
+        for job in self.running():
+            job.stop.set()
+
+    def wait_until_quiet(self, seconds: float) -> bool:
+        """Wait until nothing that was asked for runs; False: not within so many seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self.running(), seconds)
+
+    # -- being deposed
+
+    def wait_for_deposition(self) -> int | None:
+        """Wait until there is something that a deposed agent has to stop, and what ran has ended;
+        returns the epoch, None once the agent ends."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closing or (self.deposing != "no" and not self.running())
+            )
+            return None if self._closing else self.epoch
+
+    def close(self) -> None:
+        """The agent ends: let nobody wait for a deposition any more."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def stopping(self, name: str | None) -> None:
+        """Which command of its own the agent runs."""
+        with self._changed:
+            self._own = name
+
+    def deposed(self, epoch: int, *, done: bool, message: str) -> None:
+        """What came of an attempt to stop what a deposed agent has to stop."""
+        with self._changed:
+            self._deposed = message
+            if not done:
+                self.deposing = "failed"
+            elif epoch == self.epoch:
+                self.deposing = "no"
+            self._heartbeat_at_once()
+
+    # -- what is said
+
+    def prompt(self) -> float:
+        """Say what is due by now; returns the seconds until there is something again."""
+        now = elapsed()
+        with self._changed:
+            if now >= self._heartbeat_due:
+                self._heartbeat_due = now + self._config.heartbeat
+                self._say_heartbeat(now)
+            due = self._heartbeat_due
+            for job in self._jobs.values():
+                if job.asked:
+                    every = max(0.1, min(_WORDS, job.request.limit / 3))
+                    if now - job.spoke >= every:
+                        self._say_word(job, now)
+                    due = min(due, job.spoke + every)
+        return max(0.01, due - now)
+
+    # -- within
+
+    def _key(self, kind: wire.Kind) -> Any:
+        return lambda member, epoch: self._identity.key_for(kind, member, epoch)
+
+    def _judge(self, request: Request, delivery: Delivery) -> None:
+        if request.epoch < self.epoch:
+            raise Refused("OLD_EPOCH", f"The member is in epoch {self.epoch} by now.")
+        if request.epoch > self.epoch:
+            raise Refused("REFUSED", f"The agent is in epoch {self.epoch}, and knows no later one.")
+        self._learn(request.member)
+        key = (request.epoch, request.id)
+        job = self._jobs.get(key)
+        row = None if job else self._journal.find(*key)
+        known = job.request if job else row
+        if known and (known.name, known.arguments) != (request.name, request.arguments):
+            raise Refused("REFUSED", "Another command was sent under this id.")
+        if job is not None:
+            self._join(job, request)
+            delivery.ack()
+            return
+        if row is not None and row.state == "done":
+            document = messages.recorded(self._identity, request, row, replayed=True)
+            self._telling.end(request, document, [request.reply_to])
+            delivery.ack()
+            return
+        if self.deposing == "failed":
+            raise Refused("REFUSED", self._not_quiet())
+        spec = messages.check_allowed(request, self._config.commands)
+        messages.check_fresh(request)
+        job = Job(request, spec, elapsed() + request.longest, delivery, replies=[request.reply_to])
+        self._jobs[key] = job
+        self._say_word(job, elapsed())
+
+    def _join(self, job: Job, request: Request) -> None:
+        """The same command again: whoever asks gets what comes of it."""
+        job.asked = True
+        job.deadline = max(job.deadline, elapsed() + request.longest)
+        if request.reply_to not in job.replies:
+            job.replies = [*job.replies, request.reply_to][-_REPLIES:]
+            job.request = replace(job.request, reply_to=request.reply_to, member=request.member)
+        self._say_word(job, elapsed())
+
+    def _begin(self, job: Job, hand_over: Callable[[Job], None]) -> None:
+        request = job.request
+        refusal = None  # as long as it may have run: who hears nothing asks for it again
+        try:
+            with self._changed:
+                row = self._journal.find(request.epoch, request.id)
+                if row is None or not has_begun(row):
+                    refusal = Refused("REFUSED", "The agent's journal can not be used.")
+                    self._journal.start(
+                        request.epoch,
+                        request.id,
+                        request.name,
+                        request.arguments,
+                        request.reply_to,
+                    )
+                elif row.state == "started":
+                    self._journal.leave(
+                        request.epoch, request.id, "unknown", "the agent failed while it ran"
+                    )
+                job.began = elapsed()
+        except sqlite3.Error as error:
+            LOG.error("The journal can not be used: %s", error)
+            self._drop(job, refusal)
+            return
+        try:
+            reach("agent.journaled")
+            if job.delivery is not None:
+                job.delivery.ack()
+            reach("agent.acknowledged")
+        finally:
+            # Even if the broker did not hear of it: then it comes again, and is known.
+            # Who is only told to stop once more does not serve again.
+            if job.asked and job.request.name not in self._config.on_deposed:
+                self._deposed = None
+            hand_over(job)
+
+    def _give_up(self, job: Job, error: Refused) -> None:
+        self._drop(job, self._in_hindsight(job.request, error, same=True))
+
+    def _drop(self, job: Job, document: dict[str, Any] | Refused | None) -> None:
+        self.end(job, document)
+        if job.delivery is not None:
+            job.delivery.ack()
+
+    def _in_hindsight(
+        self, request: Request, error: Refused, *, same: bool = False
+    ) -> dict[str, Any] | Refused | None:
+        return in_hindsight(self._journal, self._identity, request, error, same=same)
+
+    def _enter(self, epoch: int) -> list[Delivery]:
+        """A later epoch holds: what runs is cut off, what waits is void. Returns what may be
+        acknowledged."""
+        LOG.warning("The member was deposed: epoch %d holds instead of %d", epoch, self.epoch)
+        try:
+            self._journal.raise_epoch(epoch)
+        except sqlite3.Error as error:
+            # Whoever stops the rest tries it again; to stop is urgent.
+            LOG.error("The journal can not be used: %s", error)
+        self.epoch = epoch
+        self.deposing = "underway"
+        self._deposed = "what ran in earlier epochs is being stopped"
+        self._heartbeat_at_once()
+        try:
+            reach("agent.deposed")
+        finally:
+            void = self._cut_off_all()
+        return void
+
+    def _cut_off_all(self) -> list[Delivery]:
+        void = []
+        for job in list(self._jobs.values()):
+            if job.began is not None:
+                job.deposed = True
+                job.stop.set()
+                continue
+            old = Refused("OLD_EPOCH", f"The member is in epoch {self.epoch} by now.")
+            self.end(job, self._in_hindsight(job.request, old, same=True))
+            if job.delivery is not None:
+                void.append(job.delivery)
+        self._changed.notify_all()
+        return void
+
+    def _journal_has(self, epoch: int) -> bool:
+        try:
+            return self._journal.epoch(self._config.epoch) >= epoch
+        except sqlite3.Error:
+            return False
+
+    def _learn(self, member: str) -> None:
+        """Where only the group's key is known, the executors say the member's name."""
+        if self._identity.member is None and self._member != member:
+            self._member = member
+            self._heartbeat_at_once()
+            try:
+                self._journal.learn_member(member)
+            except sqlite3.Error as error:  # they say it again
+                LOG.error("The journal can not be used: %s", error)
+
+    def _heartbeat_at_once(self) -> None:
+        self._heartbeat_due = 0.0
+        self._telling.wake()
+
+    def _tell(
+        self, request: Request, document: dict[str, Any] | Refused | None, replies: list[str]
+    ) -> None:
+        if isinstance(document, Refused):
+            LOG.warning("%s (%s) was refused: %s", request.name, request.id, document.message)
+            self._telling.refused(request, document, replies)
+        elif document is not None:
+            self._telling.end(request, document, replies)
+
+    def _not_quiet(self) -> str:
+        return f"The member was deposed, and what ran there is not stopped yet: {self._deposed}."
+
+    def _say_word(self, job: Job, now: float) -> None:
+        job.spoke = now
+        if job.began is None:
+            self._telling.word(job.request, "accepted", 0.0)
+        else:
+            self._telling.word(job.request, "running", now - job.began)
+
+    def _say_heartbeat(self, now: float) -> None:
+        if self._member is None:
+            return
+        running = [job.request.name for job in self.running()]
+        running += [self._own] if self._own else []
+        self._telling.heartbeat(self._member, self.epoch, running, self._deposed, now - self._up)

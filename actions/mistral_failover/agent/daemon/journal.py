@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent must not forget: its epoch, what it was asked to run, and what came of it.
+
+One SQLite file in a folder that one agent at a time holds. Every method is one transaction, on disk
+when it returns, so a crash leaves nothing between two of them. A command is known by its epoch and
+its id: what an earlier epoch did was undone when it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from mistral_failover.agent.daemon.journal_file import (
+    JournalError,
+    hold_folder,
+    is_folder_held,
+    make_folder,
+    open_file,
+    unusable,
+)
+
+KEPT = 1000
+"""Commands of earlier epochs that are kept, for people to see."""
+
+State = Literal["received", "started", "done", "unknown", "refused"]
+"""``received``: known, and nothing of it took effect; ``started``: it runs, or whoever ran it died;
+``done``: it ended, or somebody knows that it took effect; ``unknown``: nobody knows; ``refused``:
+its epoch had ended before it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A process of this node, such that no other is ever taken for it: its group has the number
+    ``pid``; ``start_ticks`` since the boot ``boot_id`` it began."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A command as the journal has it; times are seconds since 1970 by the node's clock."""
+
+    epoch: int
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    reply_to: str
+    state: State
+    received_at: float
+    started_at: float | None
+    ended_at: float | None
+    pid: int | None
+    start_ticks: int | None
+    boot_id: str | None
+    seconds: float | None
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    message: str
+
+    @property
+    def trace(self) -> Trace | None:
+        """Its process, where the journal knows one."""
+        if self.pid is None or self.start_ticks is None or self.boot_id is None:
+            return None
+        return Trace(self.pid, self.start_ticks, self.boot_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Deposition:
+    """That a newer epoch was learnt, and what came of it. ``done_at``: since when all that it asks
+    for is stopped, None as long as it is not."""
+
+    epoch: int
+    learnt_at: float
+    attempts: int
+    done_at: float | None
+    message: str
+
+
+_COLUMNS = tuple(f.name for f in fields(Row))
+
+
+class Journal:
+    """The journal of one agent; safe to use from several threads."""
+
+    def __init__(self, folder: Path, *, hold: bool = True) -> None:
+        """Open it, and make it where there is none. ``hold``: as the agent, which must be alone;
+        people who look or settle need not. Raises `JournalError`."""
+        self._folder = folder
+        self._lock = threading.RLock()
+        self._held: int | None = None
+        try:
+            make_folder(folder)
+            if hold:
+                self._held = hold_folder(folder)
+            self._db = self._open()
+        except (OSError, sqlite3.Error) as error:
+            self._release()
+            raise unusable(folder, error) from None
+        except JournalError:
+            self._release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another agent have it."""
+        with self._lock:
+            self._db.close()
+            self._release()
+
+    def is_held(self) -> bool:
+        """Whether an agent has it."""
+        return self._held is not None or is_folder_held(self._folder)
+
+    def belong_to(self, owner: str) -> bool:
+        """Begin anew where it is another's: a node may be made from an image of another one. Tells
+        whether it was."""
+        with self._lock, self._db:
+            former = self._setting("owner")
+            if former == owner:  # a full disk must not keep the agent from beginning
+                return False
+            if former is not None:
+                for table in ("settings", "commands", "depositions"):
+                    self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
+            self._set("owner", owner)
+        return former is not None
+
+    # -- the epoch, the member's name
+
+    def epoch(self, least: int) -> int:
+        """The epoch that the agent is in: the latest that it knows, ``least`` if that is later."""
+        found = self._setting("epoch")
+        return max(least, int(found)) if found is not None else least
+
+    def raise_epoch(self, epoch: int) -> bool:
+        """Enter a later epoch, whose deposition is not carried out; False: it is not later than the
+        one that was entered last."""
+        with self._lock, self._db:
+            found = self._setting("epoch")
+            if found is not None and int(found) >= epoch:
+                return False
+            self._set("epoch", str(epoch))
+            self._db.execute(
+                "INSERT OR IGNORE INTO depositions (epoch, learnt_at) VALUES (?, ?)",
+                (epoch, time.time()),
+            )
+            self._db.execute(
+                "DELETE FROM commands WHERE epoch < ? AND number NOT IN (SELECT number FROM"
+                " commands WHERE epoch < ? ORDER BY number DESC LIMIT ?)",
+                (epoch, epoch, KEPT),
+            )
+        return True
+
+    def member(self) -> str | None:
+        """The member's name, as the executors said it last."""
+        return self._setting("member")
+
+    def learn_member(self, name: str) -> None:
+        """Keep the member's name."""
+        if self._setting("member") != name:
+            with self._lock, self._db:
+                self._set("member", name)
+
+    # -- commands
+
+    def find(self, epoch: int, command_id: str) -> Row | None:
+        """What is known of a command."""
+        rows = self._rows("WHERE epoch = ? AND id = ?", (epoch, command_id))
+        return rows[0] if rows else None
+
+    def open_rows(self) -> list[Row]:
+        """Commands that have begun, or whose end nobody knows, oldest first."""
+        return self._rows("WHERE state IN ('started', 'unknown') ORDER BY number")
+
+    def latest(self, count: int) -> list[Row]:
+        """The latest commands, newest first."""
+        return self._rows("ORDER BY number DESC LIMIT ?", (count,))
+
+    def served(self, epoch: int, besides: Collection[str]) -> bool:
+        """Whether a command that somebody asked for has ever begun in the epoch, ``besides`` those
+        of these names."""
+        rows = self._rows("WHERE epoch = ? AND reply_to != ''", (epoch,))
+        return any(row.name not in besides for row in rows)
+
+    def start(
+        self, epoch: int, command_id: str, name: str, arguments: Mapping[str, Any], reply_to: str
+    ) -> None:
+        """Write the intent: from now on it may have taken effect. ``reply_to``: empty for a command
+        of the agent's own."""
+        now = time.time()
+        with self._lock, self._db:
+            self._db.execute(
+                "INSERT INTO commands (epoch, id, name, arguments, reply_to, state, received_at,"
+                " started_at) VALUES (?, ?, ?, ?, ?, 'started', ?, ?)"
+                " ON CONFLICT (epoch, id) DO UPDATE SET state = 'started', started_at = ?,"
+                " reply_to = excluded.reply_to, ended_at = NULL, pid = NULL, start_ticks = NULL,"
+                " boot_id = NULL, message = ''",
+                (epoch, command_id, name, json.dumps(dict(arguments)), reply_to, now, now, now),
+            )
+
+    def running(self, epoch: int, command_id: str, trace: Trace) -> None:
+        """Write down the process that carries it out."""
+        self._change(epoch, command_id, **asdict(trace))
+
+    def done(
+        self,
+        epoch: int,
+        command_id: str,
+        *,
+        exit_code: int,
+        stdout: str = "",
+        stderr: str = "",
+        seconds: float | None = None,
+        message: str = "",
+    ) -> None:
+        """Write down what came of it."""
+        self._change(
+            epoch,
+            command_id,
+            state="done",
+            exit_code=exit_code,
+            stdout=stdout,
+            stderr=stderr,
+            seconds=seconds,
+            ended_at=time.time(),
+            message=message,
+        )
+
+    def leave(self, epoch: int, command_id: str, state: State, message: str) -> None:
+        """Write down that it did not come to an end: it is unknown, refused, or may begin
+        again. A person's word that it is done holds."""
+        with self._lock, self._db:
+            self._db.execute(
+                "UPDATE commands SET state = ?, message = ?, ended_at = ?"
+                " WHERE epoch = ? AND id = ? AND state IN ('started', 'unknown')",
+                (state, message, time.time(), epoch, command_id),
+            )
+
+    def settle(self, command_id: str, *, done: bool) -> Row | None:
+        """A person's word on a command that is unknown; returns it as it is now, None where none
+        of that id is unknown."""
+        said = f"a person said that it {'took effect' if done else 'did not take effect'}"
+        values = ("done", 0) if done else ("received", None)
+        with self._lock, self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            epoch = self._db.execute(
+                "SELECT MAX(epoch) FROM commands WHERE id = ? AND state = 'unknown'", (command_id,)
+            ).fetchone()[0]
+            self._db.execute(
+                "UPDATE commands SET state = ?, exit_code = ?, ended_at = ?, message = ?"
+                " WHERE id = ? AND epoch = ?",
+                (*values, time.time(), said, command_id, epoch),
+            )
+        return None if epoch is None else self.find(epoch, command_id)
+
+    # -- depositions
+
+    def deposition(self, epoch: int) -> Deposition | None:
+        """What came of learning an epoch; None where it was not learnt but given."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT epoch, learnt_at, attempts, done_at, message FROM depositions"
+                " WHERE epoch = ?",
+                (epoch,),
+            ).fetchone()
+        return Deposition(*row) if row else None
+
+    def deposing(self, epoch: int, *, done: bool, message: str) -> None:
+        """Write down one attempt to stop what a deposed agent has to stop."""
+        with self._lock, self._db:
+            self._db.execute(
+                "UPDATE depositions SET attempts = attempts + 1, message = ?, done_at = ?"
+                " WHERE epoch <= ? AND done_at IS NULL",
+                (message, time.time() if done else None, epoch),
+            )
+
+    # -- within
+
+    def _rows(self, where: str, values: tuple[Any, ...] = ()) -> list[Row]:
+        with self._lock:
+            found = self._db.execute(
+                f"SELECT {', '.join(_COLUMNS)} FROM commands {where}",  # noqa: S608 - both are ours
+                values,
+            ).fetchall()
+        return [
+            Row(**{**dict(zip(_COLUMNS, row, strict=True)), "arguments": json.loads(row[3])})
+            for row in found
+        ]
+
+    def _change(self, epoch: int, command_id: str, **values: Any) -> None:
+        columns = ", ".join(f"{name} = ?" for name in values)
+        with self._lock, self._db:
+            self._db.execute(
+                f"UPDATE commands SET {columns} WHERE epoch = ? AND id = ?",  # noqa: S608
+                (*values.values(), epoch, command_id),
+            )
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return open_file(self._folder)
+        except sqlite3.OperationalError:
+            if self._held is None:
+                raise
+            # On a full disk the agent must still read what it was, and stop what it has to.
+            return open_file(self._folder, alone=True)
+
+    def _setting(self, name: str) -> str | None:
+        with self._lock:
+            row = self._db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def _set(self, name: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+
+    def _release(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents that an agent reads and writes: their forms, and what is accepted of them."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from mistral_failover.agent import wire
+from mistral_failover.agent.daemon.config import CommandSpec
+from mistral_failover.agent.daemon.identity import Identity
+from mistral_failover.agent.daemon.journal import Row
+from mistral_failover.agent.wire import MAX_OUTPUT
+
+SKEW = 300.0
+"""Seconds by which the clocks of an executor and a node may differ."""
+OWN = "deposed:"
+"""What the ids of the agent's own commands begin with; no other command's does."""
+
+_WORD = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
+_LONGEST_LIMIT = 7 * 86400.0
+
+
+class Refused(Exception):  # noqa: N818 - it names the answer, not a mechanism
+    """A command that is not carried out. ``code``: REFUSED or OLD_EPOCH. The message quotes no
+    value of what was asked."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(f"{code}: {message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A command as it was asked for. ``limit``: seconds within which a word is waited for;
+    ``longest``: for which the result of one that is spoken of is."""
+
+    id: str
+    member: str
+    epoch: int
+    name: str
+    reply_to: str
+    limit: float = 30.0
+    longest: float = 30.0
+    sent_at: float = 0.0
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+def read_command(document: Mapping[str, Any], identity: Identity) -> Request:
+    """A command's document, whose signature holds.
+
+    Raises wire.Malformed where it can not even be answered, else `Refused`, which the caller
+    answers by :func:`answerable`.
+    """
+    request = answerable(document)
+    _check_addressee(document, identity)
+    name, arguments = document.get("name"), document.get("arguments")
+    if not _is_word(name):
+        raise Refused("REFUSED", "The command's name is none.")
+    if not isinstance(arguments, dict):
+        raise Refused("REFUSED", "The command's arguments are no mapping.")
+    limit, sent_at = document.get("limit"), document.get("sent_at")
+    longest = document.get("longest", limit)
+    if not _is_limit(limit) or not _is_limit(longest):
+        raise Refused("REFUSED", "The command's limit is no number of seconds.")
+    if not _is_number(sent_at):
+        raise Refused("REFUSED", "The command does not say when it was sent.")
+    return Request(
+        id=request.id,
+        member=request.member,
+        epoch=request.epoch,
+        name=name,
+        reply_to=request.reply_to,
+        limit=float(limit),
+        longest=float(longest),
+        sent_at=float(sent_at),
+        arguments=arguments,
+    )
+
+
+def answerable(document: Mapping[str, Any]) -> Request:
+    """What is needed to answer a document. Raises wire.Malformed where it has not got it."""
+    command_id, reply_to = document.get("id"), document.get("reply_to")
+    if not _is_word(command_id) or command_id.startswith(OWN) or not _is_word(reply_to):
+        raise wire.Malformed("MALFORMED", "its id or reply_to is none")
+    name = document.get("name")
+    return Request(
+        id=command_id,
+        member=document["member"],
+        epoch=document["epoch"],
+        name=name if _is_word(name) else "",
+        reply_to=reply_to,
+    )
+
+
+def read_notice(document: Mapping[str, Any], identity: Identity) -> tuple[str, int]:
+    """The member's name and the epoch that a notice tells. Raises wire.Malformed where it is
+    another's."""
+    try:
+        _check_addressee(document, identity)
+    except Refused as error:
+        raise wire.Malformed("MALFORMED", error.message) from None
+    return document["member"], document["epoch"]
+
+
+def check_fresh(request: Request) -> None:
+    """Raises `Refused` for a command whose sender does not wait for it any more."""
+    late = time.time() - request.sent_at - request.limit
+    if late > SKEW:
+        raise Refused(
+            "REFUSED",
+            f"The command came {late:.0f} s too late, by the node's clock; up to {SKEW:.0f} s may "
+            "be the clocks' difference.",
+        )
+
+
+def check_allowed(request: Request, commands: Mapping[str, CommandSpec]) -> CommandSpec:
+    """The entry of the allow-list. Raises `Refused` where there is none, or where the arguments are
+    not what it declares."""
+    spec = commands.get(request.name)
+    if spec is None:
+        raise Refused("REFUSED", f"{request.name} is not on the member's allow-list.")
+    values_of(request.arguments, spec)
+    return spec
+
+
+def values_of(arguments: Mapping[str, Any], spec: CommandSpec) -> dict[str, str]:
+    """The arguments as words of a command line. Raises `Refused`."""
+    unknown = sorted(arguments.keys() - spec.arguments.keys())
+    if unknown:
+        raise Refused("REFUSED", f"{spec.name} declares no argument {_shown(unknown[0])}.")
+    values = {}
+    for name, pattern in spec.arguments.items():
+        if name not in arguments:
+            raise Refused("REFUSED", f"{spec.name} needs the argument {name}.")
+        text = _text_of(arguments[name])
+        if text is None or not pattern.fullmatch(text):
+            raise Refused("REFUSED", f"{spec.name} does not accept this value of {name}.")
+        values[name] = text
+    return values
+
+
+# -- answers
+
+
+def result(identity: Identity, request: Request, state: str, **values: Any) -> dict[str, Any]:
+    """A result's document: ``state`` and what goes with it."""
+    return {
+        "id": request.id,
+        "group_id": identity.group_id,
+        "member": request.member,
+        "server_id": identity.server_id,
+        "epoch": request.epoch,
+        "name": request.name,
+        "state": state,
+        **values,
+    }
+
+
+def recorded(identity: Identity, request: Request, row: Row, *, replayed: bool) -> dict[str, Any]:
+    """The result that the journal has of a command which is done, or of which nobody knows."""
+    if row.state != "done":
+        why = row.message or "it began, and no end of it is written down"
+        return result(
+            identity,
+            request,
+            "unknown",
+            code="UNKNOWN_OUTCOME",
+            message=f"Nobody knows whether {request.name} took effect: {why}.",
+        )
+    return result(
+        identity,
+        request,
+        "done",
+        exit_code=row.exit_code,
+        stdout=row.stdout,
+        stderr=row.stderr or row.message,
+        seconds=row.seconds or 0.0,
+        replayed=replayed,
+    )
+
+
+def seal_fitting(
+    kind: wire.Kind, document: dict[str, Any], key: bytes
+) -> tuple[bytes, dict[str, Any]]:
+    """Seal a document; of output that is too long when written as JSON the end is kept."""
+    keep = MAX_OUTPUT
+    while True:
+        try:
+            return wire.seal(kind, document, key)
+        except wire.Malformed:
+            if keep == 0:
+                raise
+            keep //= 2
+            document = {
+                **document,
+                "stdout": document.get("stdout", "")[-keep:] if keep else "",
+                "stderr": document.get("stderr", "")[-keep:] if keep else "",
+            }
+
+
+# -- within
+
+
+def _check_addressee(document: Mapping[str, Any], identity: Identity) -> None:
+    if (document.get("group_id"), document.get("server_id")) != (
+        identity.group_id,
+        identity.server_id,
+    ):
+        raise Refused("REFUSED", "The message is for another group or server.")
+
+
+def _is_word(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None and _is_utf8(value)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair
+        return False
+    return True
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+
+
+def _is_limit(value: Any) -> TypeGuard[float]:
+    return _is_number(value) and 0 < value <= _LONGEST_LIMIT
+
+
+def _shown(name: str) -> str:
+    return repr(name[:64])
+
+
+def _text_of(value: Any) -> str | None:
+    """A JSON value as a word of a command line; None where it can not be one."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value if "\0" not in value and _is_utf8(value) else None
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return str(value)
+    return None

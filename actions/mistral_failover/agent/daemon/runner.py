@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running one program: in a process group of its own, for a bounded time, with bounded output.
+
+No shell, nothing on its standard input, an environment of its own. What the program leaves behind
+when it ends in time is its own business: a start command may leave the application.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from mistral_failover.agent.daemon.config import Account
+from mistral_failover.agent.daemon.journal import Trace
+from mistral_failover.agent.wire import MAX_OUTPUT
+
+COMMAND_ID = "FAILOVER_COMMAND_ID"
+"""The variable of the environment that tells a program the id of its command."""
+
+GRACE = 5.0
+"""Seconds between asking a process group to end and killing it."""
+UNKILLABLE = 10.0
+"""Seconds after which a killed process that is still there is left to the kernel, in which it
+hangs; it will do nothing any more."""
+LINGER = 1.0
+"""Seconds that the output is waited for after the program ended: what it left behind may hold
+it."""
+
+TIMED_OUT, NOT_RUN, STOPPED = 124, 127, 130
+"""Exit codes, as of timeout(1) and of shells: killed at its limit; could not be begun; stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a program. ``exit_code``: 128 + n where signal n ended it. ``held``:
+    something that it left behind still has its output open. ``stopped``: it was cut off because
+    somebody asked for it."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    held: bool = False
+    stopped: bool = False
+
+
+class _Tail:
+    """The end of a stream, whatever its length."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self._bytes += data
+        # Four bytes at most make a character.
+        if len(self._bytes) > 8 * MAX_OUTPUT:
+            del self._bytes[: -4 * MAX_OUTPUT]
+
+    def text(self) -> str:
+        return bytes(self._bytes[-4 * MAX_OUTPUT :]).decode("utf-8", "replace")[-MAX_OUTPUT:]
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    limit: float,
+    environment: Mapping[str, str],
+    folder: str = "/",
+    account: Account | None = None,
+    stop: threading.Event | None = None,
+    began: Callable[[Trace], None] | None = None,
+) -> Ended:
+    """Run a program to its end, or to its limit in seconds.
+
+    ``account``: whom to run it as; None: as the agent. ``stop``, once set, cuts
+    it off. ``began`` is called as soon as it runs, from this thread. A program that can not be
+    begun ended with NOT_RUN.
+    """
+    started = _elapsed()
+    try:
+        process = subprocess.Popen(  # noqa: S603 - a list, from the allow-list, without a shell
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environment),
+            cwd=folder,
+            # Only root can be somebody else.
+            user=account.uid if account and os.geteuid() == 0 else None,
+            group=account.gid if account and os.geteuid() == 0 else None,
+            extra_groups=account.groups if account and os.geteuid() == 0 else None,
+            start_new_session=True,
+            bufsize=0,
+            umask=0o022,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        what = getattr(error, "filename", None) or argv[0]
+        return Ended(NOT_RUN, "", f"{what} can not be used: {reason}\n", _elapsed() - started)
+    try:
+        if began is not None:
+            began(trace_of(process.pid))
+        return _Watch(process, started, limit, stop or threading.Event()).to_the_end()
+    except BaseException:
+        _kill_group(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    finally:
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+class _Watch:
+    """One process from its begin to its end."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], started: float, limit: float, stop: threading.Event
+    ) -> None:
+        self._process = process
+        self._started = started
+        self._limit = limit
+        self._stop = stop
+        self._why: Literal["limit", "stopped"] | None = None  # it was cut off
+        self._asked = 0.0  # when the group was asked to end
+        self._ended: float | None = None
+        self._tails: dict[str, _Tail] = {"stdout": _Tail(), "stderr": _Tail()}
+
+    def to_the_end(self) -> Ended:
+        with selectors.DefaultSelector() as selector:
+            for name in self._tails:
+                pipe: IO[bytes] = getattr(self._process, name)
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, selectors.EVENT_READ, name)
+            pause = 0.002
+            while not self._is_over(selector):
+                read = self._read(selector, pause)
+                pause = 0.002 if read else min(0.05, pause * 1.5)
+            held = bool(selector.get_map())
+        if self._why is not None:
+            # Whoever of the group did not mind the first signal.
+            _kill_group(self._process.pid, signal.SIGKILL)
+        return self._outcome(held)
+
+    def _is_over(self, selector: selectors.BaseSelector) -> bool:
+        """Whether nothing is to be waited for any more; cuts it off where it is time."""
+        now = _elapsed()
+        if self._ended is None and self._has_ended():
+            self._ended = now
+        if self._ended is not None:
+            return not selector.get_map() or now - self._ended > LINGER
+        if self._why is None:
+            if self._stop.is_set():
+                self._why = "stopped"
+            elif now - self._started >= self._limit:
+                self._why = "limit"
+            else:
+                return False
+            self._asked = now
+            _kill_group(self._process.pid, signal.SIGTERM)
+        elif now - self._asked > GRACE:
+            _kill_group(self._process.pid, signal.SIGKILL)
+            if now - self._asked > GRACE + UNKILLABLE:
+                self._ended = now
+                return True
+        return False
+
+    def _read(self, selector: selectors.BaseSelector, pause: float) -> bool:
+        """Take what is there, for ``pause`` seconds at most; tell whether there was something."""
+        if not selector.get_map():
+            time.sleep(pause)
+            return False
+        events = selector.select(pause)
+        for key, _ in events:
+            try:
+                data = os.read(key.fd, 65536)
+            except BlockingIOError:
+                continue
+            if data:
+                self._tails[key.data].add(data)
+            else:
+                selector.unregister(key.fileobj)
+        return bool(events)
+
+    def _has_ended(self) -> bool:
+        """Without reaping it: as long as it is not, its number is nobody else's."""
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, flags) is not None
+
+    def _outcome(self, held: bool) -> Ended:
+        status = self._process.wait() if self._has_ended() else -signal.SIGKILL
+        code = 128 - status if status < 0 else status
+        stderr = self._tails["stderr"].text()
+        if self._why == "limit":
+            code = TIMED_OUT
+            stderr += f"\nkilled after {self._limit:g} s, its limit\n"
+        elif self._why == "stopped":
+            code = STOPPED
+            stderr += "\nstopped\n"
+        assert self._ended is not None
+        return Ended(
+            exit_code=code,
+            stdout=self._tails["stdout"].text(),
+            stderr=stderr[-MAX_OUTPUT:],
+            seconds=self._ended - self._started,
+            held=held,
+            stopped=self._why == "stopped",
+        )
+
+
+# -- what a former agent left
+
+
+def trace_of(pid: int) -> Trace:
+    """How a process of this node is recognised later. Raises OSError when there is none."""
+    return Trace(pid, _start_ticks(pid), boot_id())
+
+
+def boot_id() -> str:
+    """Which start of the node this is."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def find_by_id(command_id: str) -> Trace | None:
+    """The process group that carries a command out, by what its environment says; for a command
+    whose process was not written down any more."""
+    wanted = f"{COMMAND_ID}={command_id}".encode()
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit():
+            continue
+        pid = int(place.name)
+        with suppress(OSError):
+            variables = (place / "environ").read_bytes().split(b"\0")
+            if wanted in variables and os.getsid(pid) == pid:
+                return trace_of(pid)
+    return None
+
+
+def kill_left(trace: Trace, grace: float = GRACE) -> bool:
+    """Kill the process group that a former agent left, and the rest of its session, if its first
+    process still runs; return once all of them are gone. False: it does not run, and what it left
+    behind is its own business."""
+    if not _runs(trace):
+        return False
+    asked: set[tuple[int, int]] = set()
+    number, deadline = signal.SIGTERM, _elapsed() + grace
+    # No other group gets the number of this one before its last process is gone.
+    while members := _members(trace):
+        if _elapsed() > deadline:
+            if number == signal.SIGKILL:
+                break
+            number, deadline = signal.SIGKILL, _elapsed() + UNKILLABLE
+            asked.clear()
+        for pid, ticks in members - asked:
+            _send(pid, ticks, number)
+        asked |= members
+        time.sleep(0.02)
+    return True
+
+
+def _members(trace: Trace) -> set[tuple[int, int]]:
+    """Number and start time of each process of a group and session that still runs."""
+    found = set()
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit():
+            continue
+        with suppress(OSError):
+            fields = _stat(int(place.name))
+            started = int(fields[19])
+            if (
+                str(trace.pid) in fields[2:4]  # its group, its session
+                and started >= trace.start_ticks
+                and fields[0] not in "ZX"
+            ):
+                found.add((int(place.name), started))
+    return found
+
+
+def _send(pid: int, ticks: int, number: signal.Signals) -> None:
+    """Send a signal to this very process, and to none that got its number meanwhile."""
+    with suppress(OSError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            if _start_ticks(pid) == ticks:
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def _runs(trace: Trace) -> bool:
+    try:
+        return trace_of(trace.pid) == trace and _state(trace.pid) not in "ZX"
+    except OSError:
+        return False
+
+
+def _start_ticks(pid: int) -> int:
+    return int(_stat(pid)[19])
+
+
+def _state(pid: int) -> str:
+    return _stat(pid)[0]
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; the name before may hold anything."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
+def _kill_group(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _elapsed() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

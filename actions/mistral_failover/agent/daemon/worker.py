@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carrying a command out, once: by a thread for each lane.
+
+What was written down before and after decides what a repeat may do; see ``docs/agent.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import re
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from mistral_failover.agent.broker import ERRORS
+from mistral_failover.agent.daemon import messages, runner
+from mistral_failover.agent.daemon.backoff import Pauses
+from mistral_failover.agent.daemon.config import AgentConfig, CommandSpec
+from mistral_failover.agent.daemon.dispatcher import Desk
+from mistral_failover.agent.daemon.jobs import Job, elapsed
+from mistral_failover.agent.daemon.journal import Journal, Row, State, Trace
+from mistral_failover.agent.daemon.known_outcome import has_begun
+from mistral_failover.agent.daemon.messages import Refused
+from mistral_failover.fault_points import reach
+
+LOG = logging.getLogger(__name__)
+
+
+class _CutOff(Exception):  # noqa: N818 - it names what happened
+    """The agent ends; the next one goes on."""
+
+
+class Work:
+    """Carries out what the desk let begin. ``exists``: asks the broker for a queue; raises
+    ``broker.ERRORS`` when it does not say."""
+
+    def __init__(
+        self, config: AgentConfig, journal: Journal, desk: Desk, exists: Callable[[str], bool]
+    ) -> None:
+        self._config = config
+        self._journal = journal
+        self._desk = desk
+        self._exists = exists
+        self._lanes: dict[str, queue.SimpleQueue[Job]] = {}
+
+    def hand_over(self, job: Job) -> None:
+        """Have a job carried out, after what its lane has."""
+        lane = job.spec.lane
+        if lane not in self._lanes:
+            self._lanes[lane] = queue.SimpleQueue()
+            threading.Thread(target=self._serve, args=(lane,), name=lane, daemon=True).start()
+        self._lanes[lane].put(job)
+
+    def _serve(self, lane: str) -> None:
+        while True:
+            self.carry_out(self._lanes[lane].get())
+
+    def carry_out(self, job: Job) -> None:
+        """Carry a job out that has begun, and tell what came of it; raises nothing."""
+        request = job.request
+        try:
+            document = self._outcome(job)
+        except Exception:
+            LOG.exception("%s (%s) could not be carried out", request.name, request.id)
+            document = self._after_a_failure(job)
+        try:
+            self._desk.end(job, document)
+        except Exception:
+            LOG.exception("What came of %s (%s) can not be told", request.name, request.id)
+            # Its lane must be free again; who asks for it again gets what was written down.
+            self._desk.end(job, None)
+
+    # -- within
+
+    def _after_a_failure(self, job: Job) -> dict[str, Any] | Refused | None:
+        try:
+            self._leave(job, "unknown", "the agent failed while it ran")
+            row = self._found(job)
+        except (sqlite3.Error, LookupError) as error:
+            LOG.error("The journal can not be used: %s", error)
+            return None
+        if not has_begun(row):
+            return Refused("REFUSED", "The agent failed before it ran.")
+        return messages.recorded(self._config.identity, job.request, row, replayed=False)
+
+    def _outcome(self, job: Job) -> dict[str, Any] | Refused | None:
+        """What to tell; None: nothing."""
+        try:
+            state = self._found(job).state
+            # A person may have settled it while it waited.
+            if state == "done" or (state == "unknown" and not self._find_out(job)):
+                return self._recorded(job, replayed=True)
+            if not self._desk.wanted(job):
+                return None
+            argv = self._argv(job)
+            if self._found(job).state != "started":
+                request = job.request
+                self._journal.start(
+                    request.epoch, request.id, request.name, request.arguments, request.reply_to
+                )
+            self._see_that_it_may_begin(job)
+            return self._run(job, argv)
+        except Refused as refusal:
+            return refusal
+        except _CutOff:
+            return None
+
+    def _find_out(self, job: Job) -> bool:
+        """Whether a command whose end nobody knows may run again."""
+        request = job.request
+        state, message = look_at_it(job.spec, self._found(job), job.stop)
+        if job.deposed:
+            return False
+        if job.stop.is_set():
+            raise _CutOff
+        if state == "done":
+            self._journal.done(request.epoch, request.id, exit_code=0, message=message)
+        else:
+            self._journal.leave(request.epoch, request.id, state, message)
+        LOG.info("%s (%s): %s", request.name, request.id, message)
+        # A person may have settled it meanwhile.
+        return self._found(job).state == "received"
+
+    def _see_that_it_may_begin(self, job: Job) -> None:
+        """Ask the broker whether the epoch holds, right before the command runs.
+
+        Raises `Refused` when it does not, or when it is too late; either is written down.
+        """
+        request = job.request
+        commands = self._config.identity.address.commands(request.epoch)
+        pauses = Pauses(0.1, 2.0)
+        while True:
+            try:
+                there = self._exists(commands)
+            except ERRORS as error:
+                LOG.warning("The broker does not say whether the epoch holds: %s", error)
+                there = None
+            if there is False or job.deposed:
+                self._leave(job, "refused", "its epoch had ended")
+                raise Refused("OLD_EPOCH", f"Epoch {request.epoch} of the member has ended.")
+            if job.stop.is_set():
+                self._leave(job, "received", "the agent was stopped before it began")
+                raise _CutOff
+            if elapsed() > job.deadline:
+                self._leave(job, "received", "it could not begin in time")
+                raise Refused("REFUSED", "It could not begin in time.")
+            if there:
+                return
+            job.stop.wait(pauses.next())
+
+    def _argv(self, job: Job) -> list[str]:
+        return job.spec.words(job.spec.argv, messages.values_of(job.request.arguments, job.spec))
+
+    def _run(self, job: Job, argv: list[str]) -> dict[str, Any]:
+        request = job.request
+
+        def began(trace: Trace) -> None:
+            self._journal.running(request.epoch, request.id, trace)
+
+        LOG.info("%s (%s) begins", request.name, request.id)
+        ended = run_command(job.spec, argv, request.id, job.stop, began)
+        reach("agent.ended")
+        LOG.info(
+            "%s (%s) ended with %d after %.1f s",
+            request.name,
+            request.id,
+            ended.exit_code,
+            ended.seconds,
+        )
+        if ended.stopped:
+            why = "the member was deposed" if job.deposed else "the agent was stopped"
+            self._leave(job, "unknown", f"it was cut off, since {why}")
+            if not job.deposed:
+                raise _CutOff
+            return self._recorded(job, replayed=False)
+        self._record(job, ended)
+        reach("agent.recorded")
+        return self._recorded(job, replayed=False)
+
+    def _record(self, job: Job, ended: runner.Ended) -> None:
+        """Write the outcome down; where the journal can not take it, for as long as it can not."""
+        pauses = Pauses()
+        while True:
+            try:
+                self._journal.done(
+                    job.request.epoch,
+                    job.request.id,
+                    exit_code=ended.exit_code,
+                    stdout=ended.stdout,
+                    stderr=ended.stderr,
+                    seconds=ended.seconds,
+                )
+            except sqlite3.Error as error:
+                LOG.error("What came of %s can not be written down: %s", job.request.name, error)
+                if job.stop.wait(pauses.next()):
+                    raise
+            else:
+                return
+
+    def _recorded(self, job: Job, *, replayed: bool) -> dict[str, Any]:
+        row = self._found(job)
+        return messages.recorded(self._config.identity, job.request, row, replayed=replayed)
+
+    def _found(self, job: Job) -> Row:
+        row = self._journal.find(job.request.epoch, job.request.id)
+        if row is None:
+            raise LookupError("the journal lost a command")
+        return row
+
+    def _leave(self, job: Job, state: State, message: str) -> None:
+        self._journal.leave(job.request.epoch, job.request.id, state, message)
+
+
+def run_command(
+    spec: CommandSpec,
+    argv: list[str],
+    command_id: str,
+    stop: threading.Event,
+    began: Callable[[Trace], None],
+) -> runner.Ended:
+    """Run a command that the journal has as started. ``began`` writes its process down; where it
+    raises, the command is killed."""
+
+    def it_runs(trace: Trace) -> None:
+        began(trace)
+        reach("agent.running")
+
+    ended = _run(spec, argv, command_id, stop, it_runs)
+    if ended.held:
+        LOG.warning(
+            "%s left a process behind that still has its output open: it will not be read any "
+            "more; have it write somewhere else",
+            spec.name,
+        )
+    return ended
+
+
+def look_at_it(spec: CommandSpec, row: Row, stop: threading.Event) -> tuple[State, str]:
+    """Find out what came of a command whose end nobody knows: ``done``, ``received`` (it may run
+    again) or ``unknown``, and a sentence. ``stop`` cuts it off; then it is unknown."""
+    # Without what was found when it was looked at before.
+    why = re.split("; (?:its check|it has no check)", row.message, maxsplit=1)[0]
+    said = "it has no check"
+    if spec.check is not None:
+        try:
+            argv = spec.words(spec.check, messages.values_of(row.arguments, spec))
+        except Refused as error:
+            return "unknown", f"{why}; its check can not be made: {error.message.rstrip('.')}"
+        ended = _run(spec, argv, row.id, stop, None)
+        if ended.exit_code == 0:
+            return "done", f"{why}; its check found that it took effect"
+        if ended.exit_code == 1:
+            return "received", f"{why}; its check found that it did not take effect"
+        said = f"its check ended with {ended.exit_code}"
+    if spec.repeatable:
+        return "received", f"{why}; {said}, and it may be repeated"
+    return "unknown", f"{why}; {said}"
+
+
+def _run(
+    spec: CommandSpec,
+    argv: list[str],
+    command_id: str,
+    stop: threading.Event,
+    began: Callable[[Trace], None] | None,
+) -> runner.Ended:
+    account = spec.account
+    return runner.run(
+        argv,
+        limit=spec.limit,
+        environment={**spec.variables(), runner.COMMAND_ID: command_id},
+        folder=spec.folder,
+        account=account,
+        stop=stop,
+        began=began,
+    )

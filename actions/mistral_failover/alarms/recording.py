@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deciding on an alarm and writing it down, in one transaction.
+
+A repeat of what was decided for good is the common case, in a storm of deliveries by far: it is
+recognised by an id that is derived before anything is looked at, and costs one UPDATE of its row.
+Only what must be judged locks its group, so alarms of a group are judged one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mistral_failover.alarms.admission import (
+    COUNTED,
+    HOUR,
+    Situation,
+    Storm,
+    Suspension,
+    Verdict,
+    admit,
+    nobody,
+)
+from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.convergence.records import GroupState
+from mistral_failover.fault_points import reach
+from mistral_failover.groups.snapshot import Standing, standing_of
+from mistral_failover.model.ids import derived_id
+from mistral_failover.runtime.errors import masked, masked_body
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, incidents, suspensions
+from mistral_failover.store.incidents import OPERATOR, Incident
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was decided; ``incident`` is where it stands or is counted, None where it is not
+    written down. ``begin``: the admitted incident whose traversal has not begun, if that is it."""
+
+    verdict: Verdict
+    incident: str | None = None
+    traversal: str | None = None
+    begin: Incident | None = None
+
+
+@dataclass(frozen=True)
+class Whom:
+    """Whom an alarm is about: ``member`` None where nobody says. ``strangers`` is what it names and
+    nobody of the group is known to be."""
+
+    group: str | None
+    member: str | None
+    strangers: tuple[str, ...]
+    state: GroupState | None
+
+
+def record(request: Request, alarm: Alarm, group: str | None, member: str | None) -> Recorded:
+    """Decide on an alarm, once however often it is told, and write it down.
+
+    ``group`` and ``member`` say whom it is about; without them the alarm's body does, the server
+    that it names, and without all that it is the active member: the one that holds all roles.
+    """
+    alarm = replace(alarm, sentence=masked(alarm.sentence))
+    if alarm.routine:
+        return Recorded(nobody(alarm, None))
+    group, member = group or alarm.group, member or alarm.member
+    return request.runtime.database.atomically(
+        lambda tx: _recorded(request, tx, alarm, group, member)
+    )
+
+
+def _recorded(
+    request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
+) -> Recorded:
+    if alarm.unique and (known := _again(request, tx, alarm, _identity(request, alarm, group))):
+        return known
+    whom = _whom(request, tx, alarm, group, member)
+    if whom.state is None:
+        return _about_nobody(request, tx, alarm, group, whom.member)
+    if not alarm.unique and (known := _said_again(request, tx, alarm, group, whom, whom.state)):
+        return known
+    state = tx.lock_group(whom.state.id, shared=False)
+    if state is None:  # it was deleted a moment ago
+        return _about_nobody(request, tx, alarm, group, whom.member)
+    return _judged(request, tx, alarm, group, whom, standing_of(request, tx, state))
+
+
+def _identity(request: Request, alarm: Alarm, group: str | None, epoch: int = 0) -> str:
+    """The incident's id. Words alone may be said of the next life of a member as well; an event
+    happens once. The group is the one that was said: to look for the server's takes time."""
+    return derived_id("incident", request.project_id, group or "", alarm.key, str(epoch))
+
+
+def _again(request: Request, tx: Any, alarm: Alarm, identity: str) -> Recorded | None:
+    """Count a repeat of what was decided for good."""
+    found = incidents.count_again(tx, request.project_id, identity)
+    if found is None:
+        return None
+    verdict = Verdict("DUPLICATE", f"{alarm.sentence}: heard before", "heard_before")
+    return Recorded(verdict, *found)
+
+
+def _said_again(
+    request: Request, tx: Any, alarm: Alarm, group: str | None, whom: Whom, state: GroupState
+) -> Recorded | None:
+    """As :func:`_again`, of an alarm that has no id of its own."""
+    if alarm.still:
+        latest = incidents.latest_of_series(tx, state.id, alarm.series)
+        told = latest.id if latest is not None and latest.firing else None
+    else:
+        member = whom.member or (None if whom.strangers else _active(tx, state))
+        told = _identity(request, alarm, group, tx.epochs(state.id).get(member or "", 0))
+    return _again(request, tx, alarm, told) if told else None
+
+
+def _active(tx: Any, state: GroupState) -> str | None:
+    """As :func:`_holder`, by the group's goal."""
+    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
+    goal = tx.goal(state.id, traversal.goal_version) if traversal else None
+    return _holder(goal.document["roles"]) if goal else None
+
+
+def _holder(roles: Mapping[str, str]) -> str | None:
+    """Whom an alarm is about that names nobody: who holds all roles. None where nobody does."""
+    holders = set(roles.values())
+    return holders.pop() if len(holders) == 1 else None
+
+
+def _whom(request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None) -> Whom:
+    strangers = () if group and member else (*alarm.servers, *alarm.others)
+    for server in alarm.servers if strangers else ():
+        behind = groups.member_behind(tx, request.project_id, server, group)
+        if behind is not None:
+            group, member, strangers = behind[0], member or behind[1], ()
+            break
+    state = groups.find(tx, request.project_id, group) if group else None
+    return Whom(group, member, () if member else strangers, state)
+
+
+def _about_nobody(
+    request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
+) -> Recorded:
+    """Keep an alarm that belongs to no group, for the project to see."""
+    if alarm.still:  # each has other words; the series is the occasion
+        alarm = replace(alarm, firing=True, key=alarm.series)
+    verdict = nobody(alarm, group)
+    if verdict.decision != "HELD":
+        return Recorded(verdict)
+    identity = _identity(request, alarm, group)
+    if known := _again(request, tx, alarm, identity):
+        return known
+    if incidents.get(tx, request.project_id, identity) is not None:
+        incidents.say_again(tx, identity)
+    else:
+        fact = {"group": group, "lost": member}
+        incidents.add(tx, _incident(request, alarm, identity, None, fact, verdict))
+    return Recorded(verdict, identity)
+
+
+def _judged(
+    request: Request,
+    tx: Any,
+    alarm: Alarm,
+    group: str | None,
+    whom: Whom,
+    stands: Standing,
+) -> Recorded:
+    state, epochs = stands.state, tx.epochs(stands.state.id)
+    member, strangers = whom.member, whom.strangers
+    if member is None and not strangers:
+        member = _holder(stands.roles)
+    elif member is not None and member not in epochs:
+        strangers, member = (member,), None
+    epoch = 0 if alarm.unique else epochs.get(member or "", 0)
+    identity = _identity(request, alarm, group, epoch)
+    known = incidents.get(tx, request.project_id, identity)
+    if alarm.still:
+        latest = incidents.latest_of_series(tx, state.id, alarm.series)
+        if latest is not None and latest.firing:
+            known = latest
+        # Nothing was heard of it since it last cleared: the transition itself was missed.
+        alarm = replace(alarm, firing=True)
+    under_way = _under_way(tx, state)
+    now = tx.now()
+    suspended = {
+        kind: Suspension(**said) for kind, said in suspensions.of_group(tx, state.id).items()
+    }
+    situation = Situation(
+        group=stands.group.name,
+        member=member,
+        in_service=bool(stands.roles),
+        strangers=strangers,
+        known=known is not None and known.decision != "HELD",
+        lost=stands.lost | under_way.keys(),
+        admitted=incidents.admitted_alarms_since(tx, state.id, now - HOUR),
+        limits=stands.group.limits,
+        now=now,
+        pause=suspended.get("pause"),
+        maintenance=suspended.get("maintenance"),
+        replacing=frozenset(stands.replacing),
+        old_news=lambda: _old_news(tx, state, member, alarm),
+        storm=lambda: _storm(request, tx, state, now),
+    )
+    verdict = admit(alarm, situation)
+    # Of a server that nobody knows it is not said whose loss it is.
+    fact = {"group": stands.group.name, "lost": member}
+    first = None
+    if verdict.rule == "known_fact":
+        first = under_way.get(member or "") or _current(tx, state)
+    if known is not None:
+        return _known(request, tx, state, known, verdict, fact, first)
+    return _new(request, tx, state, alarm, identity, verdict, fact, first)
+
+
+def _under_way(tx: Any, state: GroupState) -> dict[str, str]:
+    """The members whose loss is admitted already, though no goal declares it yet, each with the
+    incident."""
+    found: dict[str, str] = {}
+    for incident in incidents.yet_to_begin(tx, state.id):
+        for member in incidents.said_lost(incident):
+            found.setdefault(member, incident.id)
+    return found
+
+
+def _old_news(tx: Any, state: GroupState, member: str | None, alarm: Alarm) -> bool:
+    if member is None or alarm.at is None:
+        return False
+    return groups.declared_lost_since(tx, state.id, member, alarm.at)
+
+
+def _storm(request: Request, tx: Any, state: GroupState, now: float) -> Storm | None:
+    """Count the project's failing groups. Whoever may admit an alarm does so alone in its project,
+    so that each sees what the others decided. Another group's lock stands for that: nobody who
+    has it waits for another one."""
+    settings = request.runtime.settings
+    if not settings.storm_groups:
+        return None
+    tx.lock_group(groups.first_of(tx, request.project_id), shared=False)
+    since = now - settings.storm_window
+    failing = incidents.failing_since(tx, request.project_id, since, COUNTED)
+    return Storm(
+        len(failing | {state.id}),
+        groups.with_a_goal(tx, request.project_id),
+        settings.storm_window,
+        settings.storm_share,
+        settings.storm_groups,
+    )
+
+
+def _known(
+    request: Request,
+    tx: Any,
+    state: GroupState,
+    known: Incident,
+    verdict: Verdict,
+    fact: dict[str, Any],
+    first: str | None,
+) -> Recorded:
+    """Something was said again: count it, and judge what was held anew. ``first`` is the incident
+    of a known fact."""
+    incidents.say_again(tx, known.id)
+    if known.decision == "HELD" and verdict.decision != "IGNORED":
+        incidents.decide(
+            tx,
+            known.id,
+            verdict.decision,
+            verdict.sentence,
+            fact,
+            rule=verdict.rule,
+            group_id=state.id,
+            duplicate_of=first,
+        )
+        if (verdict.decision, verdict.rule) != (known.decision, known.rule):
+            _tell(tx, state, verdict, known.id)
+        known = replace(
+            known,
+            decision=verdict.decision,
+            sentence=verdict.sentence,
+            fact=fact,
+            group_id=state.id,
+        )
+        if found := _counted_on(request, tx, verdict, first):
+            return found
+    return Recorded(verdict, known.id, known.traversal_id, _to_begin(known))
+
+
+def _new(
+    request: Request,
+    tx: Any,
+    state: GroupState,
+    alarm: Alarm,
+    identity: str,
+    verdict: Verdict,
+    fact: dict[str, Any],
+    first: str | None,
+) -> Recorded:
+    """Write an incident down; another alarm about a known fact counts on the first one's."""
+    incident = replace(
+        _incident(request, alarm, identity, state.id, fact, verdict), duplicate_of=first
+    )
+    incidents.add(tx, incident)
+    reach("admit.recorded")
+    if found := _counted_on(request, tx, verdict, first):
+        return found
+    if verdict.decision != "DUPLICATE":
+        _tell(tx, state, verdict, identity)
+    return Recorded(verdict, identity, None, _to_begin(incident))
+
+
+def _to_begin(incident: Incident) -> Incident | None:
+    """The incident, if its traversal is to be begun: also by a repeat, where the first delivery
+    died before. What a person asked for is carried on by their own execution."""
+    waits = incident.decision == "ADMITTED" and incident.traversal_id is None
+    return incident if waits and incident.source != OPERATOR else None
+
+
+def _current(tx: Any, state: GroupState) -> str | None:
+    """The incident that the current traversal is about."""
+    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
+    return traversal.incident_id if traversal else None
+
+
+def _counted_on(request: Request, tx: Any, verdict: Verdict, first: str | None) -> Recorded | None:
+    """Count a known fact on the incident that told of it first, if there is one."""
+    known = incidents.get(tx, request.project_id, first) if first else None
+    if known is None:
+        return None
+    incidents.count_duplicate(tx, known.id)
+    return Recorded(verdict, known.id, known.traversal_id, _to_begin(known))
+
+
+def _tell(tx: Any, state: GroupState, verdict: Verdict, incident_id: str) -> None:
+    decision = verdict.decision
+    sentence = f"{decision}: {verdict.sentence}"
+    tx.journal(state.id, sentence, kind=decision.lower(), incident_id=incident_id)
+
+
+def _incident(
+    request: Request,
+    alarm: Alarm,
+    identity: str,
+    group_id: str | None,
+    fact: dict[str, Any],
+    verdict: Verdict,
+) -> Incident:
+    return Incident(
+        identity,
+        request.project_id,
+        group_id,
+        alarm.source,
+        fact,
+        masked_body(alarm.payload),
+        verdict.decision,
+        verdict.sentence,
+        rule=verdict.rule,
+        firing=alarm.firing,
+        series=alarm.series,
+    )

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holding a group's alarms back for a while: pauses and maintenances. What a person orders goes on
+all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.groups.snapshot import locked
+from mistral_failover.model.text import clock, moment, plain
+from mistral_failover.model.validation import did_you_mean
+from mistral_failover.runtime.caller import person
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, suspensions
+from mistral_failover.store.suspensions import Kind
+
+LONGEST = 28 * 86400.0
+"""Seconds that a maintenance may last: one that is forgotten must end by itself."""
+
+
+def pause(request: Request, group: str, because: str) -> dict[str, Any]:
+    """Hold every alarm of a group back until somebody resumes it. Raises UnknownGroup.
+
+    Returns what :func:`standing` does, plus ``group`` and ``sentence``.
+    """
+
+    def suspend(tx: Any) -> dict[str, Any]:
+        state = locked(request, tx, group)
+        said = {"by": person(request), "because": plain(because), "since": tx.now()}
+        return _suspended(tx, state.id, group, "pause", said, f"paused by {said['by']}")
+
+    return request.runtime.database.atomically(suspend)
+
+
+def maintain(
+    request: Request,
+    group: str,
+    because: str,
+    *,
+    until: str | None,
+    minutes: float | None,
+    members: tuple[str, ...],
+) -> dict[str, Any]:
+    """Hold a group's alarms back until a time, those about ``members`` alone if any are named. One
+    that it has is replaced.
+
+    ``until`` is a time in ISO 8601, ``minutes`` a length from now: one of the two. Returns what
+    :func:`pause` does. Raises UnknownGroup, ActionError BAD_INPUT, UNKNOWN_MEMBER.
+    """
+    if (until is None) == (minutes is None):
+        raise _bad("until: give either until or minutes")
+    end = moment(until)
+    if until is not None and end is None:
+        raise _bad(f"until: {plain(until)} is no time in ISO 8601")
+
+    def suspend(tx: Any) -> dict[str, Any]:
+        state = locked(request, tx, group)
+        _check_members(group, members, groups.members_of(tx, state.id))
+        now = tx.now()
+        over = end if end is not None else now + (minutes or 0.0) * 60
+        if not now < over <= now + LONGEST:
+            raise _bad(f"until: {clock(over)} is not within the next {LONGEST / 86400:.0f} days")
+        said = {
+            "by": person(request),
+            "because": plain(because),
+            "since": now,
+            "until": over,
+            "members": list(members),
+        }
+        of = f" of {', '.join(members)}" if members else ""
+        sentence = f"maintenance{of} until {clock(over)} by {said['by']}"
+        return _suspended(tx, state.id, group, "maintenance", said, sentence)
+
+    return request.runtime.database.atomically(suspend)
+
+
+def resume(
+    request: Request,
+    group: str,
+    because: str,
+    *,
+    only: str | None = None,
+    members: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """End the pause and the maintenance of a group, if it has any. Nothing starts by that.
+
+    ``only``: pause or maintenance, to end that alone. ``members``: only these are taken out of the
+    maintenance, the others stay in it until its time. Returns what :func:`pause` does. Raises
+    UnknownGroup, ActionError BAD_INPUT, UNKNOWN_MEMBER.
+    """
+    if only not in (None, *suspensions.KINDS):
+        raise ActionError(
+            "BAD_INPUT",
+            f"only: {plain(str(only))} is nothing that could be ended",
+            f"Give {' or '.join(suspensions.KINDS)}, or leave it out.",
+        )
+    if members and only == "pause":
+        raise ActionError(
+            "BAD_INPUT", "members: a pause holds for the whole group", "Leave members out."
+        )
+
+    def end(tx: Any) -> dict[str, Any]:
+        state = locked(request, tx, group)
+        known = groups.members_of(tx, state.id)
+        _check_members(group, members, known)
+        found = suspensions.of_group(tx, state.id)
+        work = found.get("maintenance")
+        sentence = f"nothing was to be resumed: {plain(because)}"
+        if not members:
+            ended = [kind for kind in suspensions.KINDS if kind in found and only in (None, kind)]
+            suspensions.resume(tx, state.id, ended)
+            how = "resumed" if only is None else f"{only} ended"
+        else:
+            inside = set(work["members"] or known) if work else set()
+            ended = sorted(inside & set(members))
+            how = f"maintenance of {', '.join(ended)} ended"
+            if work and inside - set(members):
+                staying = {**work, "members": sorted(inside - set(members))}
+                suspensions.suspend(tx, state.id, "maintenance", staying)
+            elif work:
+                suspensions.resume(tx, state.id, ["maintenance"])
+        if ended:
+            sentence = f"{how} by {person(request)}: {plain(because)}"
+            tx.journal(state.id, sentence, kind="resumed")
+        return {"group": group, "sentence": sentence, **standing(tx, state.id)}
+
+    return request.runtime.database.atomically(end)
+
+
+def standing(tx: Any, group_id: str) -> dict[str, Any]:
+    """``pause`` and ``maintenance`` of a group as they hold now, each a mapping or None."""
+    found = suspensions.of_group(tx, group_id)
+    return {
+        "pause": found.get("pause"),
+        "maintenance": still(found.get("maintenance"), tx.now()),
+    }
+
+
+def still(work: Any, now: float) -> Any:
+    """A maintenance, or None where its time is over (or there is none)."""
+    return None if work is None or now >= work["until"] else work
+
+
+def _suspended(
+    tx: Any, group_id: str, group: str, kind: Kind, said: dict[str, Any], how: str
+) -> dict[str, Any]:
+    suspensions.suspend(tx, group_id, kind, said)
+    sentence = f"{how}: {said['because']}"
+    tx.journal(group_id, sentence, kind=kind)
+    return {"group": group, "sentence": sentence, **standing(tx, group_id)}
+
+
+def _check_members(group: str, named: tuple[str, ...], known: Any) -> None:
+    for name in named:
+        if name not in known:
+            raise ActionError(
+                "UNKNOWN_MEMBER",
+                f"members: {plain(name)} is not a member of {group}",
+                did_you_mean(name, known) if known else "Nobody has looked at its members yet.",
+            )
+
+
+def _bad(message: str) -> ActionError:
+    return ActionError("BAD_INPUT", message, "Give for example minutes: 90, or until with a zone.")

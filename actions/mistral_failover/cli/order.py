@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that start one of the project's workflows and follow it to its end, telling each step.
+
+The steps go to stderr, so that stdout has the outcome alone, for people and for machines. To stop
+following (Ctrl-C) stops nothing: the execution belongs to Mistral.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cliff.show import ShowOne
+
+from mistral_failover.cli import base, connection, status_screen
+from mistral_failover.cli.progress import Teller
+
+WAIT = 3600.0  # seconds that an order is followed unless told otherwise
+_FIRST, _GROWTH, _LONGEST = 0.1, 1.5, 1.0  # seconds between two looks
+_CUT_SHORT = frozenset({"ERROR", "CANCELLED"})
+_ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED", "PAUSED"})
+_WHERE_IT_SAYS = frozenset({"COMPLETE", "RETURNED"})
+_CODES = {
+    "COMPLETE": base.COMPLETE,
+    "BLOCKED": base.BLOCKED,
+    "IN_PROGRESS": base.UNDER_WAY,
+    "RUNNING": base.UNDER_WAY,
+}
+
+
+class Order(base.Asking, ShowOne):
+    """Start ``workflow`` with :meth:`inputs`, follow it, and show what came of it."""
+
+    workflow = ""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options that every order has."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        self.add_group(parser)
+        self.add_arguments(parser)
+        self.add_because(parser)
+        parser.add_argument(
+            "--no-wait", action="store_true", help="only start it: do not follow it to its end"
+        )
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=WAIT,
+            metavar="SECONDS",
+            help=f"how long to follow it (default {WAIT:.0f}); it goes on after that, and the "
+            f"exit code is {base.UNDER_WAY}",
+        )
+        return parser
+
+    def add_group(self, parser: argparse.ArgumentParser) -> None:
+        """Add whom it is about."""
+        parser.add_argument("group", help="the group's name")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add what this order needs besides the group."""
+
+    def add_because(self, parser: argparse.ArgumentParser) -> None:
+        """Add what the record shall say of the reason."""
+        parser.add_argument("--because", metavar="TEXT", help="why, for the record")
+
+    def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """The workflow's inputs besides group and because; None where nothing was said."""
+        return {}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Start, follow, and show."""
+        inputs = base.given(
+            {
+                "group": parsed_args.group,
+                **self.inputs(parsed_args),
+                "because": parsed_args.because,
+            }
+        )
+        wait = 0.0 if parsed_args.no_wait else parsed_args.timeout
+        people = base.for_people(parsed_args)
+        facts = follow(
+            self.app, self.workflow, inputs, group=parsed_args.group, wait=wait, people=people
+        )
+        if not parsed_args.no_wait:
+            self.exit_code = exit_code(facts)
+        shown = worded(facts) if people else facts
+        return list(shown), list(shown.values())
+
+
+def worded(facts: dict[str, Any]) -> dict[str, Any]:
+    """What :func:`follow` returned as people read it: who holds a role is told only of a goal that
+    is reached; before, who is ``wanted`` there."""
+    wanted = "status" in facts and facts["status"] not in _WHERE_IT_SAYS
+    return base.worded(
+        {"wanted" if wanted and name == "roles" else name: facts[name] for name in facts}
+    )
+
+
+def follow(
+    app: Any,
+    workflow: str,
+    inputs: Mapping[str, Any],
+    *,
+    group: str | None,
+    wait: float,
+    people: bool = False,
+) -> dict[str, Any]:
+    """Start a workflow and follow it for ``wait`` seconds, telling the steps of ``group`` on
+    stderr. With a wait of 0 it is only started.
+
+    Returns execution, state (Mistral's), and what the execution said: of its ``outcome`` status,
+    reason, roles, seconds; of its error code, message, remedy. A status of IN_PROGRESS is followed
+    on: then others carry the traversal; so they do when the execution was ended without a word, as
+    a Mistral that starts anew does with what the former one left. A Mistral that goes away is asked
+    again until the time is over. ``people``: a reason that was told among the steps is shortened.
+    Raises CommandFailed.
+    """
+    told: set[str] = set()
+    execution, facts = _followed(app, workflow, inputs, group, wait, told)
+    if people and facts.get("reason") in told:
+        facts["reason"] = status_screen.short(facts["reason"])
+    return {"execution": execution["id"], "state": execution["state"], **facts}
+
+
+def execute(
+    app: Any, workflow: str, inputs: Mapping[str, Any], *, group: str | None = None, wait: float
+) -> dict[str, Any]:
+    """As :func:`follow`; returns Mistral's execution, with its ``output``."""
+    execution, _ = _followed(app, workflow, inputs, group, wait, set())
+    return execution
+
+
+def _followed(
+    app: Any,
+    workflow: str,
+    inputs: Mapping[str, Any],
+    group: str | None,
+    wait: float,
+    told: set[str],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    from mistral_failover.embedded.errors import EmbeddedError
+
+    with connection.mistral(app) as client, Teller(sys.stderr, "asking Mistral") as tell:
+        journal = _Journal(client, group, tell, told) if wait and group else None
+        # An id of our making: whoever lost the answer knows where to look all the same.
+        identity = str(uuid.uuid4())
+        try:
+            execution = client.start(
+                workflow,
+                inputs,
+                id=identity,
+                description="by the command line",
+                namespace=connection.namespace(app),
+            )
+        except EmbeddedError as error:
+            if error.code != "MISTRAL_UNREACHABLE":
+                raise
+            raise connection.CommandFailed(
+                f"{error.message}, so nobody knows whether {workflow} was started; if so, it is "
+                f"execution {identity} [{error.code}]"
+            ) from None
+        return _Following(client, journal, tell, group, wait).to_its_end(workflow, execution)
+
+
+class _Following:
+    """Looks at an execution, and then at its group's traversal, until either has ended."""
+
+    def __init__(
+        self, client: Any, journal: _Journal | None, tell: Teller, group: str | None, wait: float
+    ) -> None:
+        self._client, self._journal, self._tell, self._group = client, journal, tell, group
+        self._end = time.monotonic() + wait
+        self._next = _FIRST
+        self._away = ""
+        self._needs_a_command = False  # the group's chain does not go on by itself
+
+    def to_its_end(
+        self, workflow: str, execution: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The execution as it is at the end, and what it said."""
+        identity = execution["id"]
+        while execution["state"] not in _ENDED and self._pause():
+            self._told()
+            execution = self._asked(lambda: self._client.execution(identity)) or execution
+        facts = _said(execution)
+        cut_short = not facts and execution["state"] in _CUT_SHORT
+        if cut_short and self._journal:
+            why = f"its execution was ended ({execution['state']}), and what it began goes on"
+            facts = {"status": "IN_PROGRESS", "reason": why}
+            self._tell(None, "steal", why)
+        while self._journal and facts.get("status") == "IN_PROGRESS" and self._pause():
+            if self._needs_a_command:
+                break
+            self._told()
+            facts |= self._asked(lambda: self._stands(begun=not cut_short)) or {}
+        self._told()
+        if self._away and execution["state"] not in _ENDED:
+            raise connection.CommandFailed(
+                f"{workflow} was started as execution {identity}, which could not be followed: "
+                f"{self._away}"
+            )
+        return execution, facts
+
+    def _stands(self, *, begun: bool) -> dict[str, Any]:
+        """How the group stands. ``begun``: it is known that the order has begun anything."""
+        status = self._client.run_action("failover.status", {"group": self._group})
+        if not begun and not (self._journal and self._journal.tells_of(status["traversal"])):
+            why = "its execution was ended before it had begun anything. Give the order again."
+            return {"status": "FAILED", "reason": why}
+        chain = status["chain"]
+        self._needs_a_command = bool(chain and chain["remedy"])
+        return {key: status[key] for key in ("status", "reason", "roles")}
+
+    def _pause(self) -> bool:
+        """Wait for a moment; False: the time is over."""
+        left = self._end - time.monotonic()
+        if left > 0:
+            time.sleep(min(self._next, left))
+            self._next = min(self._next * _GROWTH, _LONGEST)
+        return left > 0
+
+    def _told(self) -> None:
+        if self._journal is not None:
+            self._asked(self._journal.tell_new)
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        """The answer, or None from a Mistral that is away: that is said once, and is no end."""
+        from mistral_failover.embedded.errors import EmbeddedError
+
+        try:
+            answer = question()
+        except EmbeddedError as error:
+            if error.code not in connection.AWAY:
+                raise
+            if not self._away:
+                self._tell(None, "steal", f"{error.message}: it goes on, and is asked again")
+            self._away = error.message
+            return None
+        self._away = ""
+        return answer
+
+
+def exit_code(facts: Mapping[str, Any]) -> int:
+    """The exit code for what :func:`follow` returned."""
+    if "status" in facts:
+        return _CODES.get(str(facts["status"]), base.FAILED)
+    if facts["state"] == "SUCCESS":
+        return base.COMPLETE
+    return _CODES.get(str(facts["state"]), base.FAILED)
+
+
+class _Journal:
+    """Tells what a group's history says that is newer than this object, and keeps in ``told`` what
+    that was."""
+
+    def __init__(self, client: Any, group: str | None, tell: Teller, told: set[str]) -> None:
+        self._client, self._group, self._tell, self._told = client, group, tell, told
+        self._began: float | None = None
+        self._after = 0
+        # A group that is not there yet has no history; what is wrong with it the order will say.
+        self._start = self._after = max((row["id"] for row in self._new(limit=1)), default=0)
+
+    def tell_new(self) -> None:
+        for row in self._new():
+            self._began = self._began or row["at"]
+            self._tell(row["at"] - self._began, row["kind"], row["sentence"])
+            self._told.add(row["sentence"])
+            self._after = row["id"]
+
+    def tells_of(self, traversal: Mapping[str, Any] | None) -> bool:
+        """Whether anything of a traversal is newer than this object."""
+        if traversal is None:
+            return False
+        asked = {"group": self._group, "after": self._start, "limit": 1}
+        return bool(
+            self._client.run_action("failover.history", asked | {"traversal": traversal["id"]})
+        )
+
+    def _new(self, limit: int = 1000) -> list[dict[str, Any]]:
+        from mistral_failover.embedded.errors import EmbeddedError
+
+        asked = {"group": self._group, "after": self._after, "limit": limit}
+        try:
+            return list(self._client.run_action("failover.history", asked))
+        except EmbeddedError as error:
+            if error.code != "UNKNOWN_GROUP":
+                raise
+            return []
+
+
+def _said(execution: Mapping[str, Any]) -> dict[str, Any]:
+    """The outcome that the workflow ended with, and the error, if there is one."""
+    output = execution.get("output")
+    if not isinstance(output, Mapping):
+        return {}
+    error = output.get("error")
+    error = error if isinstance(error, Mapping) else {"message": error} if error else {}
+    report = output.get("outcome") or error.get("report")
+    facts = dict(report) if isinstance(report, Mapping) else {}
+    for key in ("code", "message", "reasons", "remedy"):
+        if error.get(key) and error[key] != facts.get("reason"):
+            facts[key] = error[key]
+    return facts

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover show``: everything about one thing, by the first digits of its id."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from cliff.show import ShowOne
+
+from mistral_failover.cli.base import Asking, for_people
+
+
+class Show(Asking, ShowOne):
+    """Show everything about anything that has an id; its first 8 digits do.
+
+    An incident, a traversal, a goal, an operation, a plan, or a resource that is locked.
+
+    Of a traversal: each operation with its time and result, the stages, the critical path, who
+    waited for which lock, and the executions in Mistral that carried it out. Where ids come from:
+    failover status, history, goals, alarms, locks.
+
+    For machines: -f json.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("id", help="the id, or its first 8 digits at least")
+        parser.add_argument("--group", metavar="GROUP", help="the group that it belongs to")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Ask; the answer asks Mistral itself, so the engine must not wait for it."""
+        found = self.ask("failover.show", id=parsed_args.id, group=parsed_args.group)
+        return list(found), list(found.values())
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
+    ) -> int:
+        """A page for people, all of it for machines."""
+        if not for_people(parsed_args):
+            return int(super().produce_output(parsed_args, column_names, data))
+        from rich.console import Console
+
+        from mistral_failover.cli.show_pages import page
+
+        console = Console(file=self.app.stdout, highlight=False)
+        if not console.is_terminal:
+            console.width = 200
+        console.print(page(dict(zip(column_names, data, strict=True))))
+        return 0

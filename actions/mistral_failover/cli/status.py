@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover status``, ``failover watch`` and ``failover history``: what people look at."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Container, Iterator
+from typing import Any
+
+from cliff.command import Command
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from mistral_failover.cli import base, status_screen
+from mistral_failover.cli.base import Asking, counted, for_people, lasted, when
+from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.follow import Journal, Watched, watched
+
+ENDS = {
+    "COMPLETE": base.COMPLETE,
+    "DEFINED": base.COMPLETE,
+    "BLOCKED": base.BLOCKED,
+    "IN_PROGRESS": base.UNDER_WAY,
+}
+"""The exit code for where a group stands; everything else is a failure."""
+_HELD = 100
+
+
+class Status(Asking, ShowOne):
+    """Show where a group stands, on one screen; without a group, where all stand.
+
+    Who is active on which server, who holds the volumes, what is under way, what it waits for and
+    the command that helps.
+
+    Times are in UTC. Begin here when something has happened; 'failover watch' shows it live,
+    'failover history' how it came to be. -f json gives everything.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", nargs="?", help="the group's name; all, if left out")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Ask, and lay out."""
+        facts = (
+            self._group(parsed_args)
+            if parsed_args.group
+            else self._project(people=for_people(parsed_args))
+        )
+        return list(facts), list(facts.values())
+
+    def _group(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        group = parsed_args.group
+        # Asking the agents takes a while, for which no engine must wait.
+        status = self.ask("failover.status", group=group, agents=True)
+        alarms = status["held"] and self.ask("failover.held", group=group, limit=_HELD)["held"]
+        if not for_people(parsed_args):
+            return {**status, "alarms": alarms or []}
+        return dict(status_screen.facts(status, alarms or []))
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """For people without a frame: what is to be typed must be copied whole."""
+        if not for_people(parsed_args):
+            return int(super().produce_output(parsed_args, column_names, data))
+        self.app.stdout.write(status_screen.text(dict(zip(column_names, data, strict=True))))
+        return 0
+
+    def _project(self, *, people: bool) -> dict[str, Any]:
+        answer: dict[str, Any] = self.ask("failover.status")
+        held = self.ask("failover.held", limit=_HELD)
+        if not people:
+            return {**answer, "held": held["total"], "alarms": held["held"]}
+        facts = {row["name"]: _row(row) for row in answer["overview"]}
+        if (more := answer["total"] - len(answer["overview"])) > 0:
+            facts["..."] = f"and {more} more groups"
+        if held["total"]:
+            facts["alarms"] = f"{counted(held['total'], 'alarm')} held: failover alarms"
+        return facts or {"groups": "there is none: failover group create --help"}
+
+
+def _row(row: dict[str, Any]) -> str:
+    words = [
+        f"{row['status']} since {when(row['since'])}",
+        status_screen.where(row) or "out of service",
+    ]
+    if row["lost"]:
+        words.append(f"lost: {', '.join(row['lost'])}")
+    if row["status"] in ("BLOCKED", "FAILED"):
+        words.append(f"failover status {row['name']}")
+    return "; ".join([*words, *status_screen.suspended(row)])
+
+
+class Watch(Asking, Command):
+    """Watch a group: live on a terminal, elsewhere a line for each step.
+
+    Elsewhere each change of its status has a line too. Ctrl-C ends the watching and nothing else.
+
+    A Mistral that goes away is asked again until it is back. The exit code says how the group stood
+    at the end: 0 COMPLETE (or not yet given a goal), 1 FAILED, 3 BLOCKED, 4 still under way.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        parser.add_argument(
+            "--until-rest",
+            action="store_true",
+            help="end as soon as nothing is under way: COMPLETE, FAILED or BLOCKED",
+        )
+        parser.add_argument(
+            "--interval",
+            type=float,
+            default=2.0,
+            metavar="SECONDS",
+            help="between two looks (default 2)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Look, again and again; the exit code."""
+        looks = watched(
+            self.app, parsed_args.group, max(0.1, parsed_args.interval), parsed_args.until_rest
+        )
+        last = ""
+        try:
+            if self.app.stdout.isatty():
+                from mistral_failover.cli.live import live
+
+                for look in live(looks, self.app.stdout):
+                    last = look.word or last
+            else:
+                for look in _told(looks, self.app.stdout):
+                    last = look.word or last
+        except KeyboardInterrupt:
+            self.app.stdout.write("\n")
+        return ENDS.get(last, base.FAILED)
+
+
+def _told(looks: Iterator[Watched], stream: Any) -> Iterator[Watched]:
+    """Write a line for each step, and for each change of the status."""
+    before = ""
+    told: set[str] = set()
+    for look in looks:
+        told.update(row["sentence"] for row in look.steps)
+        lines = [f"{when(row['at'])}  {row['sentence']}" for row in look.steps]
+        if look.away:
+            lines.append(f"{look.away}: it is asked again")
+        if look.status and (now := _stands(look.status, told)) != before:
+            lines.append(f"{when(look.status['now'])}  -- {now}")
+            before = now
+        for line in lines:
+            stream.write(f"{line}\n")
+        stream.flush()
+        yield look
+
+
+def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
+    """In one line; a reason that was ``told`` as a step is not told whole once more."""
+    words = [f"{status['group']} is {status['status']}", status_screen.where(status)]
+    if status["status"] in ("BLOCKED", "FAILED"):
+        said = status["reason"] in told
+        why = status_screen.short(status["reason"]) if said else status_screen.why(status)
+        words += [why, *status_screen.helps(status)]
+    return "; ".join(filter(None, words))
+
+
+class History(Asking, Lister):
+    """Show what happened to a group, one sentence a step, oldest first.
+
+    For people it tells also how long each stage of the last traversal took.
+
+    With --follow it goes on with what happens next, until Ctrl-C: a line for each step, with
+    -f json an object a line.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        parser.add_argument(
+            "--traversal",
+            metavar="ID",
+            help="only the steps of this traversal; its first 8 digits do",
+        )
+        parser.add_argument(
+            "--limit",
+            type=int,
+            default=100,
+            metavar="N",
+            help="so many at most, the latest (default 100, at most 1000); with --after the first",
+        )
+        parser.add_argument(
+            "--after", type=int, metavar="N", help="only what came after the step of this id"
+        )
+        parser.add_argument("--follow", action="store_true", help="go on with what happens next")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
+        """Ask, and lay out."""
+        people = for_people(parsed_args)
+        columns = ["at", "sentence"] if people else ["id", "at", "kind", "sentence", "traversal_id"]
+        rows = self.ask(
+            "failover.history",
+            group=parsed_args.group,
+            traversal=parsed_args.traversal,
+            limit=parsed_args.limit,
+            after=parsed_args.after,
+        )
+        self._streamed = parsed_args.follow
+        if parsed_args.follow:
+            self._follow(parsed_args, rows)
+            return columns, []
+        if people and rows:
+            self._stages(_latest(rows))
+        return columns, [
+            [when(row["at"]), row["sentence"]] if people else [row[key] for key in columns]
+            for row in rows
+        ]
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Nothing more where every step was written as it came."""
+        if self._streamed:
+            return 0
+        return int(super().produce_output(parsed_args, column_names, data))
+
+    def _follow(self, parsed_args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+        journal = Journal(self.app, parsed_args.group, parsed_args.traversal)
+        journal.after = max((row["id"] for row in rows), default=parsed_args.after or 0)
+        try:
+            while True:
+                for row in rows:
+                    self.app.stdout.write(f"{_line(row, parsed_args.formatter)}\n")
+                self.app.stdout.flush()
+                time.sleep(1.0)
+                rows = journal.new()
+        except KeyboardInterrupt:
+            return
+
+    def _stages(self, traversal: str | None) -> None:
+        """Say how long each stage took, to people alone."""
+        if traversal is None:
+            return
+        try:
+            found = self.ask("failover.show", id=traversal)
+        except CommandFailed:  # it was forgotten since, by policy
+            return
+        for stage in found["stages"]:
+            how = lasted(stage["seconds"])
+            many = f", {stage['operations']} operations" if stage["operations"] > 1 else ""
+            going = " so far" if stage["ended_at"] is None else ""
+            self.app.stderr.write(f"{stage['stage']:12} {how}{going}{many}\n")
+        if found["stages"]:
+            self.app.stderr.write(f"{'in all':12} {lasted(found['seconds'])}\n")
+
+
+def _latest(rows: list[dict[str, Any]]) -> str | None:
+    """The last traversal that a step belongs to."""
+    return next((r["traversal_id"] for r in reversed(rows) if r["traversal_id"]), None)
+
+
+def _line(row: dict[str, Any], formatter: str) -> str:
+    if formatter == "json":
+        import json
+
+        return json.dumps(row)
+    return f"{when(row['at'])}  {row['sentence']}"

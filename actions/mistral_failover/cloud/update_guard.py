@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a group must not lose to an update of its stack, and the updates that are refused for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from shlex import quote
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.heat_replacements import Link, Taken, rows_of, taken
+from mistral_failover.cloud.stacks import VOLUME
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What no update may take away. ``members``: the members' names by server id; ``volumes``: by
+    id, as the group file names them; ``group``: the name of the group whose they are, for the
+    remedy."""
+
+    group: str = ""
+    members: Mapping[str, str] = field(default_factory=dict)
+    volumes: Mapping[str, str] = field(default_factory=dict)
+
+
+def refuse_marked(
+    cloud: Cloud, stack: str, keep: Keep, *, marking: tuple[str, str] | None = None
+) -> None:
+    """Refuse an update of the stack that would replace one of these servers or volumes (``taken``).
+
+    It is asked right before the update is sent; who is marked in between is not known here.
+    ``marking``: the stack's name or id, and the name, of a resource that is about to be marked.
+
+    Raises `CloudError` MEMBER_MARKED and VOLUME_MARKED with the commands that help; VOLUME_REPLACED
+    where another volume has taken the place of one of these in the stack; CONFLICT where only what
+    is about to be marked would take one along; NOT_FOUND for an unknown stack.
+    """
+    ids = {*keep.members, *keep.volumes}
+    if not ids:
+        return
+    rows = rows_of(cloud, stack)
+    for identity, why in taken(cloud, rows, ids).items():
+        if identity in keep.volumes:
+            raise _volume(keep, identity, why)
+        raise _member(keep, identity, why)
+    _refuse_replaced(rows, keep)
+    if marking is not None:
+        where = (marking[0].rpartition("/")[2], marking[1])
+        for identity, why in taken(cloud, rows, ids, marking=where).items():
+            raise _beside(keep, identity, why)
+
+
+def _refuse_replaced(rows: Sequence[Link], keep: Keep) -> None:
+    """Heat deletes a volume that it has replaced as soon as an update finds it free, and need not
+    show it until then."""
+    behind = {row.resource.physical_id for row in rows if row.nested}
+    own = {
+        row.name: row.resource
+        for row in rows
+        if row.resource.type == VOLUME and row.stack not in behind and not row.retired
+    }
+    for volume_id, name in keep.volumes.items():
+        now = own.get(name)
+        if now is not None and now.physical_id not in ("", volume_id):
+            raise replaced_volume(keep.group, name, volume_id, now.physical_id)
+
+
+def replaced_volume(group: str, name: str, former: str, now: str) -> CloudError:
+    """Make the error for a name that stands for another volume than the group's."""
+    return CloudError(
+        "VOLUME_REPLACED",
+        f"{name} is volume {now} in the stack by now, and {group} has its data on volume {former}, "
+        "which the stack's next update may delete.",
+        remedy=f"Keep the data first, if there is still any: openstack volume create --source "
+        f"{former} COPY. Then say which volume is meant, by its id as volume in the group file: "
+        f"that copy, or {now}; and: failover group update FILE.",
+        retryable=False,
+    )
+
+
+def _member(keep: Keep, server_id: str, why: Taken) -> CloudError:
+    member = keep.members[server_id]
+    unmark = f"; or, where it is sound: {why.unmark}" if why.marked else ""
+    return CloudError(
+        "MEMBER_MARKED",
+        f"{_said(why)} would replace server {server_id} of {member}, which carries something of "
+        "the group.",
+        remedy=f"Have it fenced and replaced first: failover replace {quote(keep.group)} "
+        f"{quote(member)}{unmark}.",
+        retryable=False,
+    )
+
+
+def _volume(keep: Keep, volume_id: str, why: Taken) -> CloudError:
+    name = keep.volumes[volume_id]
+    if why.link.retired or why.link.resource.status.startswith("DELETE"):
+        return CloudError(
+            "VOLUME_MARKED",
+            f"Heat is to delete volume {volume_id} ({name}), which has the group's data, as soon "
+            "as an update of the stack finds it free.",
+            remedy=f"Copy it: openstack volume create --source {volume_id} COPY; name the copy by "
+            "its id as volume in the group file, and: failover group update FILE.",
+            retryable=False,
+        )
+    unmark = f"Where it is sound: {why.unmark}." if why.marked else "Find out why, and mend it."
+    return CloudError(
+        "VOLUME_MARKED",
+        f"{_said(why)} would make a new, empty volume for {name} and delete {volume_id}, which "
+        "has the group's data.",
+        remedy=unmark,
+        retryable=False,
+    )
+
+
+def _beside(keep: Keep, identity: str, why: Taken) -> CloudError:
+    what = (
+        f"server {identity} of {keep.members[identity]}, which carries something of the group"
+        if identity in keep.members
+        else f"volume {identity} ({keep.volumes[identity]}), which has the group's data"
+    )
+    return CloudError(
+        "CONFLICT",
+        f"Were {why.cause.name} of stack {why.cause.stack} replaced, so would be {what}: by its "
+        "properties it depends on that.",
+        remedy="Move what it carries first: failover switchover "
+        f"{quote(keep.group)}; a volume's data has to be copied to one that does not depend on it.",
+        retryable=False,
+    )
+
+
+def _said(why: Taken) -> str:
+    via = "" if why.by_itself else f", and with {why.cause.name}"
+    return f"{why.words}, so any update of the stack{via}"

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the command channel and of the agents on a group's members."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.doctor.checks import Finding, Look, Subject, error, ok, warn
+from mistral_failover.groups.agent_health import SILENT, sends_commands
+from mistral_failover.runtime.deadlines import within
+from mistral_failover.store import groups
+
+EVERY = 10.0
+"""Seconds between two heartbeats of an agent."""
+LATE = 1.5 * EVERY
+"""Seconds from which a heartbeat is late: the agent is silent, or the clocks differ."""
+LISTEN = 12.0
+"""Seconds to wait for the next heartbeat of one whose last is late, all members together."""
+REACH = 16.0
+"""Seconds that the first word with the channel may take: a broker that is away is tried for 15."""
+_PAUSE = 0.5
+_PLAIN = "amqp"
+
+
+def channel(look: Look) -> Iterable[Finding]:
+    """The channel that is configured keeps commands secret on their way."""
+    url = look.settings.command_channel
+    if not url:
+        yield ok("no command channel is configured; groups without activation need none")
+        return
+    parts = urlsplit(url)
+    unsigned = parts.scheme.startswith(_PLAIN) and not look.settings.agent_key_file
+    open_to_all = parts.scheme == _PLAIN and not _loopback(parts.hostname)
+    if unsigned:
+        yield error(
+            "agent_key_file is not set: no command can be signed",
+            "Set [failover] agent_key_file on every executor: docs/broker.md.",
+        )
+    if open_to_all:
+        yield warn(
+            "the command channel is not encrypted (amqp)",
+            "Use amqps and a certificate: docs/broker.md.",
+        )
+    if not unsigned and not open_to_all:
+        yield ok(f"the command channel is {parts.scheme}")
+
+
+def agents(subject: Subject) -> Iterable[Finding]:
+    """The broker can be reached with the executor's rights, and every agent is heard."""
+    stands, look = subject.stands, subject.look
+    if subject.out_of_service or not sends_commands(stands.group):
+        return
+    if not look.settings.command_channel:
+        yield error(
+            "its resources start and stop by commands, and no command channel is configured",
+            "Set [failover] command_channel, and run an agent on each member: docs/agent.md.",
+        )
+        return
+    known = look.reading(lambda tx: groups.members_of(tx, stands.state.id))
+    asked = {
+        m.name: Address(stands.state.id, stands.group.name, m.name, m.server_id)
+        for m in known.values()
+        if m.server_id is not None
+    }
+    line = look.request.channel(look.cloud, look.guard)
+    try:
+        beats = within(min(REACH, look.left), lambda: _heard(line, asked))
+    except ChannelError as problem:
+        yield error(f"{problem} [{problem.code}]", problem.remedy)
+        return
+    if beats is None:
+        yield error(
+            f"the command channel did not answer within {REACH:.0f} s",
+            "Check [failover] command_channel, and that the broker runs.",
+        )
+        return
+    shifted = within(min(LISTEN + 2, look.left), lambda: _shifted(line, asked, beats)) or {}
+    for member in known.values():
+        beat = beats.get(member.name)
+        yield from _member(member, beat, shifted.get(member.name), stands.lost)
+
+
+def _member(
+    member: groups.MemberRow, beat: Heartbeat | None, shifted: float | None, lost: frozenset[str]
+) -> Iterable[Finding]:
+    name = member.name
+    start = f"on {name}: systemctl status failover-agent; docs/agent.md"
+    if beat is None:
+        if name not in lost:
+            yield error(f"nothing was ever heard of the agent on {name}", start)
+    elif shifted is not None:
+        yield warn(
+            f"the agent on {name} is heard, and its words are {shifted:.0f} s old by their own "
+            "time: the clock of the node, or of this executor, is wrong",
+            f"Have chrony or ntpd keep the time on {name} and on Mistral's hosts: an agent whose "
+            f"words seem {SILENT:.0f} s old counts as silent.",
+        )
+    elif beat.ago > LATE:
+        silent = f"the agent on {name} has said nothing for {beat.ago:.0f} s"
+        if name in lost:
+            yield ok(f"{silent}; it is declared lost")
+        elif beat.ago > SILENT:
+            yield error(silent, start)
+        else:
+            yield warn(silent, start)
+    elif beat.epoch < member.epoch:
+        yield warn(
+            f"the agent on {name} knows epoch {beat.epoch}, and {member.epoch} is current",
+            f"It learns that by itself; if not: systemctl restart failover-agent on {name}",
+        )
+    else:
+        runs = f"; it runs {', '.join(beat.running)}" if beat.running else ""
+        yield ok(f"the agent on {name} was heard {beat.ago:.0f} s ago, epoch {beat.epoch}{runs}")
+    if beat is not None and beat.deposed is not None and name not in lost:
+        yield warn(
+            f"the agent on {name} was deposed: {beat.deposed}",
+            f"Where that is a failure, {start}. Else nothing: its next command ends this.",
+        )
+
+
+def _heard(line: Channel, asked: dict[str, Address]) -> dict[str, Heartbeat]:
+    beats = {name: line.heard(address) for name, address in asked.items()}
+    return {name: beat for name, beat in beats.items() if beat is not None}
+
+
+def _shifted(
+    line: Channel, asked: dict[str, Address], beats: dict[str, Heartbeat]
+) -> dict[str, float]:
+    """Of those whose last word seems late, those that speak all the same, with the seconds by which
+    their words' own times are off: the age of a silent one's last word grows as time goes by, that
+    of one whose clock is wrong begins anew with each word."""
+    began = time.monotonic()
+    late = {name: beat.ago for name, beat in beats.items() if beat.ago > LATE}
+    found: dict[str, float] = {}
+    while late.keys() - found.keys() and time.monotonic() - began < LISTEN:
+        time.sleep(_PAUSE)
+        for name in late.keys() - found.keys():
+            again = line.heard(asked[name])
+            grown = late[name] + time.monotonic() - began
+            if again is not None and again.ago < grown - EVERY / 2:
+                found[name] = again.ago
+    return found
+
+
+def _loopback(host: str | None) -> bool:
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return host == "localhost"

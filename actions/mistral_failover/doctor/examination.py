@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor: which checks there are, in their order, and the answer in a form for machines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mistral_failover.alarms.admission import COUNTED
+from mistral_failover.doctor import agents, mistral, rights, store, trusts, volumes
+from mistral_failover.doctor import group as group_checks
+from mistral_failover.doctor.checks import Check, Finding, GroupCheck, Look, examine
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, incidents
+
+_LEVELS = ("ok", "warn", "error")
+
+
+def storm(look: Look) -> Iterable[Finding]:
+    """So many groups fail at once that the next alarm would be held."""
+    have, project = look.settings, look.request.project_id
+    if not have.storm_groups:
+        return
+
+    def read(tx: Any) -> tuple[int, int]:
+        since = tx.now() - have.storm_window
+        failing = incidents.failing_since(tx, project, since, COUNTED)
+        return len(failing), groups.with_a_goal(tx, project)
+
+    failing, total = look.reading(read)
+    share = failing / total if total else 0.0
+    said = f"{failing} of {total} groups failed within {have.storm_window:.0f} s"
+    if failing + 1 >= have.storm_groups and share >= have.storm_share / 2:
+        yield Finding("", "warn", f"{said}: the next alarm may be held", "failover alarms")
+    else:
+        yield Finding("", "ok", said)
+
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("store", store.store),
+    ("settings", store.settings),
+    ("rights", rights.token),
+    ("trusts", trusts.trusts),
+    ("services", rights.services),
+    ("actions", mistral.actions),
+    ("workflows", mistral.workflows),
+    ("sweep", mistral.sweeps),
+    ("clocks", store.clocks),
+    ("channel", agents.channel),
+    ("storm", storm),
+)
+GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
+    ("goal", group_checks.goal),
+    ("stack", group_checks.stack),
+    ("members", group_checks.members),
+    ("volumes", volumes.volumes),
+    ("chain", group_checks.chain),
+    ("fence", group_checks.fence),
+    ("agents", agents.agents),
+    ("alarms", group_checks.alarms),
+)
+
+
+def doctor(request: Request, group: str | None) -> dict[str, Any]:
+    """Check everything that a failover will need, for one group or the project's first 20.
+
+    Never raises: what goes wrong is a finding. Returns ``level``, the worst there is, ``findings``
+    (each with ``check``, ``group``, ``level``, ``sentence``, ``remedy``), and ``seconds``.
+    """
+    began = time.monotonic()
+    return answer(examine(Look(request), group, CHECKS, GROUP_CHECKS), time.monotonic() - began)
+
+
+def unable(error: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer where not even the state store can be opened, by the error of an action."""
+    sentence = f"{str(error['message']).rstrip('.')} [{error['code']}]"
+    return answer([Finding("store", "error", sentence, str(error["remedy"]))], 0.0)
+
+
+def answer(findings: Iterable[Finding], seconds: float) -> dict[str, Any]:
+    """Findings as plain JSON; see :func:`doctor`."""
+    rows = [asdict(finding) for finding in findings]
+    worst = max((_LEVELS.index(row["level"]) for row in rows), default=0)
+    return {"level": _LEVELS[worst], "findings": rows, "seconds": seconds}

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of one group: where it stands, its stack, its members, its fence, its alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shlex import quote
+from typing import Any
+
+from mistral_failover.alarms import suspensions
+from mistral_failover.alarms.admission import HOUR
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
+from mistral_failover.groups import candidates, refresh_members
+from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.model import assignment
+from mistral_failover.model.text import clock
+from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.store import details, incidents, views
+
+
+def goal(subject: Subject) -> Iterable[Finding]:
+    """The group serves, and nothing is in the way of its next goal."""
+    stands, name = subject.stands, subject.name
+    current = stands.state.current_traversal
+    if current is None:
+        yield warn("it was given no goal yet", f"failover group activate {name}")
+        return
+    found = subject.look.reading(lambda tx: views.traversal(tx, current))
+    status = found["status"] if found else "UNKNOWN"
+    reason = f": {found['reason']}" if found and found["reason"] else ""
+    if not stands.roles:
+        yield warn("it is out of service", f"failover group activate {name}")
+    elif status == "COMPLETE":
+        held = ", ".join(f"{role} on {member}" for role, member in sorted(stands.roles.items()))
+        yield ok(f"it reached its goal: {held}")
+    elif status == "IN_PROGRESS":
+        yield warn(f"a traversal is under way{reason}", f"failover watch {name}")
+    else:
+        yield error(f"its last traversal is {status}{reason}", f"failover status {name}")
+    if stands.lost:
+        lost = sorted(stands.lost)
+        back = f"failover failback {quote(name)} "
+        back += " ".join(f"--recovered {quote(member)}" for member in lost)
+        yield warn(
+            f"declared lost, and not back yet: {', '.join(lost)}",
+            # Nothing comes home before the goal that gave their roles away is reached.
+            f"Check or replace them, then: {back}" if stands.reached else f"failover status {name}",
+        )
+    project = subject.look.request.project_id
+    for lock in subject.look.reading(lambda tx: details.locks(tx, project, stands.state.id)):
+        if (lock["lease_left"] or 0.0) <= 0:
+            yield warn(
+                f"the lock on {lock['resource']} is that of a dead owner ({lock['owner']})",
+                "failover sweep",
+            )
+
+
+def stack(subject: Subject) -> Iterable[Finding]:
+    """The stack is there, and nobody is at work on it."""
+    if subject.out_of_service:
+        return
+    name = subject.stands.group.stack
+    with translated(f"read stack {name}"):
+        found = subject.look.cloud.heat.stacks.get(name, resolve_outputs=False)
+    status = str(found.stack_status)
+    if status.endswith("_COMPLETE") and not status.startswith(("DELETE", "SUSPEND")):
+        yield ok(f"stack {name} is {status}")
+    elif status.endswith("_IN_PROGRESS"):
+        yield warn(
+            f"stack {name} is {status}: a PATCH waits for that, or supersedes it",
+            f"openstack stack event list {name} --follow",
+        )
+    else:
+        yield error(
+            f"stack {name} is {status}: {found.stack_status_reason}",
+            f"openstack stack failures list {name}, mend it, then: openstack stack update "
+            f"--existing {name}",
+        )
+    own = stack_map(subject.look.cloud, name)
+    wrong = sorted(n for n, r in own.items() if r.status.endswith("_FAILED"))
+    if wrong:
+        yield warn(
+            f"resources of stack {name} are FAILED: {', '.join(wrong)}",
+            f"openstack stack resource list {name} --filter status=FAILED",
+        )
+
+
+def members(subject: Subject) -> Iterable[Finding]:
+    """The members are found, and there is somebody to fail over to."""
+    stands, look = subject.stands, subject.look
+    if subject.out_of_service:
+        return
+    seen = refresh_members.members_now(look.cloud, stands.group)
+    if not seen:
+        yield error(
+            f"stack {stands.group.stack} has none of the group's members", "Correct members."
+        )
+        return
+    facts = candidates.look(
+        look.request, look.cloud, stands.group, stands.state.id, seen, stands.lost, thorough=True
+    )
+    why_not = assignment.reasons(stands.group, facts, stands.lost)
+    doubts = assignment.doubts(facts, stands.lost)
+    holders = set(stands.roles.values())
+    able = [n for n in assignment.eligible(stands.group, facts, stands.lost) if n not in holders]
+    for name in sorted(holders - {m.name for m in seen}):
+        yield error(
+            f"{name} holds a role and is no member of the stack", f"failover plan {subject.name}"
+        )
+    for fact in facts:
+        why = why_not.get(fact.name)
+        if fact.name in holders:
+            if not fact.healthy:
+                yield error(
+                    f"{fact.name} holds a role, and: {fact.why_not}",
+                    f"failover plan {subject.name}",
+                )
+        elif why:
+            yield warn(f"{fact.name} can take no role: {why}", _mend(subject, fact.name))
+        elif doubt := doubts.get(fact.name):
+            yield warn(f"{fact.name} would be chosen last: {doubt}", _mend(subject, fact.name))
+    if able:
+        yield ok(f"{len(seen)} members; {', '.join(able)} can take over")
+    elif holders:
+        yield error("no member can take over", f"failover member list {subject.name}")
+    yield from _host(subject, [(m.name, m.server_id) for m in seen])
+    hosts = {f.host for f in facts if f.host}
+    if len(facts) > 1 and len(hosts) == 1 and all(f.host for f in facts):
+        yield error(
+            "all members are on one host: they die together",
+            "Give the servers an anti-affinity server group.",
+        )
+
+
+def _mend(subject: Subject, member: str) -> str:
+    return f"failover replace {subject.name} {member}, or mend what is said of it"
+
+
+def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]:
+    """Whether Nova tells this user how the servers' hosts are."""
+    name, server_id = servers[0]
+    try:
+        state = server_state(subject.look.cloud, server_id)
+    except CloudError:
+        return  # of each member it was told
+    if not state.exists or state.host_status is not None:
+        return
+    hidden = f"Nova does not show this user how the host of {name} is"
+    if {"workflow", "confirm"} & {rung.kind for rung in subject.stands.group.fence}:
+        yield ok(f"{hidden}; of a dead one the ladder's workflow or a person has to speak")
+    else:
+        yield warn(
+            f"{hidden}: a dead one is noticed by a refused call only, and the rungs stop and "
+            "delete prove nothing there",
+            "Ask the cloud for the policy os_compute_api:servers:show:host_status, or end the "
+            "ladder with a workflow that switches hosts off, or with confirm.",
+        )
+
+
+def chain(subject: Subject) -> Iterable[Finding]:
+    """Mistral has the group's own workflows: its chain, and the one that is told of events."""
+    group, remedy = subject.stands.group, "failover workflows install FILE"
+    hook = group.on_event.workflow if group.on_event else None
+    known = _workflows(subject, [group.workflow, hook])
+    if known is None:
+        return
+    if group.workflow and group.workflow not in known:
+        yield error(
+            f"its chain {group.workflow} is no workflow that Mistral shows to this project: no "
+            "failover of it can start",
+            remedy,
+        )
+    elif group.workflow:
+        yield ok(f"its chain is {group.workflow}")
+    if hook and hook not in known:
+        yield error(
+            f"{hook}, which is to be told of its events, is no workflow that Mistral shows to this "
+            "project",
+            remedy,
+        )
+
+
+def fence(subject: Subject) -> Iterable[Finding]:
+    """The ladder can come to a proof, whatever is wrong with a member."""
+    ladder = subject.stands.group.fence
+    kinds = [rung.kind for rung in ladder]
+    said = ", ".join(r.workflow or r.kind for r in ladder)
+    known = _workflows(subject, [rung.workflow for rung in ladder])
+    for rung in ladder:
+        if rung.workflow and known is not None and rung.workflow not in known:
+            yield error(
+                f"the rung {rung.workflow} is no workflow that Mistral shows to this project",
+                f"openstack workflow create FILE, or take {rung.workflow} off the ladder",
+            )
+    commands = "quiesce" in kinds and sends_commands(subject.stands.group)
+    if commands and not subject.look.settings.command_channel:
+        yield error(
+            "the rung quiesce sends commands, and no command channel is configured",
+            "Set [failover] command_channel.",
+        )
+    if not {"workflow", "confirm"} & set(kinds):
+        yield warn(
+            f"the ladder ({said}) has no rung for a dead host: the failover will be BLOCKED there",
+            "End the ladder with confirm, or with a workflow that switches the host off; a person "
+            f"can speak all the same: {confirm_command(subject.name, 'MEMBER')}",
+        )
+    elif "workflow" not in kinds:
+        yield ok(f"ladder: {said}; for a dead host a person has to confirm")
+    else:
+        yield ok(f"ladder: {said}")
+
+
+def _workflows(subject: Subject, names: Iterable[str | None]) -> set[str] | None:
+    """Those of these workflows that Mistral shows; None where it can not be asked."""
+    wanted = {name for name in names if name}
+    mistral = subject.look.mistral if wanted else None
+    if not wanted:
+        return set()
+    if mistral is None or subject.look.without_mistral:
+        return None
+    return {name for name in wanted if name in mistral.workflows(name)}
+
+
+def alarms(subject: Subject) -> Iterable[Finding]:
+    """The group's alarms will start a failover."""
+    stands, name = subject.stands, subject.name
+    project, identity = subject.look.request.project_id, stands.state.id
+
+    def read(tx: Any) -> tuple[dict[str, Any], int, list[float], float]:
+        now = tx.now()
+        total, _ = incidents.held(tx, project, identity, 1)
+        since = incidents.admitted_alarms_since(tx, identity, now - HOUR)
+        return suspensions.standing(tx, identity), total, list(since), now
+
+    suspended, total, admitted, now = subject.look.reading(read)
+    if pause := suspended["pause"]:
+        yield warn(
+            f"paused by {pause['by']}: {pause['because']}; every alarm is held",
+            f"failover resume {name}",
+        )
+    if work := suspended["maintenance"]:
+        until = clock(work["until"])
+        yield warn(f"in maintenance until {until}: {work['because']}", f"failover resume {name}")
+    if total:
+        yield warn(f"{total} alarms are held and wait for a person", f"failover alarms {name}")
+    limits = stands.group.limits
+    if len(admitted) >= limits.per_hour:
+        yield warn(
+            f"{len(admitted)} alarms were admitted within the last hour, and the limit is "
+            f"{limits.per_hour}: the next is held",
+            "Find out why it fails so often; a person can admit it: failover admit",
+        )
+    elif admitted and now - admitted[-1] < limits.cooldown:
+        left = limits.cooldown - (now - admitted[-1])
+        yield warn(f"its cooldown lasts {left:.0f} s more: an alarm is held", "Wait.")
+    if not (suspended["pause"] or suspended["maintenance"] or total):
+        yield ok(
+            f"{len(admitted)} of {limits.per_hour} alarms admitted within the last hour, cooldown "
+            f"{limits.cooldown:.0f} s"
+        )

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of Mistral as the caller sees it: actions, workflows, who sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib.metadata import entry_points, version
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.mistral import shipped_workflows
+
+PREFIX = "failover."
+SWEEP = "failover.sweep"
+LATE = 600.0
+"""Seconds after which a sweep that did not come is missed."""
+_SYNC = (
+    "An engine answers nothing while it waits for an action that was run with run_sync: run "
+    "'failover doctor', or the action without."
+)
+_EVERY_MINUTE = f"openstack cron trigger create failover-sweep {SWEEP} --pattern '* * * * *'"
+
+
+def actions(look: Look) -> Iterable[Finding]:
+    """Mistral's API answers, and knows every action of this version."""
+    mistral = look.mistral
+    if mistral is None:
+        yield error(
+            "Mistral can not be asked from its own executor",
+            "Set [failover] mistral_url, or turn Mistral's authentication on and call with a token",
+        )
+        return
+    try:
+        known = set(mistral.actions(PREFIX))
+    except CloudError as problem:
+        look.without_mistral = True
+        yield error(f"{problem.message} [{problem.code}]", f"{_SYNC} {problem.remedy}")
+        return
+    needed = {p.name for p in entry_points(group="mistral.actions") if p.name.startswith(PREFIX)}
+    missing = sorted(needed - known)
+    if missing:
+        yield error(
+            f"{len(missing)} actions of version {version('mistral-failover')} are not known to "
+            f"Mistral's API: {', '.join(missing[:5])}",
+            "Install the same version for API, engine and executor, then restart them.",
+        )
+    else:
+        yield ok(f"Mistral has all {len(needed)} actions of {version('mistral-failover')}")
+
+
+def workflows(look: Look) -> Iterable[Finding]:
+    """Mistral has the workflows of this version."""
+    if look.mistral is None or look.without_mistral:
+        return
+    have = look.mistral.workflows(PREFIX)
+    want = shipped_workflows.workflows()
+    missing = sorted(want.keys() - have.keys())
+    other = sorted(
+        n for n in want.keys() & have.keys() if not shipped_workflows.same(want[n], have[n])
+    )
+    remedy = "failover workflows install"
+    if missing:
+        yield error(f"workflows are missing: {', '.join(missing)}", remedy)
+    if other:
+        yield warn(f"workflows are those of another version: {', '.join(other)}", remedy)
+    if not missing and not other:
+        yield ok(f"all {len(want)} workflows are those of {version('mistral-failover')}")
+
+
+def sweeps(look: Look) -> Iterable[Finding]:
+    """Somebody looks now and then for what a crash left lying."""
+    mistral = look.mistral
+    if mistral is None or look.without_mistral:
+        return
+    triggers = mistral.cron_triggers(SWEEP)
+    last = mistral.latest(SWEEP)
+    ago = (mistral.now - last.began).total_seconds() if last else None
+    swept = f"the last sweep began {ago:.0f} s ago ({last.state})" if last else "none was seen"
+    if triggers:
+        names = ", ".join(str(row["name"]) for row in triggers)
+        if any(_overdue(row, mistral.now) for row in triggers):
+            yield error(
+                f"the cron trigger {names} is overdue; {swept}",
+                "Look whether Mistral's engine runs with cron triggers, and whether the user that "
+                "made the trigger still has its roles.",
+            )
+        elif last is not None and last.state == "ERROR":
+            yield error(
+                f"the cron trigger {names} sweeps, but {swept}",
+                f"openstack workflow execution output show {last.id}",
+            )
+        else:
+            yield ok(f"the cron trigger {names} sweeps; {swept}")
+    elif not look.request.context.security.auth_token:
+        yield ok(f"an embedded Mistral sweeps by itself where something lies about; {swept}")
+    elif ago is not None and ago <= LATE:
+        yield ok(f"no cron trigger of this project sweeps, but somebody does; {swept}")
+    else:
+        yield error(
+            f"nobody sweeps in this project ({swept}): what a crash leaves lying stays",
+            _EVERY_MINUTE,
+        )
+
+
+def _overdue(row: dict[str, Any], now: datetime) -> bool:
+    due = row.get("next_execution_time")
+    if not due:
+        return False
+    at = datetime.fromisoformat(str(due))
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return (now - at).total_seconds() > LATE

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the caller's rights: whose they are, how long they last, what they let us see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.doctor.roles import ROLE, lacking, listed
+
+SOON = 900.0
+"""Seconds before its end from which a token is short: a failover may last so long."""
+
+
+def token(look: Look) -> Iterable[Finding]:
+    """The request's rights, when they end, and whether they are enough."""
+    security = look.request.context.security
+    session = look.cloud.session
+    with translated("authenticate", "Keystone"):
+        session.get_token()
+        auth: Any = session.auth  # of Keystone's kinds, all of which have this
+        access = auth.get_access(session)
+    whose = _of(access, security)
+    yield from _roles(look, access)
+    if not security.auth_token:
+        yield ok(f"acts as {whose}, by the entry {look.settings.cloud} of clouds.yaml")
+        return
+    trusted = ", by a trust" if security.trust_id or access.trust_scoped else ""
+    if access.expires is None:
+        yield ok(f"acts as {whose}{trusted}")
+        return
+    left = (access.expires - datetime.now(UTC)).total_seconds()
+    sentence = f"acts as {whose}{trusted}; the token ends in {left / 60:.0f} min"
+    if left < SOON:
+        yield warn(
+            sentence,
+            "A failover that outlives its token is gone on with by the sweep; get a new token for "
+            "work of your own.",
+        )
+    else:
+        yield ok(sentence)
+
+
+def _roles(look: Look, access: Any) -> Iterable[Finding]:
+    """Whether the roles let a failover act; of a token whose roles nobody told, see the trusts."""
+    roles = access.role_names
+    if not roles or not lacking(roles):
+        return
+    if not look.request.context.security.auth_token:
+        remedy = (
+            f"Put a credential with the role {ROLE} into the entry {look.settings.cloud} of "
+            f"clouds.yaml: openstack application credential create failover --role {ROLE}"
+        )
+    elif access.trust_scoped:
+        remedy = f"Give the user the role {ROLE}, then let the trust be made anew: see trusts."
+    else:
+        remedy = (
+            f"An administrator of the cloud gives it: openstack role add --user {access.user_id} "
+            f"--project {look.request.project_id} {ROLE}"
+        )
+    yield error(
+        f"the caller may look and not act: its roles ({listed(roles)}) lack {ROLE}, so each stop, "
+        "detach, attach and PATCH of a failover would be FORBIDDEN",
+        remedy,
+    )
+
+
+def services(look: Look) -> Iterable[Finding]:
+    """The stack's, the servers' and the volumes' services can be read."""
+    for name, what, read in (
+        ("Heat", "stacks", lambda: list(look.cloud.heat.stacks.list(limit=1))),
+        ("Nova", "servers", lambda: _first(look.cloud.compute.servers(limit=1, details=False))),
+        ("Cinder", "volumes", lambda: look.cloud.volumes.volumes.list(limit=1, detailed=False)),
+    ):
+        try:
+            with translated(f"list {what}"):
+                read()
+        except CloudError as problem:
+            remedy = problem.remedy
+            if problem.code == "FORBIDDEN":
+                remedy = f"Give the user (of the trust) a role that may read them, mostly {ROLE}."
+            yield error(f"{name}: {problem.message} [{problem.code}]", remedy)
+        else:
+            yield ok(f"{name} lets its {what} be read")
+
+
+def _first(rows: Any) -> Any:
+    return next(iter(rows), None)
+
+
+def _of(access: Any, security: Any) -> str:
+    """The user, as far as anybody tells, without anything secret."""
+    try:
+        user = access.username
+    except (AttributeError, KeyError):
+        user = None
+    user = user or security.user_name or "a user whom Keystone does not tell"
+    try:
+        roles = ", ".join(access.role_names)
+    except (AttributeError, KeyError):
+        roles = ""
+    return f"{user} ({roles})" if roles else str(user)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the state store, the settings and the clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.store import schema
+
+SKEW = 2.0
+"""Seconds by which two clocks may differ without a word."""
+_LOCAL = "sqlite"
+
+
+def store(look: Look) -> Iterable[Finding]:
+    """The state store answers, and its tables are those of this version."""
+    database = look.request.runtime.database
+    kind = database.url.get_backend_name()
+    began = time.monotonic()
+    now = look.reading(lambda tx: tx.now())
+    took = time.monotonic() - began
+    has, wants = schema.revisions(database)
+    if has != wants:
+        yield error(
+            f"its schema is at {has or 'nothing'}, and this version needs {wants}",
+            "Restart Mistral's executors: the first action upgrades it. If it is newer, upgrade "
+            "the package everywhere.",
+        )
+    said = f"{kind} answers within {took:.2f} s, schema {has}"
+    if kind == _LOCAL:
+        said += "; SQLite serves executors of one host only"
+    yield ok(said) if now and has == wants else warn(said, "See the schema.")
+
+
+def clocks(look: Look) -> Iterable[Finding]:
+    """The executor, the database and Mistral agree on the time. Leases are counted by each clock
+    for itself, so a difference harms no failover; it confuses people, and alarms with times."""
+    before = time.time()
+    database = look.reading(lambda tx: tx.now())
+    after = time.time()
+    yield from _compared("the database", database, before, after)
+    if look.mistral is not None and not look.without_mistral:
+        before = time.time()
+        look.mistral.latest("failover.sweep")
+        # Its answers tell whole seconds.
+        yield from _compared("Mistral", look.mistral.now.timestamp() + 0.5, before, time.time())
+
+
+def _compared(whose: str, shown: float, before: float, after: float) -> Iterable[Finding]:
+    off = max(before - shown, shown - after, 0.0)
+    if off > SKEW:
+        yield warn(
+            f"the clock of {whose} and that of this executor differ by {off:.1f} s",
+            "Have chrony or ntpd keep both hosts' time.",
+        )
+    else:
+        yield ok(f"the clock of {whose} and that of this executor agree within {SKEW:.0f} s")
+
+
+def settings(look: Look) -> Iterable[Finding]:
+    """The options fit each other."""
+    have = look.settings
+    found = []
+    if have.http_timeout + have.lease_margin >= have.lease:
+        found.append(
+            warn(
+                f"one call may take {have.http_timeout:g} s, and a lease is {have.lease:g} s long: "
+                "a slow call ends an operation",
+                "Set [failover] lease to three times http_timeout or so.",
+            )
+        )
+    if have.hang_after <= have.lease:
+        found.append(
+            error(
+                f"hang_after ({have.hang_after:g} s) is not longer than a lease ({have.lease:g} "
+                "s): the sweep may end executions that are at work",
+                "Set [failover] hang_after to 300.",
+            )
+        )
+    if have.poll_ceiling > have.lease / 3:
+        found.append(
+            warn(
+                f"a wait may pause for {have.poll_ceiling:g} s, a third of a lease and more",
+                "Set [failover] poll_ceiling to 2.",
+            )
+        )
+    if have.storm_groups == 0:
+        found.append(
+            warn(
+                "alarms are never held for a storm (storm_groups is 0)",
+                "Set [failover] storm_groups to 3, unless that is meant.",
+            )
+        )
+    said = (
+        f"lease {have.lease:g} s, http_timeout {have.http_timeout:g} s, sweep_after "
+        f"{have.sweep_after:g} s, hang_after {have.hang_after:g} s"
+    )
+    return found or [ok(said)]

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the trusts by which alarms and cron triggers act as the caller.
+
+Keystone shows a user the trusts that they gave, and not what for. So what it shows can prove that
+the way of an alarm is broken; that it is whole only a rehearsal proves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.doctor.roles import ROLE, lacking, listed
+
+MOST = 20
+"""Trusts whose roles are looked at; Keystone tells those of one only."""
+SOON = 7 * 86400.0
+"""Seconds before its end from which a trust is short: an alarm may come at any time."""
+REHEARSE = (
+    "Rehearse each alarm's way: openstack stack resource signal STACK RESOURCE --data BODY; see "
+    "docs/authentication.md, When rights end."
+)
+MEND = (
+    f"Make anew, as a user with the role {ROLE}, what it was made for: update the stack, or create "
+    f"the alarm or the cron trigger again. {REHEARSE}"
+)
+_PATH = "/OS-TRUST/trusts"
+_KEYSTONE = {
+    "service_type": "identity",
+    "interface": "public",
+    "min_version": "3",
+    "max_version": "3.latest",
+}
+
+
+def trusts(look: Look) -> Iterable[Finding]:
+    """What alarms and cron triggers act by is there, lasts, and passes on what a failover needs."""
+    security = look.request.context.security
+    if not security.auth_token:
+        return  # where requests bring no token, nothing acts by a trust
+    auth: Any = look.cloud.session.auth  # of a token, so Keystone's answer is known already
+    access = auth.get_access(look.cloud.session)
+    if security.trust_id or access.trust_scoped or not access.role_names:
+        # A token of which Keystone does not tell the roles is a trust's: see cloud.tokens.
+        yield from _own(look, security.trust_id, access)
+        return
+    try:
+        given = _given(look, access.user_id)
+    except CloudError as problem:
+        if problem.code != "FORBIDDEN":
+            raise
+        yield warn(
+            "Keystone shows this token no trusts, as it does to none of an application credential",
+            REHEARSE,
+        )
+        return
+    yield from _told(look, given)
+
+
+def _own(look: Look, trust: str | None, access: Any) -> Iterable[Finding]:
+    """Of the trust that the request itself came by."""
+    roles = access.role_names or (_roles(look, trust) if trust else None)
+    if roles is None:
+        yield warn("Keystone does not tell which roles the trust of this request has", REHEARSE)
+    elif lacking(roles):
+        yield error(f"this request came by a trust, which passes on {listed(roles)} only", MEND)
+    else:
+        yield ok(f"this request came by a trust, which passes on {listed(roles)}")
+
+
+def _told(look: Look, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
+    now = datetime.now(UTC)
+    left = {str(each["id"]): _left(each.get("expires_at"), now) for each in given}
+    lasting = [trust for trust, seconds in left.items() if seconds is None or seconds > 0]
+    if not lasting:
+        yield warn(
+            "the caller gave no trust in this project: no alarm by Heat and no cron trigger can "
+            "act in the name of this user",
+            f"That is well where another user last updated the stacks. {REHEARSE}",
+        )
+        return
+    short = [seconds for seconds in left.values() if seconds is not None and 0 < seconds < SOON]
+    if short:
+        yield warn(
+            f"{len(short)} of the trusts that the caller gave here end soon, the first in "
+            f"{min(short) / 3600:.0f} h",
+            MEND,
+        )
+    poor = [roles for trust in lasting[:MOST] if lacking(roles := _roles(look, trust))]
+    if poor:
+        yield warn(
+            f"{len(poor)} of the trusts that the caller gave here pass on too little "
+            f"({listed(poor[0])}): an alarm that comes by one can move nothing",
+            MEND,
+        )
+    if not short and not poor:
+        yield ok(
+            f"the caller gave {len(lasting)} trusts here, which pass on {ROLE}; whether those of "
+            "the stacks are among them only a rehearsal shows (docs/authentication.md)"
+        )
+
+
+def _given(look: Look, user: str) -> list[Mapping[str, Any]]:
+    """The trusts that a user gave in the project of the request. Raises CloudError."""
+    found = _asked(look, f"{_PATH}?trustor_user_id={user}", "list the trusts of the caller")
+    project = look.request.project_id
+    return [each for each in found["trusts"] if each.get("project_id") == project]
+
+
+def _roles(look: Look, trust: str) -> list[str]:
+    """The names of the roles that a trust passes on. Raises CloudError."""
+    found = _asked(look, f"{_PATH}/{trust}", "read a trust of the caller")
+    return [str(role["name"]) for role in found["trust"].get("roles", ())]
+
+
+def _asked(look: Look, path: str, doing: str) -> Any:
+    """Keystone's answer, which gets into no log, for it names trusts."""
+    with translated(doing):
+        return look.cloud.session.get(path, endpoint_filter=_KEYSTONE, log=False).json()
+
+
+def _left(end: Any, now: datetime) -> float | None:
+    """Seconds until a trust ends; None: it does not."""
+    return (datetime.fromisoformat(str(end)) - now).total_seconds() if end else None

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of a group's volumes: there, movable, and where they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volume_holders import claims, state_of, volume_of
+from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
+from mistral_failover.convergence.records import Record
+from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
+from mistral_failover.model.goal import ATTACHMENT, goal_resources
+
+_WELL = ("available", "in-use")
+
+
+def volumes(subject: Subject) -> Iterable[Finding]:
+    """Each volume of the group file, as Cinder has it."""
+    stands, look = subject.stands, subject.look
+    current = stands.state.current_traversal
+    specs = [s for s in stands.group.resources.values() if s.type == ATTACHMENT]
+    if not specs or subject.out_of_service:
+        return
+
+    def read(tx: Any) -> tuple[list[Record], dict[str, str]]:
+        traversal = tx.traversal(current) if current else None
+        goal = tx.goal(stands.state.id, traversal.goal_version) if traversal else None
+        wanted = {
+            r.name: str(r.properties["volume"])
+            for r in (goal_resources(goal) if goal else ())
+            if r.type == ATTACHMENT
+        }
+        return list(tx.records(stands.state.id)), wanted
+
+    records, wanted = look.reading(read)
+    here = {
+        r.name: r
+        for r in records
+        if r.type == ATTACHMENT and (r.action, r.status) == ("CREATE", "COMPLETE")
+    }
+    for spec in specs:
+        volume = wanted.get(spec.name, spec.properties.get("volume"))
+        if isinstance(volume, str):
+            yield from _volume(subject, spec.name, volume, here.get(spec.name))
+
+
+def _volume(subject: Subject, name: str, volume: str, record: Record | None) -> Iterable[Finding]:
+    cloud, stack = subject.look.cloud, subject.stands.group.stack
+    try:
+        refuse_unmovable(cloud, stack, {volume: [record.member or ""] if record else []})
+        identity = resolve_volume(cloud, stack, volume)
+        found = volume_of(cloud, identity)
+    except CloudError as problem:
+        yield error(f"{name} ({volume}): {problem.message} [{problem.code}]", problem.remedy)
+        return
+    if found.status not in _WELL:
+        yield error(
+            f"{name}: of volume {identity} Cinder says {state_of(found)}",
+            f"openstack volume show {identity}; if it stays so, ask an administrator of the cloud "
+            f"for: openstack volume set --state available {identity}",
+        )
+        return
+    holders = [str(held.get("server_id")) for held in found.attachments]
+    if record is not None and subject.stands.reached:
+        yield from _where(name, identity, holders, record)
+    elif holders and record is None:
+        yield warn(
+            f"{name}: volume {identity} hangs on server {', '.join(holders)}, and the group has "
+            "not put it there",
+            f"openstack server remove volume {holders[0]} {identity}, unless that is meant",
+        )
+    else:
+        yield ok(f"{name}: volume {identity}, {state_of(found)}")
+    orphans = [c for c in claims(cloud, identity) if c.server_id not in holders]
+    if orphans and subject.stands.reached:
+        yield warn(
+            f"{name}: volume {identity} has {', '.join(map(str, orphans))} besides",
+            "The next attach or detach gives back what nobody uses; else: openstack volume "
+            f"attachment delete {orphans[0].id} --os-volume-api-version 3.27",
+        )
+
+
+def _where(name: str, volume: str, holders: list[str], record: Record) -> Iterable[Finding]:
+    attributes: Mapping[str, Any] = record.attributes
+    server = str(attributes.get("server_id"))
+    if server in holders:
+        yield ok(f"{name}: volume {volume} is on {record.member} (server {server})")
+    else:
+        actual = f"server {', '.join(holders)}" if holders else "no server"
+        yield error(
+            f"{name}: volume {volume} should be on {record.member} (server {server}), and is on "
+            f"{actual}",
+            "Somebody else moved it. Put it back, or start a failover: the volume is attached "
+            "where the goal wants it.",
+        )

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node finds that comes back after its member was failed over."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.agent.channel.interface import Channel, ChannelError, Command, Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.drill.scene import Scene, SceneError
+from mistral_failover.model.ids import group_id
+from mistral_failover.runtime.process import Request, runtime
+
+_PAUSE = 0.1
+_LIMIT = 60.0
+_WAIT = 3.0
+REFUSALS = ("OLD_EPOCH", "REFUSED")
+"""With these codes an agent says that a command has not run."""
+_UNDER_WAY = re.compile(r"stopping|being stopped|again")
+"""What agents say as long as something that they have to stop may still run."""
+
+
+def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> Heartbeat:
+    """Wait until a node that came back says what came of its being deposed, in ``epoch``.
+
+    Raises SceneError when it does not within a minute.
+    """
+    to = _address(scene, group, member, server)
+    deadline = time.monotonic() + _LIMIT
+    while time.monotonic() < deadline:
+        said = _channel().heard(to)
+        if said is not None and said.epoch >= epoch and _is_quiet(said):
+            return said
+        time.sleep(_PAUSE)
+    raise SceneError(f"{member} did not say within {_LIMIT:.0f} s that it was deposed")
+
+
+def _is_quiet(said: Heartbeat) -> bool:
+    """Nothing runs, and nothing is being stopped any more."""
+    return bool(said.deposed) and not said.running and not _UNDER_WAY.search(said.deposed or "")
+
+
+def late_command(scene: Scene, group: str, member: str, server: str, epoch: int, name: str) -> str:
+    """Send a command of an ``epoch`` that is over, as an executor would that slept through the
+    failover. Returns the code with which it was refused, or ``DONE``."""
+    command = Command(
+        id=str(uuid.uuid4()),
+        to=_address(scene, group, member, server),
+        epoch=epoch,
+        name=name,
+        limit=_WAIT,
+    )
+    try:
+        _channel().run(command)
+    except ChannelError as error:
+        return error.code
+    return "DONE"
+
+
+def _address(scene: Scene, group: str, member: str, server: str) -> Address:
+    return Address(group_id(scene.project, group), group, member, server)
+
+
+def _channel() -> Channel:
+    """The channel as the actions of this process have it."""
+    request = Request(runtime(), ActionContext(SecurityContext(), ExecutionContext()))
+    return request.channel(request.cloud(Unguarded()), Unguarded())

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An embedded Mistral that goes on by itself with what dead processes left lying.
+
+A thread looks at the state store, without writing to it, and asks this process's own Mistral about
+the executions of long locks and about executions that hang. Only where something lies it starts
+the workflow ``failover.sweep``, which is the one that acts. So a Mistral in which all is well makes
+no executions. Servers on one state store may all do this: sweeps do not harm each other.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from contextlib import ExitStack
+from typing import Any, Self
+
+from mistral_failover import settings as configuration
+from mistral_failover.embedded.address import known_to_actions
+from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.mistral.api import Mistral, mistral_for
+from mistral_failover.recovery import stuck_executions
+from mistral_failover.runtime import process
+from mistral_failover.runtime.process import Runtime, own_project
+from mistral_failover.store import hooks, stalled_work
+
+LOG = logging.getLogger(__name__)
+WORKFLOW = "failover.sweep"
+_HANGING_LOOKS = 10  # within ``hang_after``: nothing hangs for less, so no need to look at once
+_JITTER = 0.2  # of the interval: servers that started together do not look together for ever
+
+
+class SelfSweep:
+    """A context manager around the time that a running embedded Mistral sweeps by itself.
+
+    The Mistral must have the pack's workflows; ``[failover]`` of its configuration says where the
+    state store is and how often to look. The first look is at once.
+    """
+
+    def __init__(self, mistral: EmbeddedMistral) -> None:
+        self._mistral = mistral
+        self._stopped = threading.Event()
+        self._look_for_hanging_at = 0.0
+        self._look_at_volumes_at = 0.0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(known_to_actions(self._mistral))
+        thread = threading.Thread(target=self._run, name="failover-sweep", daemon=True)
+        thread.start()
+        self._stack.callback(thread.join, stuck_executions.LIMIT)
+        self._stack.callback(self._stopped.set)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stack.close()
+
+    def look(self) -> str | None:
+        """What lies about, as a sentence about the first that is found; None if nothing does.
+
+        Raises what the state store and Mistral raise.
+        """
+        state = process.runtime()
+        if found := state.database.reading(lambda tx: _in_the_store(tx, state)):
+            return found
+        mistral = mistral_for(None, state.settings)
+        found = self._in_mistral(state, mistral) if mistral else None
+        return found or self._held_up(state)
+
+    def _held_up(self, state: Runtime) -> str | None:
+        """Only the cloud knows whether somebody has freed a volume that blocks a failover."""
+        if time.monotonic() < self._look_at_volumes_at:
+            return None
+        project = own_project(state.settings)
+        if held := state.database.reading(lambda tx: stalled_work.held_up(tx, project, None)):
+            self._look_at_volumes_at = time.monotonic() + state.settings.sweep_after
+            return f"{held[0].resource} of {held[0].group} waits for a volume to be freed"
+        return None
+
+    def _in_mistral(self, state: Runtime, mistral: Mistral) -> str | None:
+        deadline = time.monotonic() + stuck_executions.LIMIT
+        after, project = state.settings.hang_after, own_project(state.settings)
+        quiet = state.settings.sweep_after
+        held = state.database.reading(lambda tx: stalled_work.held(tx, project, None, quiet))
+        for traversal in stuck_executions.undriven(held, mistral, deadline):
+            return f"the next stage of {traversal.group} waits for a chain, and none is under way"
+        if time.monotonic() < self._look_for_hanging_at:
+            return None
+        self._look_for_hanging_at = time.monotonic() + after / _HANGING_LOOKS
+        for found in stuck_executions.hung(state.database, project, mistral, after, deadline):
+            return f"{found.top.workflow} hangs (execution {found.top.id})"
+        return None
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stopped.wait(pause * (1 + random.uniform(-_JITTER, _JITTER))):  # noqa: S311
+            try:
+                pause = configuration.load().sweep_interval
+                if why := self.look():
+                    LOG.info("Starting %s: %s.", WORKFLOW, why)
+                    self._mistral.client.start(WORKFLOW, description=why[:200])
+            except Exception:  # noqa: BLE001 - what is away now may be back at the next look
+                LOG.warning("A look for what was left lying failed.", exc_info=True)
+                pause = max(pause, 1.0)
+
+
+def _in_the_store(tx: Any, state: Runtime) -> str | None:
+    quiet, project = state.settings.sweep_after, own_project(state.settings)
+    if found := stalled_work.stalled(tx, project, None, quiet):
+        return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"
+    if words := stalled_work.vouched(tx, project, None):
+        return f"{words[0][2]} of {words[0][1]} was confirmed as fenced, and nobody acted on it"
+    if stalled_work.unstarted(tx, project, quiet):
+        return "an alarm was admitted, and its failover was not started"
+    if hooks.waiting(tx, project, quiet=quiet, stuck=False):
+        return "something happened that a group's own workflow was not told"
+    return None

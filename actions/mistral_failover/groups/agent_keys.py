@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handing out the keys that members' agents sign with.
+
+They follow from the installation's secret (`[failover] agent_key_file`) and from what they are for,
+so nothing is stored, the same is handed out every time, and a node can be given its key before its
+group is defined. Only of the request's own project; whoever may see a project's groups may command
+its members anyway.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.agent.channel.keys import read_secret
+from mistral_failover.agent.wire import group_key, member_key
+from mistral_failover.model.ids import group_id
+from mistral_failover.model.validation import check_grammar
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+
+
+def enroll(request: Request, group: str, member: str | None) -> dict[str, Any]:
+    """What an agent's configuration needs to be a member's: ``project``, ``group``, ``group_id``
+    and ``member`` with its ``key``, or, without a member, ``group_key``, for nodes whose names are
+    not known beforehand. Keys are hexadecimal.
+
+    Raises ActionError WOULD_BE_KEPT where Mistral would write the key down; ChannelError CONFIG
+    without a usable secret; InvalidDocument for what is no name.
+    """
+    check_grammar("name", group, "group")
+    if member is not None:
+        check_grammar("name", member, "member")
+    execution = request.context.execution
+    if execution.workflow_execution_id or execution.action_execution_id:
+        raise ActionError(
+            "WOULD_BE_KEPT",
+            "Mistral writes down what actions of workflows, and those that it runs in the "
+            "background, answer: the key would lie in its database",
+            "Run failover.enroll by itself, with run_sync true and save_result false, as "
+            "`failover agent key` does.",
+        )
+    identity = group_id(request.project_id, group)
+    key = group_key(read_secret(request.runtime.settings.agent_key_file), identity)
+    facts = {"project": request.project_id, "group": group, "group_id": identity}
+    if member is None:
+        return {**facts, "group_key": key.hex()}
+    return {**facts, "member": member, "key": member_key(key, member).hex()}

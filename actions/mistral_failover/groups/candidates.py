@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the members of a group are that may take a role: what Heat, Nova, the agents and people
+say."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.heat_replacements import MARKED, Taken, rows_of, taken
+from mistral_failover.cloud.servers import ServerState, server_state
+from mistral_failover.groups.agent_health import silent
+from mistral_failover.model.assignment import MemberFact
+from mistral_failover.model.group import Group
+from mistral_failover.model.text import clock
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import suspensions
+
+LOG = logging.getLogger(__name__)
+LOOK = 20.0
+"""Seconds after which no further server is looked at, however many members there are."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A member as Heat has it; ``created_at`` in seconds since the epoch, ``status`` action and
+    status in one."""
+
+    name: str
+    server_id: str
+    created_at: float | None
+    status: str
+
+
+def look(
+    request: Request,
+    cloud: Cloud,
+    group: Group,
+    group_id: str,
+    members: Sequence[Seen],
+    lost: frozenset[str],
+    *,
+    thorough: bool = False,
+) -> list[MemberFact]:
+    """Look at each member but those that are lost: its server, and who works on it.
+
+    Where several could take a role it is also asked what speaks for one rather than another: on
+    which hosts they are, and whose agents are silent. ``thorough``: in any case, and of the lost as
+    well. Every call is bounded, and so is their number (``LOOK``).
+    """
+    end = time.monotonic() + LOOK
+    here = [m for m in members if m.name not in lost]
+    going = _going(cloud, group.stack, here)
+    facts = {m.name: _fact(cloud, m, going.get(m.server_id), end) for m in here}
+    able = {m.name: m.server_id for m in members if m.name in facts and facts[m.name].healthy}
+    choice = thorough or len(able) > 1
+    for member in members:
+        if member.name not in facts:
+            facts[member.name] = _lost(cloud, member, end if choice else 0.0)
+    quiet = silent(request, group, group_id, able) if choice else {}
+    work = request.runtime.database.reading(lambda tx: _worked_on(tx, group_id))
+    return [
+        replace(
+            facts[m.name],
+            silent=quiet.get(m.name),
+            maintenance=work.get(m.name),
+        )
+        for m in members
+    ]
+
+
+def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, Taken]:
+    """By server, what takes it away at the stack's next update. Where Heat does not say nothing is
+    known: it is asked once more before every update."""
+    if not members:
+        return {}
+    try:
+        return taken(cloud, rows_of(cloud, stack), {m.server_id for m in members})
+    except CloudError as error:
+        LOG.info("What the next update of stack %s would replace is not known: %s", stack, error)
+        return {}
+
+
+def _fact(cloud: Cloud, member: Seen, going: Taken | None, end: float) -> MemberFact:
+    fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
+    if member.status == MARKED:
+        why = "Heat has it marked as unhealthy, so the stack's next update replaces it"
+        return replace(fact, healthy=False, why_not=why)
+    if going is not None:
+        why = f"{going.words}, so the stack's next update replaces its server"
+        if going.marked:
+            why += f" (where that is sound: {going.unmark})"
+        return replace(fact, healthy=False, why_not=why)
+    if time.monotonic() > end:
+        why = f"its server was not looked at: the others took more than {LOOK:.0f} s"
+        return replace(fact, healthy=False, why_not=why, unseen=True)
+    try:
+        state = server_state(cloud, member.server_id)
+    except CloudError as error:
+        why = f"its server could not be looked at: {error}"
+        return replace(fact, healthy=False, why_not=why, unseen=True)
+    unwell = _unwell(state)
+    return replace(fact, healthy=unwell is None, why_not=unwell, **_host(state))
+
+
+def _lost(cloud: Cloud, member: Seen, end: float) -> MemberFact:
+    """A lost member, of which its host alone matters."""
+    fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
+    if time.monotonic() > end:
+        return fact
+    try:
+        return replace(fact, **_host(server_state(cloud, member.server_id)))
+    except CloudError:
+        return fact
+
+
+def _unwell(state: ServerState) -> str | None:
+    if not state.exists:
+        return "its server is gone"
+    if state.status != "ACTIVE":
+        return f"its server is {state}"
+    if _is_down(state):
+        return f"its host is {state.host_status}"
+    return None
+
+
+def _host(state: ServerState) -> dict[str, Any]:
+    return {"host": state.host_id, "host_down": _is_down(state)}
+
+
+def _is_down(state: ServerState) -> bool:
+    return state.host_status in ("DOWN", "UNKNOWN")
+
+
+def _worked_on(tx: Any, group_id: str) -> dict[str, str]:
+    """The members of a maintenance, and what is known of it in words. One of the whole group keeps
+    alarms away, and nobody from a role."""
+    work = suspensions.of_group(tx, group_id).get("maintenance")
+    if work is None or tx.now() >= work["until"]:
+        return {}
+    until = f"it is in maintenance until {clock(work['until'])}"
+    return dict.fromkeys(work["members"], f"{until}, by {work['by']}: {work['because']}")

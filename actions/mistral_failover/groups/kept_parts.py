@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What carries something of a group: its members' servers, and its volumes. No update of its stack
+may take them away.
+
+Heat replaces at any update, whatever that is about, what is marked as unhealthy: without asking the
+application to stop, and without a fence (``cloud.update_guard``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mistral_failover.cloud import update_guard
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.update_guard import Keep
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.model.goal import ATTACHMENT, fence_name
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import attached_volumes, groups
+from mistral_failover.store.attached_volumes import Held
+from mistral_failover.store.groups import MemberRow
+
+
+def carried(request: Request, group_id: str, group: str) -> Callable[[], Keep]:
+    """Ask the store, at each call anew, which servers and volumes carry something of a group."""
+
+    def read(tx: Any) -> Keep:
+        records = tx.records(group_id)
+        servers = servers_of(records, groups.members_of(tx, group_id))
+        return Keep(
+            group, servers, volumes_of(records, attached_volumes.volumes(tx, group_id, ATTACHMENT))
+        )
+
+    return lambda: request.runtime.database.reading(read)
+
+
+def servers_of(records: Iterable[Record], members: Mapping[str, MemberRow]) -> dict[str, str]:
+    """By server id, the members on which something of the group is, or may be, and that are not
+    proven fenced.
+
+    A fence speaks for what was begun before it: it raised the member's epoch.
+    """
+    records = list(records)
+    standing: dict[str, list[bool]] = {}
+    for record in records:
+        done = (record.action, record.status) == ("CREATE", "COMPLETE")
+        standing.setdefault(record.name, []).append(done)
+    found = {}
+    for record in records:
+        row = members.get(record.member or "")
+        if row is None or record.action == "INIT":
+            continue
+        fences = standing.get(fence_name(row.name), [])
+        if fences and all(fences) and record.epoch < row.epoch:
+            continue
+        server_id = record.attributes.get("server_id") or row.server_id
+        if server_id:
+            found[str(server_id)] = row.name
+    return found
+
+
+def volumes_of(records: Iterable[Record], known: Mapping[str, Held]) -> dict[str, str]:
+    """By id, the volumes with the group's data, as the group file names them: also one that is on
+    its way from one member to the other, by what was ``known`` last of its resource."""
+    found = {}
+    for record in records:
+        if record.type != ATTACHMENT:
+            continue
+        if record.physical_id and record.properties:
+            found[record.physical_id] = str(record.properties["volume"])
+        elif record.name in known:
+            found[known[record.name].volume_id] = known[record.name].name
+    return found
+
+
+def refuse_marked(request: Request, stands: Standing, but: Collection[str] = ()) -> None:
+    """Refuse what will update the stack while that would take a volume of the group, or a member
+    that carries something of it and keeps it; ``but`` those who give it up before. Raises
+    CloudError as ``cloud.update_guard.refuse_marked``."""
+    keep = carried(request, stands.state.id, stands.group.name)()
+    staying = {server: name for server, name in keep.members.items() if name not in but}
+    spared = replace(keep, members=staying)
+    update_guard.refuse_marked(request.cloud(Unguarded()), stands.group.stack, spared)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Noticing who a group's members are by now, also for a process that was frozen in between.
+
+A replacement raises the member's epoch and deposes its former server. Whoever listed the members,
+froze, and wakes up when they were replaced has an old server in hand: noticed as the newer one, it
+would depose the member that serves. So the store is read before Heat is, and what changed in the
+store since is not touched: Heat is asked once more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+
+from mistral_failover.agent.channel.interface import ChannelError
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.stacks import members as stack_members
+from mistral_failover.groups import candidates
+from mistral_failover.groups.candidates import Seen
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.model.group import Group
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups
+from mistral_failover.store.groups import Replaced, SeenTooLate
+
+LOG = logging.getLogger(__name__)
+
+
+_LOOKS = 5
+
+
+def notice(
+    request: Request, group_id: str, look: Callable[[], list[Seen]]
+) -> tuple[list[Seen], list[Replaced]]:
+    """Look at a group's members and remember them: who they are, and who was replaced since.
+
+    Raises ActionError CONTENDED where others notice replacements all the time, and what ``look``
+    raises.
+    """
+    database = request.runtime.database
+    for _ in range(_LOOKS):
+        known = database.reading(lambda tx: groups.members_of(tx, group_id))
+        seen = look()
+        rows = [(each.name, each.server_id, each.created_at) for each in seen]
+        try:
+            replaced = database.atomically(
+                partial(groups.see_members, identity=group_id, seen=rows, before=known)
+            )
+        except SeenTooLate as late:
+            why = str(late)
+            continue
+        return seen, replaced
+    raise ActionError(
+        "CONTENDED", why, "See where it stands before it is ordered again: failover status GROUP"
+    )
+
+
+def depose(
+    request: Request, cloud: Cloud, stands: Standing, replaced: Iterable[groups.Replaced]
+) -> None:
+    """Tell the agents of servers that were replaced that they are deposed: one that still runs
+    stops its application, and what was sent to it goes.
+
+    That is a fact by now, so no lock is needed. What can not be told is not insisted on: the epoch
+    is raised, the commands of the new one go to the new server alone, and whoever has something
+    left on the old one is fenced there.
+    """
+    channel = request.channel(cloud, cloud.guard)
+    for member in replaced:
+        if member.server_id is None:
+            continue
+        name = stands.group.name
+        address = Address(stands.state.id, name, member.name, member.server_id)
+        try:
+            channel.depose(address, member.epoch)
+        except (ChannelError, CloudError) as error:
+            said = error.message
+            LOG.info("%s of %s was replaced, and its agent not told: %s", member.name, name, said)
+            if isinstance(error, ChannelError):
+                return  # the channel is out of reach, for the others as well
+
+
+def members_now(cloud: Cloud, group: Group) -> list[candidates.Seen]:
+    """Who the members are, as Heat has them. Raises CloudError."""
+    spec = group.members
+    found = stack_members(
+        cloud,
+        group.stack,
+        servers=spec.servers or None,
+        autoscaling_group=spec.autoscaling_group,
+    )
+    return [candidates.Seen(m.name, m.server_id, _seconds(m.created_at), m.status) for m in found]
+
+
+def _seconds(created_at: str | None) -> float | None:
+    """Heat's time, as seconds since the epoch; UTC where it does not say."""
+    if not created_at:
+        return None
+    moment = datetime.fromisoformat(created_at)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

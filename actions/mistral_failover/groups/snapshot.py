@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a group stands: read from the store in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.records import GroupState
+from mistral_failover.groups import unfinished_replacements
+from mistral_failover.model.goal import ATTACHMENT
+from mistral_failover.model.group import Group
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a group stands. ``lost``: who was declared lost, and is no other server by now.
+    ``reached``: the current goal was. ``occupied``: the members on which anything of the group is
+    left. ``hanging``: (name, volume) of the volumes that it has moved. ``replacing``: by member,
+    the replacements that have not come to their end (``new_servers``); ``striking``: those of them
+    that somebody is carrying out."""
+
+    state: GroupState
+    group: Group
+    roles: Mapping[str, str]
+    lost: frozenset[str]
+    reached: bool
+    occupied: frozenset[str]
+    hanging: frozenset[tuple[str, str]] = frozenset()
+    replacing: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    striking: frozenset[str] = frozenset()
+
+
+def standing(request: Request, name: str) -> Standing:
+    """Where a group of the request's project stands. Raises UnknownGroup."""
+
+    def read(tx: Any) -> Standing:
+        state = groups.find(tx, request.project_id, name)
+        if state is None:
+            raise UnknownGroup(name, groups.names(tx, request.project_id))
+        return standing_of(request, tx, state)
+
+    return request.runtime.database.reading(read)
+
+
+def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
+    """As :func:`standing`, within a transaction."""
+    group = request.runtime.definitions.group(tx, state)
+    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
+    goal = tx.goal(state.id, traversal.goal_version) if traversal else None
+    roles = goal.document["roles"] if goal else {}
+    lost = goal.document["lost"] if goal else ()
+    records = list(tx.records(state.id))
+    occupied = {record.member for record in records if record.member}
+    hanging = {
+        (record.name, str(record.properties["volume"]))
+        for record in records
+        if record.type == ATTACHMENT and record.properties
+    }
+    return Standing(
+        state,
+        group,
+        roles,
+        frozenset(lost) - (unfinished_replacements.healed(goal, records) if goal else frozenset()),
+        traversal is not None and traversal.status == "COMPLETE",
+        frozenset(occupied),
+        frozenset(hanging),
+        unfinished_replacements.unfinished(goal, records) if goal else {},
+        unfinished_replacements.striking(records, tx.now()),
+    )
+
+
+def locked(request: Request, tx: Any, group: str) -> GroupState:
+    """The group, which nobody else gives a goal meanwhile. Raises UnknownGroup."""
+    found = groups.find(tx, request.project_id, group)
+    state = tx.lock_group(found.id, shared=False) if found else None
+    if state is None:
+        raise UnknownGroup(group, groups.names(tx, request.project_id))
+    return state

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carrying an operation out within the action that checked its node.
+
+Mistral's tasks are the scarce resource (some 25 a second in one engine process). Where a type says
+that an operation's workflow is one action, that action is run here, exactly as Mistral would run
+it: the class behind its name in the entry points, given the operation and the context.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any, cast
+
+import stevedore
+from mistral_lib.actions import Action, Result
+from stevedore.exception import NoMatches
+
+from mistral_failover.convergence.records import Outcome
+from mistral_failover.mistral.operation_documents import outcome_of
+from mistral_failover.runtime.errors import ActionError, describe
+
+GROUP = "mistral.actions"
+
+
+@cache
+def action_class(name: str) -> type[Action]:
+    """The class of an installed action. Raises ActionError UNKNOWN_ACTION when there is none."""
+    try:
+        return cast(type[Action], stevedore.DriverManager(GROUP, name, invoke_on_load=False).driver)
+    except NoMatches:
+        raise ActionError(
+            "UNKNOWN_ACTION",
+            f"the action {name} is not installed",
+            "Install its package where Mistral's executors run, and restart them.",
+        ) from None
+
+
+def run(name: str, operation: dict[str, Any], context: Any) -> Outcome:
+    """Run an operation's action and return what came of it. Never raises."""
+    try:
+        action = action_class(name)(operation=operation)
+        if not action.is_sync():
+            raise ActionError(
+                "ASYNC_ACTION",
+                f"{name} gives its result later, so it can not be carried out in place",
+                "Remove action from the operation's type: then its workflow is run.",
+            )
+        result = action.run(context)
+        if not isinstance(result, Result):
+            result = Result(data=result)
+        # As Mistral would hand it on: JSON, or it is no result.
+        data, failure = json.loads(json.dumps([result.data, result.error], allow_nan=False))
+    except Exception as error:  # noqa: BLE001 - a user's action may raise anything
+        return outcome_of(None, describe(error))
+    return outcome_of(data, failure)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telling a group's own workflow (``on_event``) of what happened.
+
+Each event is a sentence of the journal; the workflow is started once for each, as an execution
+whose id follows from group and sentence, so Mistral drops what is told twice. It is started after
+the commit, by a thread of its own: no failover waits for it, and none fails by it. What a process
+that dies leaves untold the next event tells, or the next sweep.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.fault_points import reach
+from mistral_failover.mistral.api import Mistral, mistral_of
+from mistral_failover.model.ids import derived_id
+from mistral_failover.runtime.errors import describe, masked
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import hooks
+from mistral_failover.store.hooks import EVENTS, Event, Pending
+
+LOG = logging.getLogger(__name__)
+UNTOLD = "untold"
+"""The kind of the journal's sentence that says that telling fails."""
+STALE = 86400.0
+"""Seconds after which an event is not told any more."""
+_TOGETHER = 50  # events of a group that are told in one go
+_TIMEOUT = 5.0  # seconds for one request to Mistral
+_LIMIT = 20.0  # seconds for all that a sweep tells
+_WAITING = 1000  # groups that wait for the thread; the sweep tells what more there is
+
+Row = dict[str, Any]
+
+
+class Teller:
+    """Tells in a thread of its own, one group after the other; one per process is enough."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, Request] = OrderedDict()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def soon(self, request: Request, group_ids: Iterable[str]) -> None:
+        """Tell the workflows of these groups what they were not told yet, with the rights of the
+        request; returns at once."""
+        with self._changed:
+            for group_id in group_ids:
+                if len(self._waiting) < _WAITING or group_id in self._waiting:
+                    self._waiting[group_id] = request
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        """Runs as long as the process: a daemon thread, since a sweep tells what it leaves."""
+        while True:
+            with self._changed:
+                while not self._waiting:
+                    self._changed.wait()
+                group_id, request = self._waiting.popitem(last=False)
+            try:
+                tell(request, group_id, time.monotonic() + _LIMIT)
+            except Exception:  # noqa: BLE001 - the thread must not end; a sweep tries again
+                LOG.warning("The workflow of %s could not be told.", group_id, exc_info=True)
+
+
+_teller = Teller()
+
+
+def after(request: Request) -> None:
+    """Have the workflows told of what this thread has just committed; never raises."""
+    try:
+        if group_ids := hooks.take():
+            _teller.soon(request, group_ids)
+    except RuntimeError:  # no further thread: a sweep tells
+        LOG.warning("Users' workflows can not be told now.", exc_info=True)
+
+
+def tell_all(request: Request, group_id: str | None) -> list[Row]:
+    """Tell what dead processes left untold, in the project or in one group of it, within a bounded
+    time; for a sweep. Returns a row for each event, and for each group that could not be told:
+    ``group``, ``event`` (None: it could not), ``sentence``."""
+    found = request.runtime.database.reading(
+        lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0)
+    )
+    deadline = time.monotonic() + _LIMIT
+    rows: list[Row] = []
+    for each in found:
+        if group_id in (None, each) and time.monotonic() < deadline:
+            rows += tell(request, each, deadline)
+    return rows
+
+
+def tell_soon(request: Request, group_id: str | None) -> None:
+    """As :func:`tell_all`, by the thread: for whoever has found something more urgent to do."""
+    found = request.runtime.database.reading(
+        lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0)
+    )
+    if found := [each for each in found if group_id in (None, each)]:
+        _teller.soon(request, found)
+
+
+def tell_last(request: Request, group_id: str) -> None:
+    """Tell what a group's workflow was not told yet, since the group is about to be forgotten;
+    never raises."""
+    try:
+        tell(request, group_id, time.monotonic() + _LIMIT)
+    except Exception:  # noqa: BLE001 - a workflow of the user's keeps nobody from forgetting
+        LOG.warning("The workflow of %s could not be told.", group_id, exc_info=True)
+
+
+def tell(request: Request, group_id: str, deadline: float) -> list[Row]:
+    """Tell a group's workflow what it was not told yet, until ``deadline`` (of the monotonic
+    clock); returns as :func:`tell_all`. That telling fails is logged, and written down once."""
+    database = request.runtime.database
+    rows: list[Row] = []
+    mistral: Mistral | None = None
+    while True:
+        found = database.reading(
+            lambda tx: hooks.pending(tx, request.project_id, group_id, _TOGETHER)
+        )
+        if found is None or not found.events:
+            return rows
+        for event in found.events:
+            if time.monotonic() > deadline:
+                return rows
+            try:
+                if _wanted(found, event):
+                    mistral = mistral or _mistral(request)
+                    rows.append(_told(request, mistral, group_id, found, event))
+            except CloudError as error:
+                rows.append(_untold(request, group_id, found, event, error))
+                return rows
+            database.atomically(partial(_move_on, group_id, event.id))
+
+
+def event_id(group_id: str, sentence_id: int, at: float) -> str:
+    """The id of the execution that is told of a sentence of the journal.
+
+    ``at``: when it was written, in seconds. A group that is defined again has the id that it had,
+    and in another database its sentences may have the numbers of those that were told.
+    """
+    return derived_id(group_id, "event", str(sentence_id), f"{at:.6f}")
+
+
+def _move_on(group_id: str, event_id: int, tx: Any) -> bool:
+    return hooks.told(tx, group_id, event_id)
+
+
+def _wanted(found: Pending, event: Event) -> bool:
+    chosen = found.definition.get("events")
+    return found.now - event.at < STALE and (chosen is None or EVENTS[event.kind] in chosen)
+
+
+def _mistral(request: Request) -> Mistral:
+    settings = request.runtime.settings
+    mistral = mistral_of(request, Unguarded(min(settings.http_timeout, _TIMEOUT)))
+    if mistral is None:
+        raise CloudError("CONFIG", "where Mistral is, neither a token nor the configuration says")
+    return mistral
+
+
+def _told(request: Request, mistral: Mistral, group_id: str, found: Pending, event: Event) -> Row:
+    what = EVENTS[event.kind]
+    why = f"{found.name}: {what}"
+    said = {"event": _document(request, group_id, found, event)}
+    reach("event.before")
+    identity = event_id(group_id, event.id, event.at)
+    mistral.start(identity, found.definition["workflow"], said, why)
+    reach("event.after")
+    return {"group": found.name, "event": what, "sentence": f"{why}: {event.sentence}"}
+
+
+def _document(request: Request, group_id: str, found: Pending, event: Event) -> dict[str, Any]:
+    """What the workflow is told; of an alarm the roles are those of the goal that stands."""
+    version = found.goals.get(event.traversal or found.current or "")
+    goal = version and request.runtime.database.reading(lambda tx: tx.goal(group_id, version))
+    return {
+        "id": event.id,
+        "group": found.name,
+        "event": EVENTS[event.kind],
+        "sentence": event.sentence,
+        "incident": event.incident,
+        "traversal": event.traversal,
+        "roles": dict(goal.document["roles"]) if goal else {},
+        "lost": list(goal.document["lost"]) if goal else [],
+        "at": event.at,
+    }
+
+
+def _untold(
+    request: Request, group_id: str, found: Pending, event: Event, error: CloudError
+) -> Row:
+    """Write down that telling fails, once until it works again."""
+    workflow, reason = found.definition["workflow"], masked(describe(error)["message"])
+    sentence = f"{workflow} could not be told of {EVENTS[event.kind]}: {reason}"
+    LOG.warning("%s: %s", found.name, sentence)
+
+    def note(tx: Any) -> None:
+        if hooks.stick(tx, group_id, event.id):
+            tx.journal(group_id, sentence, kind=UNTOLD, traversal_id=event.traversal)
+
+    request.runtime.database.atomically(note)
+    return {"group": found.name, "event": None, "sentence": sentence}

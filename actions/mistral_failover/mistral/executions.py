@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executions in Mistral that carried something out, as trees: execution, tasks, the executions
+below them. Mistral is asked with the caller's rights, and only for so long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.mistral.api import Execution, Mistral, Task, mistral_of
+from mistral_failover.runtime.deadlines import Until
+from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.process import Request
+
+LIMIT = 10.0
+"""Seconds that Mistral is asked for; what is not seen by then is left out, and said to be."""
+CALL = 4.0
+"""Seconds for one call. An engine that waits for this very action answers nothing, so it must not
+wait for long."""
+ASKED_FOR = 12
+"""Executions whose trees are looked for at most."""
+SHOWN = 60
+"""Executions that are shown at most, all trees together."""
+
+
+@dataclass
+class _Look:
+    """A look at Mistral that ends by itself."""
+
+    mistral: Mistral
+    work: Mapping[str, list[str]]
+    deadline: float
+    left: int = SHOWN
+    seen: set[str] = field(default_factory=set)
+    cut: bool = False
+    failed: str = ""
+
+    def fail(self, error: CloudError) -> None:
+        """Look no further, for Mistral does not answer; what was seen stays."""
+        self.failed = f"Mistral could not be asked: {describe(error)['message']}"
+        self.cut = True
+
+    @property
+    def over(self) -> bool:
+        if self.left <= 0 or time.monotonic() > self.deadline:
+            self.cut = True
+        return self.cut
+
+
+def execution_of(owner: str | None) -> str | None:
+    """The id of the workflow execution in an owner's name; None where there is none."""
+    identity = (owner or "").partition("/")[0]
+    return identity if identity not in ("", "-") else None
+
+
+def trees(
+    request: Request, asked: Iterable[str | None], work: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    """The whole trees around some executions, each tree once.
+
+    ``asked``: ids, in the order of their importance. ``work``: by execution the operations that it
+    held, in words. Returns ``trees``, each an execution with ``id``, ``workflow``, ``state``,
+    ``began``, ``changed`` (seconds since the epoch, by Mistral's clock), ``operations`` and
+    ``tasks``, each with ``id``, ``name``, ``state``, ``began``, ``changed`` and ``executions``; and
+    ``left_out``, a sentence about what could not be seen, empty if nothing.
+    """
+    wanted = list(dict.fromkeys(filter(None, asked)))
+    try:
+        mistral = mistral_of(request, Until(time.monotonic() + LIMIT, CALL))
+    except CloudError as error:
+        return _answer([], f"Mistral could not be asked: {describe(error)['message']}")
+    if mistral is None:
+        return _answer([], "Mistral can not be asked: [failover] mistral_url is not set")
+    look = _Look(mistral, work, time.monotonic() + LIMIT)
+    found, unknown = [], 0
+    for identity in wanted[:ASKED_FOR]:
+        if identity in look.seen or look.over:
+            continue
+        try:
+            execution = mistral.find(identity)
+            if execution is None:
+                unknown += 1
+            elif execution.root not in look.seen:
+                found.append(_tree(look, execution.root))
+        except CloudError as error:
+            look.fail(error)
+    said = []
+    if unknown:
+        said.append(f"{unknown} executions are not known to this Mistral any more")
+    if look.failed:
+        said.append(f"{look.failed}; the rest was left out")
+    elif look.cut or len(wanted) > ASKED_FOR:
+        said.append("the rest was left out for its size, or for want of time")
+    return _answer([tree for tree in found if tree], "; ".join(said))
+
+
+def _answer(found: list[Any], left_out: str) -> dict[str, Any]:
+    return {"trees": found, "left_out": left_out}
+
+
+def _tree(look: _Look, root: str) -> dict[str, Any] | None:
+    look.seen.add(root)
+    executions = look.mistral.tree(root)
+    below: dict[str | None, list[Execution]] = {}
+    for execution in executions[1:]:
+        below.setdefault(execution.task, []).append(execution)
+    return _shown(look, executions[0], below) if executions else None
+
+
+def _tasks(look: _Look, execution: str) -> list[Task]:
+    """The tasks of an execution; none where it is too late to ask, or Mistral does not answer."""
+    if look.over:
+        return []
+    try:
+        return look.mistral.tasks(execution)
+    except CloudError as error:
+        look.fail(error)
+        return []
+
+
+def _shown(
+    look: _Look, execution: Execution, below: Mapping[str | None, list[Execution]]
+) -> dict[str, Any]:
+    look.seen.add(execution.id)
+    look.left -= 1
+    tasks = []
+    for task in _tasks(look, execution.id):
+        under = []
+        for each in below.get(task.id, ()):
+            if look.over:
+                break
+            under.append(_shown(look, each, below))
+        tasks.append(
+            {
+                "id": task.id,
+                "name": task.name,
+                "state": task.state,
+                "began": task.began.timestamp(),
+                "changed": task.changed.timestamp(),
+                "executions": under,
+            }
+        )
+    return {
+        "id": execution.id,
+        "workflow": execution.workflow,
+        "state": execution.state,
+        "began": execution.began.timestamp(),
+        "changed": execution.changed.timestamp(),
+        "operations": look.work.get(execution.id, []),
+        "tasks": tasks,
+    }

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting a workflow of this pack without waiting for its end.
+
+Who waits for a stack can not wait for a failover that itself waits for the stack: the first
+activation, which the stack's creation starts, ends with a PATCH of that stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.fault_points import reach
+from mistral_failover.mistral.api import mistral_of
+from mistral_failover.model.canonical import canonical_json
+from mistral_failover.model.ids import derived_id
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+
+PUBLIC = "failover."
+PRIVATE = "failover._"
+
+
+def launch(request: Request, workflow: str, input: Any, because: str) -> dict[str, Any]:
+    """Start a workflow as an execution of its own, once for each execution that asks for it.
+
+    The new execution's id is derived from the asking one's, so a repeat starts nothing. Returns
+    ``workflow`` and ``execution``, its id. Raises ActionError BAD_INPUT for anything but a public
+    workflow of this pack, or where there is no execution to derive the id from; CloudError.
+    """
+    if not workflow.startswith(PUBLIC) or workflow.startswith(PRIVATE):
+        raise ActionError(
+            "BAD_INPUT",
+            f"workflow: {workflow} is not one of this pack's workflows for people",
+            "Name one of the workflows failover.*; Mistral starts any other by itself.",
+        )
+    if not isinstance(input, Mapping):
+        raise ActionError("BAD_INPUT", "input: a mapping is expected", "Correct input.")
+    asking = request.context.execution.workflow_execution_id
+    if not asking:
+        raise ActionError(
+            "BAD_INPUT",
+            "this was not asked for by a workflow, so no repeat of it could be told from a new one",
+            f"Start {workflow} itself.",
+        )
+    mistral = mistral_of(request)
+    if mistral is None:
+        raise ActionError(
+            "CONFIG",
+            "where Mistral is, neither a token nor the configuration says",
+            "Set [failover] mistral_url, or call with a token.",
+        )
+    execution = derived_id("launch", request.project_id, asking, workflow, canonical_json(input))
+    reach("launch.before")
+    # Where the asking workflow is, this one is too; Mistral itself looks there for sub-workflows
+    # only.
+    namespace = mistral.namespace_of(asking)
+    mistral.start(execution, workflow, input, because, namespace)
+    reach("launch.after")
+    return {"workflow": workflow, "execution": execution}

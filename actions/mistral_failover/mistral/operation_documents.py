@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Mistral carries between actions: plain JSON.
+
+``operation`` is the input of every operation's workflow and action:
+
+==============  ================================================================================
+key             meaning
+==============  ================================================================================
+ticket          the right to carry it out and to conclude it; hand it on as it is
+verb            create, update or delete
+key             the id of the operation: the same at every repeat
+group, stack    names; and group_id
+resource        id, name, type, physical_id, attributes of the record
+member          name, server_id, epoch of the member that the resource sits on; or null
+properties      what it shall become (for delete: what it was)
+previous        last applied successfully; where unknown, an attempt since may be in effect instead
+inputs          id and attributes of what it waited for, by resource name
+unknown         an earlier attempt's outcome is not known: look at reality first
+timeout         seconds that it may take
+==============  ================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.convergence.records import Lock, Node, Operation, Outcome, Ticket
+from mistral_failover.model.group import Group
+from mistral_failover.runtime.errors import ActionError, masked
+from mistral_failover.store.groups import MemberRow
+
+# The command may have run, or whatever came before the bug or before the rights ended: a repeat
+# must carry the same id.
+_UNKNOWN = frozenset({"NO_ANSWER", "UNKNOWN_OUTCOME", "UNEXPECTED"}) | NO_RIGHTS
+_OPERATION = (
+    "ticket",
+    "verb",
+    "key",
+    "group",
+    "group_id",
+    "stack",
+    "resource",
+    "member",
+    "properties",
+    "previous",
+    "inputs",
+    "unknown",
+    "timeout",
+)
+
+
+def ticket_document(ticket: Ticket) -> dict[str, Any]:
+    """A ticket as JSON."""
+    return {**asdict(ticket), "node": ticket.node.key}
+
+
+def read_ticket(document: Any) -> Ticket:
+    """Read :func:`ticket_document` back. Raises ActionError BAD_INPUT."""
+    try:
+        fields = dict(document)
+        lock = Lock(**fields.pop("lock"))
+        ticket = Ticket(lock=lock, node=Node.parse(fields.pop("node")), **fields)
+        if lock.resource_id != ticket.node.resource_id:
+            raise ValueError("its lock is another resource's")
+        return ticket
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ActionError(
+            "BAD_INPUT",
+            f"the ticket is not one ({error})",
+            "Hand on the operation's ticket as it was received.",
+        ) from None
+
+
+def operation_document(
+    operation: Operation, group: Group, members: Mapping[str, MemberRow], timeout: float
+) -> dict[str, Any]:
+    """An operation as its workflow gets it; see the module."""
+    record = operation.record
+    member = members.get(record.member) if record.member else None
+    return {
+        "ticket": ticket_document(operation.ticket),
+        "verb": operation.ticket.verb,
+        "key": operation.ticket.key,
+        "group": group.name,
+        "group_id": record.group_id,
+        "stack": group.stack,
+        "resource": {
+            "id": record.id,
+            "name": record.name,
+            "type": record.type,
+            "physical_id": record.physical_id,
+            "attributes": dict(record.attributes),
+        },
+        "member": _member_document(member, operation) if member else None,
+        "properties": dict(operation.properties),
+        "previous": None if operation.previous is None else dict(operation.previous),
+        "inputs": {name: dict(data) for name, data in operation.inputs.items()},
+        "unknown": operation.unknown,
+        "timeout": timeout,
+    }
+
+
+def read_operation(document: Any) -> Mapping[str, Any]:
+    """An operation's document, checked for its keys. Raises ActionError BAD_INPUT."""
+    if not isinstance(document, Mapping):
+        wrong = "a mapping is expected"
+    elif missing := [key for key in _OPERATION if key not in document]:
+        wrong = f"it lacks {', '.join(missing)}"
+    else:
+        return document
+    raise ActionError(
+        "BAD_INPUT", f"operation: {wrong}", "Hand on the workflow's input as it was received."
+    )
+
+
+def _member_document(member: MemberRow, operation: Operation) -> dict[str, Any]:
+    """A member as operations see it. What is made there is made in the epoch for which it was
+    decided: once the member was fenced, it must not take the command any more."""
+    epoch = member.epoch if operation.ticket.verb == "delete" else operation.record.epoch
+    return {"name": member.name, "server_id": member.server_id, "epoch": epoch}
+
+
+def outcome_of(result: Any, error: Any) -> Outcome:
+    """What an operation's workflow or action returned, as an outcome.
+
+    ``result`` may have physical_id and attributes; ``error`` has code, message, remedy and
+    perhaps blocked or transient, or is whatever else a user's workflow or action said.
+    """
+    if error is not None:
+        facts = _error_facts(error)
+        unknown = facts.get("unknown") is True or facts["code"] in _UNKNOWN
+        return Outcome(
+            error=facts,
+            blocked=bool(facts.get("blocked")),
+            unknown=unknown,
+            transient=facts.get("transient") is True,
+        )
+    facts = result if isinstance(result, Mapping) else {}
+    physical_id = facts.get("physical_id")
+    attributes = facts.get("attributes")
+    return Outcome(
+        physical_id=None if physical_id is None else _clean(physical_id, 255),
+        attributes=dict(attributes) if isinstance(attributes, Mapping) else {},
+    )
+
+
+def _clean(value: Any, length: int) -> str:
+    """A text from outside that every database can keep."""
+    return str(value).replace("\x00", "")[:length]
+
+
+def _error_facts(error: Any) -> Mapping[str, Any]:
+    """Mistral wraps a failed sub-workflow's output or an action's error in various ways."""
+    if isinstance(error, Mapping):
+        if isinstance(error.get("code"), str):
+            texts = {k: _clean(v, 4000) for k, v in error.items() if isinstance(v, str)}
+            return {**error, **texts}
+        for key in ("error", "result"):
+            if isinstance(error.get(key), Mapping | str):
+                return _error_facts(error[key])
+    return {
+        "code": "OPERATION_FAILED",
+        "message": masked(str(error))[:2000] if error else "the operation failed without a word",
+        "remedy": "Look at the operation's execution in Mistral; check that its workflow exists.",
+    }

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a workflow of the user's and waiting for its end: an operation of their own type, or a
+rung of a fence.
+
+Its execution's id is derived, so a repeat meets the same execution instead of starting a second
+one: Mistral answers a POST with a known id with that execution. A process that takes the work of a
+dead one up goes on waiting for the execution that the dead one has started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.convergence.records import Outcome
+from mistral_failover.fault_points import reach
+from mistral_failover.mistral import api
+from mistral_failover.mistral.api import ENDED, Mistral, mistral_of
+from mistral_failover.mistral.operation_documents import outcome_of
+from mistral_failover.model.ids import derived_id
+from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.process import LeaseGuard, Request
+
+Wait = Callable[..., Any]
+"""``cloud.waits.wait_until`` with its pauses and its guard filled in."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is to run: the ``workflow`` with its ``input``; ``execution``, the id of its execution;
+    ``why``, for people; ``namespace``, where Mistral looks for it."""
+
+    workflow: str
+    input: Mapping[str, Any]
+    execution: str
+    why: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What came of it. ``found`` is None when it did not end in time; then ``stopped`` says what
+    came of stopping it, and ``state`` what it was in before."""
+
+    execution: str
+    found: api.Outcome | None
+    state: str = ""
+    stopped: str = ""
+
+
+def run_to_its_end(
+    mistral: Mistral,
+    wait: Wait,
+    start: Start,
+    limit: float,
+    *,
+    stale: Callable[[api.Outcome], bool],
+    again: str,
+) -> Ended:
+    """Start a workflow unless it was started before, and wait for its end, ``limit`` seconds at
+    most; then it is stopped, as long as this process lives.
+
+    ``stale``: whether an execution that had ended before this look says nothing of now; a new one
+    is started then, whose id is derived from ``again``. Raises CloudError, LeaseLost.
+    """
+    execution, state = start.execution, ""
+
+    def step() -> Look:
+        nonlocal state, execution
+        found = mistral.outcome(execution)
+        if not state and found and found.state in ENDED and stale(found):
+            execution = derived_id(execution, again)
+            found = mistral.outcome(execution)
+        state = state or "not started"
+        if found is None:
+            reach("workflow.before")
+            _start(mistral, start, execution)
+            reach("workflow.after")
+            return Look(state)
+        state = found.state
+        return Look(state, done=state in ENDED, result=found)
+
+    deadline = time.monotonic() + limit
+    try:
+        found = wait(step, what=f"the end of {start.workflow}", limit=limit)
+    except CloudError as error:
+        if error.transient or error.code != "TIMEOUT" or time.monotonic() < deadline:
+            raise
+        return Ended(execution, None, state, _stop(mistral, execution, limit))
+    return Ended(execution, found)
+
+
+def operate(
+    request: Request, guard: LeaseGuard, workflow: str, document: Mapping[str, Any]
+) -> Outcome:
+    """Carry out an operation that is a workflow of the user's. Never raises.
+
+    ``document``: the operation (``mistral.operation_documents``), the workflow's only input. An
+    execution that was cancelled, by us at its time limit or by anybody, took no decision: it is
+    repeated.
+    """
+    limit = float(document["timeout"])
+    settings = request.runtime.settings
+    try:
+        mistral = mistral_of(request, guard)
+        if mistral is None:
+            return _failed(
+                "CONFIG",
+                f"{workflow} can not be started: where Mistral is, neither a token nor the "
+                "configuration says",
+                "Set [failover] mistral_url, or call with a token.",
+            )
+        ended = run_to_its_end(
+            mistral,
+            lambda probe, **more: wait_until(
+                probe,
+                first=settings.poll_first,
+                growth=settings.poll_growth,
+                ceiling=settings.poll_ceiling,
+                guard=guard,
+                **more,
+            ),
+            Start(
+                workflow,
+                {"operation": document},
+                derived_id("operation", document["key"], workflow),
+                f"{document['verb']} {document['resource']['name']} of {document['group']}",
+                mistral.namespace_of(request.execution) if request.execution else "",
+            ),
+            limit,
+            stale=lambda found: found.state == "CANCELLED",
+            again=str(document["ticket"]["lock"]["token"]),
+        )
+    except Exception as error:  # noqa: BLE001 - whatever it is, the operation failed by it
+        return outcome_of(None, describe(error))
+    found = ended.found
+    if found is None:
+        return _failed(
+            "TIMEOUT",
+            f"{workflow} (execution {ended.execution}) did not end within {limit:g} s, and "
+            f"{ended.stopped}",
+            "See what it did so far, and whether its type's timeout is long enough; then take the "
+            f"operation up: failover start {document['group']}",
+            unknown=True,
+        )
+    if found.workflow != workflow:
+        return _failed(
+            "OPERATION_FAILED",
+            f"execution {ended.execution} is one of {found.workflow}, not of {workflow}",
+            "Delete that execution in Mistral, then start again.",
+        )
+    if found.state == "SUCCESS":
+        return outcome_of(found.output, None)
+    return outcome_of(None, found.output.get("error") or found.said or found.state)
+
+
+def _start(mistral: Mistral, start: Start, execution: str) -> None:
+    """Raises CloudError; NO_WORKFLOW where there is none of this name, which Mistral 23 answers
+    with a 500 as it does what passes by itself."""
+    try:
+        mistral.start(execution, start.workflow, start.input, start.why, start.namespace)
+    except LeaseLost:
+        raise
+    except CloudError:
+        if mistral.has_workflow(start.workflow, start.namespace):
+            raise
+        raise CloudError(
+            "NO_WORKFLOW",
+            f"Mistral has no workflow {start.workflow}",
+            remedy="Create it: failover workflows install FILE, or correct the name.",
+        ) from None
+
+
+def _failed(code: str, message: str, remedy: str, **more: Any) -> Outcome:
+    return outcome_of(None, {"code": code, "message": message, "remedy": remedy, **more})
+
+
+def _stop(mistral: Mistral, execution: str, limit: float) -> str:
+    """Stop an execution that takes too long, if that can be; what came of that."""
+    try:
+        mistral.end(execution, "CANCELLED", f"TIMEOUT: it did not end within {limit:g} s")
+    except LeaseLost:
+        raise
+    except CloudError as error:
+        return f"could not be stopped: {error.message.rstrip('.')}"
+    return "was stopped"

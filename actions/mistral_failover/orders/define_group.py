@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defining groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.mistral.api import mistral_of
+from mistral_failover.model.differences import in_documents
+from mistral_failover.model.group import Group, parse_group
+from mistral_failover.model.ids import group_id
+from mistral_failover.model.types import load_type
+from mistral_failover.runtime.deadlines import Until
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups
+
+ASK = 3.0
+"""Seconds that Mistral is asked for."""
+
+
+def define(
+    request: Request, definition: Any, name: str | None, types: Any, *, dry_run: bool = False
+) -> dict[str, Any]:
+    """Check a group file and its types and store them, unless it is a ``dry_run``.
+
+    Returns ``group``, ``id``, ``stack``, ``roles``, ``resources``, ``created`` (the group was not
+    defined before), ``differences`` and ``lines``: what changes of it, for machines and for people,
+    as for two goals; and ``missing``, those of the workflows that it names which Mistral does not
+    have, sorted, as far as Mistral could be asked. Raises InvalidDocument.
+    """
+    given = [] if types is None else types
+    if not isinstance(given, list):
+        raise ActionError("BAD_INPUT", "types: a list of type files is expected", "Correct types.")
+    loaded = [load_type(document) for document in given]
+    group = parse_group(definition, name=name, types=loaded)
+    stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
+
+    def store(tx: Any) -> tuple[str, Any]:
+        identity = group_id(request.project_id, group.name)
+        known = tx.definition(identity) if groups.get(tx, identity) else None
+        if not dry_run:
+            groups.define(tx, request.project_id, group.name, stored)
+        return identity, known
+
+    database = request.runtime.database
+    identity, known = database.reading(store) if dry_run else database.atomically(store)
+    changed = in_documents(_named(known), _named(stored)) if known else []
+    return {
+        "group": group.name,
+        "id": identity,
+        "stack": group.stack,
+        "roles": list(group.roles),
+        "resources": sorted(group.resources),
+        "created": known is None,
+        "differences": [each.as_dict() for each in changed],
+        "lines": [str(each) for each in changed],
+        "missing": _missing(request, group),
+    }
+
+
+def _missing(request: Request, group: Group) -> list[str]:
+    """The workflows that a group names, and Mistral does not show to this project; none of them
+    where it does not answer in time."""
+    rungs = {rung.workflow for rung in group.fence}
+    hook = {group.on_event.workflow} if group.on_event else set()
+    named = {name for name in {group.workflow, *rungs, *hook} if name}
+    if not named:
+        return []
+    try:
+        mistral = mistral_of(request, Until(time.monotonic() + ASK, ASK))
+        if mistral is None:
+            return []
+        return sorted(name for name in named if name not in mistral.workflows(name))
+    except CloudError:  # the doctor says it as well
+        return []
+
+
+def _named(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored definition with its types by name, to be compared."""
+    types = {each["name"]: each for each in stored["types"]}
+    return {**stored["document"], "types": types}
+
+
+def definition(request: Request, name: str) -> dict[str, Any]:
+    """A group's definition as it was given: ``document``, the group file, and ``types``. Raises
+    UnknownGroup."""
+
+    def read(tx: Any) -> Any:
+        identity = group_id(request.project_id, name)
+        if groups.get(tx, identity) is None:
+            raise UnknownGroup(name, groups.names(tx, request.project_id))
+        return tx.definition(identity)
+
+    found = request.runtime.database.reading(read)
+    return {"document": found["document"], "types": found["types"]}

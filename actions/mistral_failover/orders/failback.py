@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failback: the roles go home, as a planned move.
+
+Home is where a role would be if every member were well and nobody held anything: the first of its
+``prefer``, else as the group chooses (``model.assignment``). Nothing goes home by itself: somebody
+has looked at the old member first, and says so. Several roles may move in one traversal; whatever
+fails on the way takes all of them back to where they were, and who recovered stays recovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.model import assignment
+from mistral_failover.model.assignment import MemberFact
+from mistral_failover.model.errors import NoEligibleMember
+from mistral_failover.model.goal import Goal
+from mistral_failover.orders import failover, switchover
+from mistral_failover.orders.failover import Derive, Facts
+from mistral_failover.orders.switchover import ThereAlready
+from mistral_failover.runtime.process import Request
+
+
+def failback(
+    request: Request,
+    group: str,
+    to: str | None,
+    role: str | None,
+    recovered: tuple[str, ...],
+    cause: str,
+) -> dict[str, Any]:
+    """Move the roles home whose home can take them: all of them, only ``role``, or only those at
+    home on the member ``to``. Once for each execution.
+
+    ``recovered``: lost members that somebody vouches for. Returns as :func:`starting.begin`; with
+    nothing ready, and a sentence, where everything is at home. Raises UnknownGroup, CloudError;
+    NoEligibleMember where nothing can go home, with the reason of each home; ActionError BAD_INPUT
+    for an unknown role, UNKNOWN_MEMBER, NOT_COMPLETE, CANNOT_QUIESCE.
+    """
+    asked_for = {"failback": to or "home", "role": role, "recovered": list(recovered)}
+    derive = going_home(request, to, role, recovered)
+    return switchover.ordered(request, group, derive, asked_for, cause)
+
+
+def going_home(
+    request: Request,
+    to: str | None,
+    role: str | None,
+    recovered: tuple[str, ...],
+    *,
+    remember: bool = True,
+) -> Derive:
+    """Derive the goal of a failback. ``remember``: members are noticed when one was replaced.
+
+    Raises as :func:`failback`, and ThereAlready.
+    """
+
+    def derive(stands: Standing) -> Goal:
+        asked = list(stands.group.roles)
+        if role is not None:
+            asked = [switchover.known_role(stands, role)]
+        switchover.refuse_unreached(request, stands)
+        facts = Facts(lost=(), recovered=recovered)
+        seen = failover.look_at_members(request, stands, facts, remember=remember)
+        names = {fact.name for fact in seen} | stands.occupied
+        failover.require_members(stands, names, "recovered", recovered)
+        failover.require_members(stands, names, "to", () if to is None else (to,))
+        lost = (stands.lost - set(recovered)) & names
+        homes = _homes(stands, seen, lost, asked, to)
+        roles = {**stands.roles, **homes}
+        if roles == stands.roles and lost == stands.lost:
+            where = f"{', '.join(homes) or ', '.join(asked)} of {stands.group.name}"
+            raise ThereAlready(stands, f"{where} {'is' if len(asked) == 1 else 'are'} at home")
+        return switchover.planned_goal(request, stands, seen, roles, lost)
+
+    return derive
+
+
+def _homes(
+    stands: Standing,
+    seen: list[MemberFact],
+    lost: frozenset[str],
+    asked: list[str],
+    to: str | None,
+) -> Mapping[str, str]:
+    """Where the roles go that are asked for. Raises NoEligibleMember where none can go home that is
+    not there, or the one that was named can not."""
+    members = assignment.as_planned(seen)
+    ideal = assignment.ideal_homes(stands.group, members)
+    homes = assignment.homes(stands.group, members, stands.roles, lost)
+    if to is not None:
+        asked = [role for role in asked if ideal[role] == to]
+    going = {role: homes[role] for role in asked}
+    away = [role for role in asked if stands.roles.get(role) != ideal[role]]
+    if to is not None and not asked:
+        raise NoEligibleMember(
+            f"no role that was asked for is at home on {to}",
+            "Move one there with failover switchover, or prefer it in the group file.",
+            {to: f"at home are: {', '.join(f'{r} on {m}' for r, m in sorted(ideal.items()))}"},
+        )
+    if away and all(home == stands.roles.get(role) for role, home in going.items()):
+        raise _nowhere_to_go(stands, members, lost, {role: ideal[role] for role in away})
+    return going
+
+
+def _nowhere_to_go(
+    stands: Standing, members: list[MemberFact], lost: frozenset[str], homes: Mapping[str, str]
+) -> NoEligibleMember:
+    why = assignment.reasons(stands.group, members, lost)
+    reasons = {member: why[member] for member in sorted(set(homes.values())) if member in why}
+    group = quote(stands.group.name)
+    remedy = f"Put right what its home lacks, then: failover failback {group}"
+    if unwell := sorted(set(homes.values()) & lost):
+        named = " ".join(f"--recovered {quote(member)}" for member in unwell)
+        remedy = f"See that {', '.join(unwell)} is sound, then: failover failback {group} {named}"
+    where = ", ".join(f"{role} to {member}" for role, member in sorted(homes.items()))
+    return NoEligibleMember(f"nothing can go home ({where})", remedy, reasons)

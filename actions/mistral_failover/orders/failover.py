@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deriving a group's next goal from facts, and starting the traversal to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from shlex import quote
+from typing import Any
+
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.volumes import refuse_unmovable
+from mistral_failover.fault_points import reach
+from mistral_failover.groups import candidates
+from mistral_failover.groups.refresh_members import depose, members_now, notice
+from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.errors import NoEligibleMember
+from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
+from mistral_failover.model.group import SHIPPED_CHAIN, Group
+from mistral_failover.model.ids import derived_id
+from mistral_failover.model.stages import Stage
+from mistral_failover.model.validation import did_you_mean
+from mistral_failover.orders.old_goals import forget
+from mistral_failover.resources.worker import NodeWorker
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.inputs import names, optional_text, text
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import incidents
+
+LOG = logging.getLogger(__name__)
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a caller says. ``lost`` None: whoever holds a role is lost, provided that the goal that
+    gave it was reached; else nobody is, and the same is tried again. ``heal``: an alarm says it, so
+    who is lost by it is replaced where the group says so. ``replaced``: whose server is to be
+    replaced anyway, as ``model.goal.render_goal`` takes it."""
+
+    to: str | Mapping[str, str] | None = None
+    lost: tuple[str, ...] | None = None
+    recovered: tuple[str, ...] = ()
+    heal: bool = False
+    replaced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal:
+    """The goal that follows from where the group stands and what is said now.
+
+    Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER.
+    """
+    # A member that left the stack stays lost until nothing of the group is left on it; one that is
+    # being replaced has left it for a moment only.
+    names = {member.name for member in members} | stands.occupied | stands.replacing.keys()
+    require_members(stands, names, "lost", facts.lost or ())
+    require_members(stands, names, "recovered", facts.recovered)
+    newly = _holder(stands) if facts.lost is None else set(facts.lost)
+    lost = ((stands.lost | newly) - set(facts.recovered)) & names
+    replaced = _to_replace(stands, facts, members, lost)
+    roles = _assigned(stands, facts, members, lost, replaced)
+    going = {
+        name: wish
+        for name, wish in replaced.items()
+        if name in facts.replaced or name not in roles.values()
+    }
+    return render_goal(stands.group, roles, lost, replaced=going)
+
+
+def _assigned(
+    stands: Standing,
+    facts: Facts,
+    members: list[MemberFact],
+    lost: Collection[str],
+    replaced: Collection[str],
+) -> dict[str, str]:
+    """Who holds which role, while these are to be ``replaced``.
+
+    Service comes before a replacement of former days that nobody is at work on: where somebody
+    names such a member, or no other can take a role, it takes it, and keeps its server. Raises as
+    :func:`next_goal`.
+    """
+    named = {facts.to} if isinstance(facts.to, str) else set((facts.to or {}).values())
+    left = set(replaced) & stands.replacing.keys() - facts.replaced.keys() - stands.striking
+    for spared in (left & named, left):
+        going = set(replaced) - spared
+        able = [_going(fact) if fact.name in going else fact for fact in members]
+        try:
+            return assign_roles(stands.group, able, stands.roles, set(lost), facts.to)
+        except NoEligibleMember as error:
+            refused = error
+    if under_way := sorted(going & stands.striking - set(lost)):
+        refused.remedy += (
+            f" Heat is replacing {' and '.join(under_way)}: wait for its end, or, where the "
+            "present server is sound and stays, say so: "
+            f"failover start {quote(stands.group.name)} --recovered {quote(under_way[0])}"
+        )
+    raise refused
+
+
+def _to_replace(
+    stands: Standing, facts: Facts, members: Iterable[MemberFact], lost: Set[str]
+) -> dict[str, Mapping[str, Any]]:
+    """Who gets another server in the next goal: whoever was about to, also while Heat has no server
+    for it, unless somebody vouches for the present one; by an alarm who is lost now, if the group
+    wants that; and whom ``facts`` say.
+    """
+    servers = {fact.name: fact.server_id for fact in members if fact.server_id}
+    wishes = {
+        member: wish for member, wish in stands.replacing.items() if member not in facts.recovered
+    }
+    if facts.heal and stands.group.members.replace == "lost":
+        newly = (lost - stands.lost) & servers.keys() - wishes.keys()
+        wishes |= {member: {"server_id": servers[member]} for member in sorted(newly)}
+    return {**wishes, **facts.replaced}
+
+
+def _going(fact: MemberFact) -> MemberFact:
+    """A member that is to be replaced; what is wrong with it otherwise says more."""
+    if not fact.healthy:
+        return fact
+    return replace(fact, healthy=False, why_not="its server is to be replaced")
+
+
+def require_members(
+    stands: Standing, names: Collection[str], key: str, said: Iterable[str]
+) -> None:
+    """Check that what is ``said`` of members is said of some. Raises ActionError UNKNOWN_MEMBER."""
+    for name in said:
+        if name not in names:
+            raise ActionError(
+                "UNKNOWN_MEMBER",
+                f"{key}: {name} is not a member of {stands.group.name}",
+                did_you_mean(name, names),
+            )
+
+
+def _holder(stands: Standing) -> set[str]:
+    """Whom somebody must mean who does not say which member is lost: nobody, where the goal that
+    gave the roles was not reached. Raises ActionError BAD_INPUT where several hold roles."""
+    holders = set(stands.roles.values()) if stands.reached else set()
+    if len(holders) > 1:
+        held = ", ".join(f"{role} on {member}" for role, member in sorted(stands.roles.items()))
+        raise ActionError(
+            "BAD_INPUT",
+            f"lost: {stands.group.name} has several members that hold roles ({held}), and nobody "
+            "said which of them is lost",
+            "Give lost, the list of the members that are; [] where none is.",
+        )
+    return holders
+
+
+def look_at_members(
+    request: Request, stands: Standing, facts: Facts, *, remember: bool
+) -> list[MemberFact]:
+    """Ask Heat who the members are, and how those are that may take a role (``candidates``).
+
+    To ``remember`` them is to notice that one was replaced, which raises its epoch (``noticing``).
+    Raises CloudError, ActionError CONTENDED.
+    """
+    cloud = request.cloud(Unguarded())
+    if remember:
+        seen, replaced = notice(request, stands.state.id, lambda: members_now(cloud, stands.group))
+        reach("members.after")
+        depose(request, cloud, stands, replaced)
+    else:
+        seen = members_now(cloud, stands.group)
+    lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
+    return candidates.look(request, cloud, stands.group, stands.state.id, seen, lost)
+
+
+Derive = Callable[[Standing], Goal]
+"""The next goal, from where the group stands; asked again when somebody newer won meanwhile."""
+
+
+def moving(request: Request, facts: Facts, *, remember: bool = True) -> Derive:
+    """Derive the goal of a failover. The members are looked at once, and, to ``remember`` them,
+    noticed when one was replaced. Raises as :func:`next_goal`, and CloudError."""
+    seen: list[list[MemberFact]] = []
+
+    def derive(stands: Standing) -> Goal:
+        if not seen:
+            seen.append(look_at_members(request, stands, facts, remember=remember))
+        goal = next_goal(stands, facts, seen[0])
+        look_at_new_volumes(request, stands, goal)
+        return goal
+
+    return derive
+
+
+def look_at_new_volumes(request: Request, stands: Standing, goal: Goal) -> None:
+    """Refuse a goal that hangs a volume somewhere for the first time that can not be moved, or not
+    be shared, while nothing has been stopped yet. Raises CloudError."""
+    wanted: dict[str, set[str]] = {}
+    new = set()
+    for resource in goal_resources(goal):
+        if resource.type == ATTACHMENT:
+            volume = str(resource.properties["volume"])
+            wanted.setdefault(volume, set()).add(str(resource.properties["server"]))
+            if (resource.name, volume) not in stands.hanging:
+                new.add(volume)
+    if new:
+        cloud = request.cloud(Unguarded())
+        refuse_unmovable(cloud, stands.group.stack, {name: wanted[name] for name in new})
+
+
+def begin(
+    request: Request, name: str, derive: Derive, *, incident_id: str, cause: str
+) -> dict[str, Any]:
+    """Start the traversal that an incident causes; once, however often it is asked for.
+
+    Returns ``{"group", "traversal", "goal", "roles", "lost", "workflow", "sentence"}``;
+    ``workflow`` names the one that works the traversal off (:func:`chain_of`). Raises UnknownGroup,
+    ActionError CONTENDED, and what ``derive`` raises.
+    """
+    stands = standing(request, name)
+    traversal_id = traversal_of(stands.state.id, incident_id)
+    known, given = request.runtime.database.reading(
+        lambda tx: _begun(tx, request.project_id, stands.state.id, incident_id, traversal_id)
+    )
+    if known and given is None:
+        return _answer(stands.group, traversal_id, None, f"{cause} (it was done, and is forgotten)")
+    for _ in range(_ATTEMPTS):
+        # A repeat finds the goal that was derived then: by now its facts read differently.
+        goal = given or derive(stands)
+        started = request.runtime.engine.start(
+            stands.state.id,
+            goal,
+            traversal_id=traversal_id,
+            expected=stands.state.current_traversal,
+            cause=cause,
+            incident_id=incident_id,
+            # A chain of the group's own may put tasks of its own between the stages.
+            through=None if stands.group.workflow is None else Stage.FENCE,
+        )
+        if started.won or started.traversal_id == traversal_id:
+            reach("link.before")
+            request.runtime.database.atomically(
+                lambda tx: incidents.link(tx, incident_id, traversal_id, request.execution)
+            )
+            reach("link.after")
+            forget(request, stands.state.id)
+            if request.runtime.eager and stands.group.workflow is None:
+                # Mistral needs some 0.3 s to the first task of the chain. What gets lost meanwhile
+                # that task lists. A chain of the group's own decides itself what is first.
+                worker = NodeWorker(request, stands.state.id)
+                for ready in started.ready:
+                    worker.submit(ready)
+            sentence = cause if started.created else f"{cause} (it was started before)"
+            return _answer(stands.group, traversal_id, goal, sentence)
+        # Somebody newer won: their facts hold as well, so derive the goal from theirs and ours.
+        stands = standing(request, name)
+    raise ActionError(
+        "CONTENDED",
+        f"{name} was given new goals {_ATTEMPTS} times while this one was being started",
+        f"See where it stands before it is ordered again: failover status {quote(name)}",
+    )
+
+
+def traversal_of(group_id: str, incident_id: str) -> str:
+    """The id of the traversal that an incident causes, whether it was begun or not."""
+    return derived_id(group_id, "incident", incident_id)
+
+
+def chain_of(group: Group) -> str:
+    """The name of the workflow that works a group's traversals off."""
+    return group.workflow or SHIPPED_CHAIN
+
+
+def _answer(group: Group, traversal_id: str, goal: Goal | None, sentence: str) -> dict[str, Any]:
+    return {
+        "group": group.name,
+        "traversal": traversal_id,
+        "goal": goal.version if goal else None,
+        "roles": dict(goal.document["roles"]) if goal else {},
+        "lost": list(goal.document["lost"]) if goal else [],
+        "workflow": chain_of(group),
+        "sentence": sentence,
+    }
+
+
+def _begun(
+    tx: Any, project_id: str, group_id: str, incident_id: str, traversal_id: str
+) -> tuple[bool, Goal | None]:
+    """Whether an incident's traversal was begun before, and to which goal, unless that was
+    forgotten since (``store.goals.prune``)."""
+    traversal = tx.traversal(traversal_id)
+    if traversal is not None:
+        return True, tx.goal(group_id, traversal.goal_version)
+    incident = incidents.get(tx, project_id, incident_id)
+    return incident is not None and incident.traversal_id == traversal_id, None
+
+
+def facts_of(to: Any, lost: Any, recovered: Any) -> Facts:
+    """The facts among an action's inputs. Raises ActionError BAD_INPUT."""
+    if isinstance(to, dict):
+        to = {role: text(f"to.{role}", member) for role, member in to.items()}
+    return Facts(
+        to=to if isinstance(to, dict) else optional_text("to", to),
+        lost=None if lost is None else names("lost", lost),
+        recovered=names("recovered", recovered),
+    )

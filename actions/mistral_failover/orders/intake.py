@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an alarm to an incident, and from an admitted one to a traversal."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from shlex import quote
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from mistral_failover.alarms import recording
+from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.alarms.recording import Recorded
+from mistral_failover.fault_points import reach
+from mistral_failover.groups.snapshot import Standing, locked
+from mistral_failover.model.goal import Goal
+from mistral_failover.model.ids import derived_id
+from mistral_failover.orders import failover
+from mistral_failover.orders.failover import Facts
+from mistral_failover.runtime.caller import person
+from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.short_ids import identified, unknown
+from mistral_failover.store import incidents
+from mistral_failover.store.incidents import OPERATOR, Incident
+
+LOG = logging.getLogger(__name__)
+
+
+class NothingToDo(Exception):  # noqa: N818 - no error
+    """What was ordered is so already, and why, in a sentence."""
+
+
+def on_alarm(
+    request: Request, alarm: Alarm, group: str | None, member: str | None
+) -> dict[str, Any]:
+    """Decide on an alarm and, once, start the failover that it asks for.
+
+    ``group`` and ``member`` say whom it is about; without them the alarm itself does, and where it
+    does not either it is the active member. Returns what :func:`starting.begin` does, plus
+    decision, sentence and incident; ``workflow`` is None where nothing is to be started.
+    """
+    reach("admit.before")
+    recorded = recording.record(request, alarm, group, member)
+    reach("admit.after")
+    return _begun(request, recorded)
+
+
+def on_event(
+    request: Request, alarms: Sequence[Alarm], group: str | None, member: str | None
+) -> dict[str, Any]:
+    """Decide on every alarm of one body, and then start the failovers that they ask for.
+
+    All are written down before the first is started, so whoever dies after that leaves nothing that
+    a sweep would not find. Returns ``admissions``, for each what :func:`on_alarm` returns, and of
+    those ``started``, with a traversal to be worked off, and ``refused``: admitted, with an
+    ``error`` and without a traversal. One that can not start does not stop the others.
+    """
+    reach("admit.before")
+    recorded = []
+    for alarm in alarms:
+        recorded.append(recording.record(request, alarm, group, member))
+        reach("admit.next")
+    reach("admit.after")
+    admissions: list[dict[str, Any]] = []
+    begun: set[str] = set()
+    for each in recorded:
+        if each.begin is not None and each.begin.id in begun:
+            each = replace(each, begin=None)  # two of them tell of one fact
+        elif each.begin is not None:
+            begun.add(each.begin.id)
+        admissions.append(_begun_or_refused(request, each))
+    return {
+        "admissions": admissions,
+        "started": [each for each in admissions if each["workflow"]],
+        "refused": [each for each in admissions if "error" in each],
+    }
+
+
+def _begun(request: Request, recorded: Recorded) -> dict[str, Any]:
+    verdict = recorded.verdict
+    answer: dict[str, Any] = {
+        "decision": verdict.decision,
+        "sentence": verdict.sentence,
+        "incident": recorded.incident,
+    }
+    if recorded.begin is None:
+        return answer | {"traversal": recorded.traversal, "workflow": None}
+    return start(request, recorded.begin) | answer
+
+
+def _begun_or_refused(request: Request, recorded: Recorded) -> dict[str, Any]:
+    try:
+        return _begun(request, recorded)
+    except Exception as error:  # noqa: BLE001 - one group's trouble must not stop the others
+        return _begun(request, replace(recorded, begin=None)) | {"error": describe(error)}
+
+
+def start(request: Request, incident: Incident) -> dict[str, Any]:
+    """Start the traversal of an admitted incident, unless it has been.
+
+    Raises what :func:`starting.begin` raises; ActionError NOT_IN_SERVICE where the group was taken
+    out of service since the alarm was admitted.
+    """
+    derive = failover.moving(request, _facts_in(incident))
+    if "asked_for" not in incident.fact:  # a person may bring it up again, an alarm may not
+        derive = _in_service(derive)
+    return failover.begin(
+        request, incident.fact["group"], derive, incident_id=incident.id, cause=incident.sentence
+    )
+
+
+def _in_service(derive: failover.Derive) -> failover.Derive:
+    """Derive only where the group has a goal that gives roles: admission saw it so, but that was a
+    while ago, and the goal is derived anew whenever another one came in between."""
+
+    def checked(stands: Standing) -> Goal:
+        if not stands.roles:
+            raise ActionError(
+                "NOT_IN_SERVICE",
+                f"{stands.group.name} was taken out of service",
+                "failover group activate brings it up again.",
+            )
+        return derive(stands)
+
+    return checked
+
+
+def by_hand(
+    request: Request, group: str, facts: Facts, *, incident_id: str | None, cause: str
+) -> dict[str, Any]:
+    """Start the failover that a person asks for, or one that was held back. No rule of admission
+    stands in their way: they decide.
+
+    Of the incident's id its first digits do. Raises ActionError UNKNOWN_ID for one that is no
+    incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for that of an order, and what
+    :func:`starting.begin` raises.
+    """
+    if incident_id is None:
+        asked_for = {"to": facts.to, "lost": facts.lost}
+        return ordered(request, group, failover.moving(request, facts), asked_for, cause)
+
+    def admitted(tx: Any) -> Incident:
+        state = locked(request, tx, group)
+        identity = identified(request, tx, incident_id, kind="incident").id
+        known = incidents.get(tx, request.project_id, identity)
+        if known is not None and known.group_id is None:
+            # Nobody knew whose it is, and now a person says so.
+            known = replace(known, group_id=state.id, fact={**known.fact, "group": group})
+            if not incidents.adopt(tx, identity, state.id):
+                known = incidents.get(tx, request.project_id, identity)
+        if known is None or known.group_id != state.id:
+            raise unknown(incident_id, group, "incident")
+        if known.source == OPERATOR:
+            # It says nothing of anybody who is lost: whoever holds a role may be well.
+            raise ActionError(
+                "NOT_AN_ALARM",
+                f"incident {identity} is no alarm but what a person ordered",
+                "See what came of it: failover status "
+                f"{quote(group)}. Who is lost is said so: {start_command(group)} --lost MEMBER",
+            )
+        if known.decision != "ADMITTED":
+            said = _completed(known, facts)  # what can not be started is not admitted
+            # With all that was said, since a sweep may have to start it.
+            asked_for = {"to": said.to, "lost": said.lost, "recovered": said.recovered}
+            fact = {**known.fact, "asked_for": asked_for}
+            sentence = f"{known.sentence}; admitted all the same by {person(request)}: {cause}"
+            incidents.decide(tx, known.id, "ADMITTED", sentence, fact)
+            tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted", incident_id=known.id)
+        return known
+
+    incident = request.runtime.database.atomically(admitted)
+    reach("held.after")
+    derive = failover.moving(request, _completed(incident, facts))
+    answer = failover.begin(request, group, derive, incident_id=incident.id, cause=cause)
+    return answer | {"incident": incident.id}
+
+
+def ordered(
+    request: Request,
+    group: str,
+    derive: failover.Derive,
+    asked_for: dict[str, Any],
+    cause: str,
+    occasion: str | None = None,
+) -> dict[str, Any]:
+    """Start the traversal that a person orders, as an incident of its own.
+
+    The Mistral execution is the occasion, unless another one is given: run again, it starts nothing
+    twice. ``asked_for`` is kept with the incident. Raises what :func:`starting.begin` raises.
+    """
+    occasion = occasion or _occasion(request)
+
+    fact = {"group": group, **asked_for}
+
+    def record(tx: Any) -> str:
+        state = locked(request, tx, group)
+        identity = order_id(request.project_id, state.id, occasion)
+        known = incidents.get(tx, request.project_id, identity)
+        if known is not None and known.decision in ("REFUSED", "IGNORED"):
+            incidents.decide(tx, identity, "ADMITTED", cause, fact)  # it is tried again
+        if known is None:
+            order = Incident(
+                identity, request.project_id, state.id, OPERATOR, fact, {}, "ADMITTED", cause
+            )
+            incidents.add(tx, order)
+        return identity
+
+    incident_id = request.runtime.database.atomically(record)
+    reach("order.after")
+    try:
+        answer = failover.begin(request, group, derive, incident_id=incident_id, cause=cause)
+    except Exception as error:
+        _refused(request, incident_id, cause, error)
+        raise
+    return answer | {"incident": incident_id}
+
+
+def _refused(request: Request, incident_id: str, cause: str, error: Exception) -> None:
+    """Let an order that did not start say so, lest it be taken for one that still waits. Given
+    again by the same execution it may start after all."""
+    if isinstance(error, NothingToDo):
+        decision, why = "IGNORED", str(error)
+    else:
+        facts = describe(error)
+        if facts["code"] == "UNEXPECTED":  # no refusal: something broke, and nobody knows how far
+            return
+        decision, why = "REFUSED", f"refused: {facts['message']} [{facts['code']}]"
+
+    def refuse(tx: Any) -> None:
+        known = incidents.get(tx, request.project_id, incident_id)
+        if known is None or known.decision != "ADMITTED" or known.traversal_id is not None:
+            return
+        # Another delivery of it may have begun it, and not have written that down yet.
+        state = tx.lock_group(known.group_id, shared=False)
+        if state is None or tx.traversal(failover.traversal_of(state.id, incident_id)) is not None:
+            return
+        sentence = f"{cause}; {why}"
+        incidents.decide(tx, incident_id, decision, sentence)
+        tx.journal(known.group_id, f"{decision}: {sentence}", kind=decision.lower())
+
+    try:
+        request.runtime.database.atomically(refuse)
+    except DBAPIError:
+        LOG.warning("Nobody could write down that order %s was refused", incident_id, exc_info=True)
+
+
+def order_id(project_id: str, group_id: str, occasion: str) -> str:
+    """The id of the incident that an order is, given on some occasion."""
+    return derived_id("incident", project_id, group_id, occasion)
+
+
+def _occasion(request: Request) -> str:
+    execution = request.context.execution
+    # An action that runs outside of an execution has no id, so no repeat of it is known as one.
+    return execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
+
+
+def _facts_in(incident: Incident) -> Facts:
+    """What an admitted alarm says, or the person who admitted it. Raises ActionError BAD_INPUT."""
+    said = incident.fact.get("asked_for")
+    if said is None:
+        return Facts(lost=(_lost_in(incident),), heal=True)
+    return Facts(said["to"], tuple(said["lost"]), tuple(said["recovered"]), heal=True)
+
+
+def _completed(incident: Incident, facts: Facts) -> Facts:
+    """What a person says of an alarm; who is lost says the alarm, unless they do. Raises
+    ActionError BAD_INPUT."""
+    lost = facts.lost if facts.lost is not None else (_lost_in(incident),)
+    return replace(facts, lost=lost, heal=True)
+
+
+def _lost_in(incident: Incident) -> str:
+    """The member that an alarm's incident is about. Raises ActionError BAD_INPUT."""
+    lost: str | None = incident.fact["lost"]
+    if lost is None:
+        raise ActionError(
+            "BAD_INPUT",
+            f"lost: incident {incident.id} does not say which member is lost",
+            "Give lost, the list of the members that are.",
+        )
+    return lost

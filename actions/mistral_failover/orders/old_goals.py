@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forgetting old goals, whenever a group is given a new one: only then are there more."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import goals
+
+LOG = logging.getLogger(__name__)
+DAY = 86400.0
+
+
+def forget(request: Request, group_id: str) -> int:
+    """Forget the goals of a group that the settings do not ask to keep; returns how many.
+
+    A database that is away costs nothing but the tidying: the next goal makes up for it.
+    """
+    settings = request.runtime.settings
+
+    def prune(tx: Any) -> int:
+        if tx.lock_group(group_id, shared=False) is None:
+            return 0
+        since = tx.now() - settings.keep_days * DAY
+        return goals.prune(tx, group_id, keep=settings.keep_goals, older_than=since)
+
+    try:
+        return request.runtime.database.atomically(prune)
+    except DBAPIError:
+        LOG.warning("Old goals of group %s could not be forgotten.", group_id, exc_info=True)
+        return 0

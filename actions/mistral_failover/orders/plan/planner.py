@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: what a verb would do now, without doing it, kept so that exactly this can be started.
+
+A plan writes nothing but itself. Its id follows from the group, what was asked for and the world
+that it rests on, so the same plan in the same world is the same plan. Started, it is derived anew
+and compared: in another world it is refused, never replaced by what would follow there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.convergence.dry_run import Foreseen, foresee
+from mistral_failover.convergence.graph import plan as draw
+from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.sentences import where
+from mistral_failover.groups import refresh_members
+from mistral_failover.groups import snapshot as group_snapshots
+from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.model.canonical import version_of
+from mistral_failover.model.goal import Goal, returns
+from mistral_failover.model.ids import derived_id
+from mistral_failover.orders import failover, intake
+from mistral_failover.orders.plan import preconditions
+from mistral_failover.orders.plan import steps as plan_steps
+from mistral_failover.orders.plan.command_line import planned_by
+from mistral_failover.orders.plan.preconditions import Found
+from mistral_failover.orders.plan.risks import Case, risks
+from mistral_failover.orders.plan.verbs import Asked, derive
+from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.short_ids import identified, unknown
+from mistral_failover.store import groups, incidents, plans
+from mistral_failover.store.plans import KeptPlan
+
+LIFETIME = 3600.0
+"""Seconds for which a plan can be started: not all that matters can be compared."""
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A plan before it is told."""
+
+    stands: Standing
+    goal: Goal
+    found: Found
+    world: Mapping[str, Any]
+
+
+def plan(request: Request, group: str, asked: Asked) -> dict[str, Any]:
+    """What a verb would do to a group now, and the plan's id.
+
+    Returns ``plan`` (null where nothing is to be done), ``verb``, ``group``, ``sentence``,
+    ``inputs``, ``goal``, ``roles``, ``lost``, ``steps`` (see ``plan_steps.steps``), ``parallel``
+    (their numbers, wave by wave), ``fences``, ``risks``, ``seconds`` (expected in all, or null),
+    ``expires_at``, ``changed`` (empty). Raises what the verb itself does.
+    """
+    stands = standing(request, group)
+    try:
+        drawn = _draw(request, stands, asked)
+    except intake.NothingToDo as nothing:
+        return _nothing(stands, asked, str(nothing))
+    kept = _kept(request, drawn, asked)
+
+    def keep(tx: Any) -> float:
+        group_snapshots.locked(request, tx, group)
+        return plans.keep(tx, kept, LIFETIME)
+
+    expires = request.runtime.database.atomically(keep)
+    return _told(request, drawn, asked) | {"plan": kept.id, "expires_at": expires, "changed": []}
+
+
+def look_again(request: Request, plan_id: str) -> dict[str, Any]:
+    """A plan that was made before, as it would be now: as :func:`plan`, under its old id and with
+    its old end; ``changed`` says in sentences why it can not be started any more.
+
+    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, and what the verb itself does.
+    """
+    kept, state = _find(request, plan_id)
+    asked = _asked(kept)
+    stands = standing(request, state.name)
+    try:
+        drawn = _draw(request, stands, asked)
+    except intake.NothingToDo as nothing:
+        return _nothing(stands, asked, str(nothing))
+    told = _told(request, drawn, asked)
+    changed = _changed(kept, stands, drawn.found, drawn.world)
+    return told | {"plan": kept.id, "expires_at": kept.expires_at, "changed": changed}
+
+
+def start(request: Request, plan_id: str, because: str | None) -> dict[str, Any]:
+    """Start the goal of a plan, once, if the world is the one that it was made in.
+
+    Run again, or by two at once, it meets its own traversal. Returns as :func:`starting.begin`.
+    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, PLAN_EXPIRED, PLAN_STALE with what changed;
+    CONTENDED and CloudError.
+    """
+    kept, state = _find(request, plan_id)
+    if not _begun(request, kept, state):
+        _refuse_expired(request, kept, state)
+        try:
+            drawn = _compared(request, kept, state)
+        except ActionError as error:
+            # By this very plan, a moment ago: then it has its traversal.
+            if error.code != "PLAN_STALE" or not _begun(request, kept, state):
+                raise
+        else:
+            return _started(request, kept, drawn, because)
+    return _started(request, kept, None, because, state.name)
+
+
+def _started(
+    request: Request,
+    kept: KeptPlan,
+    drawn: _Drawn | None,
+    because: str | None,
+    group: str | None = None,
+) -> dict[str, Any]:
+    """Begin, or meet what was begun; ``drawn`` None: only that."""
+
+    def planned(stands: Standing) -> Goal:
+        current, then = stands.state, kept.world
+        if drawn is None or current.current_traversal != then["traversal"]:
+            raise _stale(kept, current.name, ["the group was given another goal meanwhile"])
+        if current.definition_version != then["definition"]:
+            raise _stale(kept, current.name, ["the group was defined anew meanwhile"])
+        return drawn.goal
+
+    if drawn is not None:
+        _remember(request, kept, drawn)
+    name = drawn.stands.group.name if drawn is not None else str(group)
+    cause = because or f"{kept.verb} as planned"
+    asked_for = {"plan": kept.id, "verb": kept.verb, **kept.inputs}
+    return intake.ordered(request, name, planned, asked_for, cause, _occasion(kept))
+
+
+def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
+    """Notice the members as the plan has them, which raises the epoch of one that was replaced.
+    Raises ActionError PLAN_STALE where somebody noticed another one meanwhile."""
+    stands, found = drawn.stands, drawn.found
+    seen = [(m.name, m.server_id, m.created_at) for m in found.seen]
+    try:
+        replaced = request.runtime.database.atomically(
+            lambda tx: groups.see_members(tx, stands.state.id, seen, found.noticed)
+        )
+    except groups.SeenTooLate as late:
+        raise _stale(kept, stands.group.name, [str(late)]) from None
+    if replaced:
+        refresh_members.depose(request, request.cloud(Unguarded()), stands, replaced)
+
+
+def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
+    """The plan as it would be now, if it is the same. Raises ActionError PLAN_STALE, CloudError."""
+    stands = standing(request, state.name)
+    try:
+        drawn = _draw(request, stands, _asked(kept))
+    except CloudError:
+        raise
+    except Exception as error:
+        facts = describe(error)
+        if facts["code"] == "UNEXPECTED" and not isinstance(error, intake.NothingToDo):
+            raise
+        why = str(error) if isinstance(error, intake.NothingToDo) else facts["message"]
+        lost = kept.world["lost"]
+        found = preconditions.look(request, stands, frozenset(lost), kept.world["volumes"])
+        world = preconditions.described(stands, found, kept.goal_version, lost)
+        changed = _changed(kept, stands, found, world)
+        raise _stale(
+            kept, state.name, [*changed, f"it can not be planned any more: {why}"]
+        ) from None
+    if changed := _changed(kept, stands, drawn.found, drawn.world):
+        raise _stale(kept, state.name, changed)
+    return drawn
+
+
+def _changed(kept: KeptPlan, stands: Standing, found: Found, world: Mapping[str, Any]) -> list[str]:
+    if version_of(world) == kept.fingerprint:
+        return []
+    refused = preconditions.unfit(stands, found, world["lost"])
+    return preconditions.differences(kept.world, world, refused)
+
+
+def _stale(kept: KeptPlan, group: str, changed: list[str]) -> ActionError:
+    return ActionError(
+        "PLAN_STALE",
+        f"the world is not the one of plan {kept.id} any more: {'; '.join(changed)}",
+        f"Nothing was started. See what would happen now: {planned_by(group, kept)}",
+    )
+
+
+def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None:
+    late = _late(request, kept)
+    if late > 0:
+        raise ActionError(
+            "PLAN_EXPIRED",
+            f"plan {kept.id} of {state.name} could be started until {late:.0f} s ago",
+            "Nothing was started. Plan again (where nothing changed it is the same plan): "
+            f"{planned_by(state.name, kept)}",
+        )
+
+
+def _late(request: Request, kept: KeptPlan) -> float:
+    """Seconds since a plan has expired; below zero: it has not."""
+    now: float = request.runtime.database.reading(lambda tx: tx.now())
+    return now - kept.expires_at
+
+
+def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
+    """The plan with this id, of which the first digits do, and its group."""
+
+    def read(tx: Any) -> tuple[KeptPlan, GroupState] | None:
+        identity = identified(request, tx, said, kind="plan").id
+        return plans.find(tx, request.project_id, identity)
+
+    found = request.runtime.database.reading(read)
+    if found is None:  # it was forgotten at this moment
+        raise unknown(said, kind="plan")
+    return found
+
+
+def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
+    """Whether a plan was started before."""
+    order = intake.order_id(kept.project_id, kept.group_id, _occasion(kept))
+    traversal = failover.traversal_of(state.id, order)
+
+    def read(tx: Any) -> bool:
+        known = incidents.get(tx, kept.project_id, order)
+        linked = known is not None and known.traversal_id is not None
+        return linked or tx.traversal(traversal) is not None
+
+    return request.runtime.database.reading(read)
+
+
+def _occasion(kept: KeptPlan) -> str:
+    return f"plan/{kept.id}"
+
+
+def _asked(kept: KeptPlan) -> Asked:
+    return Asked.read(kept.verb, kept.inputs)
+
+
+def _kept(request: Request, drawn: _Drawn, asked: Asked) -> KeptPlan:
+    fingerprint = version_of(drawn.world)
+    inputs = asked.inputs
+    group_id = drawn.stands.state.id
+    return KeptPlan(
+        id=derived_id("plan", group_id, asked.verb, version_of(inputs), fingerprint),
+        project_id=request.project_id,
+        group_id=group_id,
+        verb=asked.verb,
+        inputs=inputs,
+        fingerprint=fingerprint,
+        world=drawn.world,
+        goal_version=drawn.goal.version,
+    )
+
+
+def _draw(request: Request, stands: Standing, asked: Asked) -> _Drawn:
+    goal = derive(request, asked)(stands)
+    lost = goal.document["lost"]
+    found = preconditions.look(request, stands, frozenset(lost), preconditions.volumes_of(goal))
+    return _Drawn(stands, goal, found, preconditions.described(stands, found, goal.version, lost))
+
+
+def _told(request: Request, drawn: _Drawn, asked: Asked) -> dict[str, Any]:
+    stands, goal, found = drawn.stands, drawn.goal, drawn.found
+    waves = _waves(drawn)
+    lasted = request.runtime.database.reading(
+        lambda tx: plans.durations(tx, request.project_id, stands.state.id)
+    )
+    steps = plan_steps.steps(waves, stands.group.types, lasted)
+    fences = plan_steps.fences(stands.group.name, goal, waves, found.records)
+    return {
+        "verb": asked.verb,
+        "group": stands.group.name,
+        "sentence": _sentence(stands, goal, asked),
+        "inputs": asked.inputs,
+        "goal": goal.version,
+        "roles": dict(goal.document["roles"]),
+        "lost": list(goal.document["lost"]),
+        "steps": steps,
+        "parallel": plan_steps.waves_of(waves),
+        "fences": fences,
+        "risks": risks(Case(request, stands, found, goal, steps, fences)),
+        "seconds": plan_steps.seconds(steps),
+    }
+
+
+def _waves(drawn: _Drawn) -> list[list[Foreseen]]:
+    stands, found = drawn.stands, drawn.found
+    graph = draw(
+        drawn.goal,
+        stands.group.types,
+        found.records,
+        found.epochs,
+        group_id=stands.state.id,
+        new_id=lambda resource: derived_id(stands.state.id, "plan", resource),
+    )
+    return foresee(graph, stands.group.types, found.records, found.epochs, found.now)
+
+
+def _sentence(stands: Standing, goal: Goal, asked: Asked) -> str:
+    lost = goal.document["lost"]
+    of = f"; {', '.join(lost)} lost" if lost else ""
+    back = "; whatever fails on the way takes it back" if returns(goal) else ""
+    held = [f"{role} on {member}" for role, member in sorted(stands.roles.items())]
+    now = "now " if stands.reached or not held else "on its way to "
+    now += " and ".join(held) or "nothing active"
+    unsaid = ""
+    if asked.verb == "failover" and asked.lost is None and stands.reached and held:
+        taken = " and ".join(sorted(set(stands.roles.values())))
+        unsaid = f"; {taken} is taken as lost, since nothing else was said"
+    return f"{asked.verb} of {stands.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
+
+
+def _nothing(stands: Standing, asked: Asked, sentence: str) -> dict[str, Any]:
+    return {
+        "plan": None,
+        "verb": asked.verb,
+        "group": stands.group.name,
+        "sentence": sentence,
+        "inputs": asked.inputs,
+        "goal": stands.state.last_complete_goal,
+        "roles": dict(stands.roles),
+        "lost": sorted(stands.lost),
+        "steps": [],
+        "parallel": [],
+        "fences": [],
+        "risks": [],
+        "seconds": 0.0,
+        "expires_at": None,
+        "changed": [],
+    }

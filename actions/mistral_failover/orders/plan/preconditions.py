@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The world that a plan rests on, as a document: whoever finds it unchanged may start the plan.
+
+``{"definition": version, "traversal": id or null, "status": of the traversal, "goal": version,
+"lost": [member, ...], "members": {name: {"server", "epoch", "fit"}}, "records": {id: {"what",
+"state", "condemned"}}, "alarms": {id: {"decision", "lost": [member, ...]}} of those that wait,
+"volumes": {as the group file names it: id or null}}``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.volumes import resolve_volumes
+from mistral_failover.convergence.records import Record, Traversal
+from mistral_failover.groups import candidates
+from mistral_failover.groups.candidates import Seen
+from mistral_failover.groups.refresh_members import members_now
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.model.assignment import MemberFact, reasons
+from mistral_failover.model.goal import ATTACHMENT, Goal
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, incidents
+from mistral_failover.store.incidents import Incident
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is at the moment of planning.
+
+    ``epochs`` are those that the members will have once they are noticed: one whose server was
+    replaced is in a new one. ``seen``: the members by Heat's word; ``servers``: those of all that
+    are known, by name. ``alarms``: those that are held, or admitted and not begun; ``volumes``: the
+    ids behind names, None where there is no volume. ``now`` is the database's time in seconds;
+    ``noticed`` the members as they were remembered before anybody looked.
+    """
+
+    records: Sequence[Record]
+    epochs: Mapping[str, int]
+    seen: Sequence[Seen]
+    servers: Mapping[str, str | None]
+    facts: Sequence[MemberFact]
+    traversal: Traversal | None
+    alarms: Sequence[Incident]
+    volumes: Mapping[str, str | None]
+    now: float
+    noticed: Mapping[str, groups.MemberRow]
+
+
+def look(
+    request: Request, stands: Standing, lost: frozenset[str], volumes: Collection[str]
+) -> Found:
+    """Look at a group, its members and these volumes, without remembering anything. ``lost``: who
+    is lost once the goal is reached. Raises CloudError."""
+    cloud = request.cloud(Unguarded())
+    ids = resolve_volumes(cloud, stands.group.stack, volumes) if volumes else {}
+    group, identity = stands.group, stands.state.id
+    noticed = request.runtime.database.reading(lambda tx: groups.members_of(tx, identity))
+    seen = members_now(cloud, group)
+    facts = candidates.look(request, cloud, group, identity, seen, lost, thorough=True)
+
+    def read(tx: Any) -> Found:
+        known = groups.members_of(tx, identity)
+        current = stands.state.current_traversal
+        return Found(
+            records=list(tx.records(identity)),
+            epochs=_epochs(known, seen),
+            seen=tuple(seen),
+            servers={name: row.server_id for name, row in known.items()}
+            | {member.name: member.server_id for member in seen},
+            facts=tuple(facts),
+            traversal=tx.traversal(current) if current else None,
+            alarms=tuple(incidents.waiting(tx, identity)),
+            volumes=ids,
+            now=tx.now(),
+            noticed=noticed,
+        )
+
+    return request.runtime.database.reading(read)
+
+
+def _epochs(known: Mapping[str, groups.MemberRow], seen: Sequence[Seen]) -> dict[str, int]:
+    epochs = {name: row.epoch for name, row in known.items()}
+    for member in seen:
+        if member.name not in known:
+            epochs[member.name] = 1
+        elif known[member.name].server_id != member.server_id:
+            epochs[member.name] += 1
+    return epochs
+
+
+def unfit(stands: Standing, found: Found, lost: Iterable[str]) -> dict[str, str]:
+    """Why, of each member that takes no role by itself while these are lost, in words."""
+    return reasons(stands.group, found.facts, frozenset(lost))
+
+
+def described(stands: Standing, found: Found, goal: str, lost: Iterable[str]) -> dict[str, Any]:
+    """The world as a document, see the module. ``goal``: the version of the one that is planned;
+    ``lost``: who is lost in it."""
+    fit = {fact.name for fact in found.facts} - unfit(stands, found, lost).keys()
+    return {
+        "definition": stands.state.definition_version,
+        "traversal": stands.state.current_traversal,
+        "status": found.traversal.status if found.traversal else None,
+        "goal": goal,
+        "lost": sorted(lost),
+        "members": {
+            name: {
+                "server": found.servers.get(name),
+                "epoch": epoch,
+                "fit": name in fit,
+            }
+            for name, epoch in sorted(found.epochs.items())
+        },
+        "records": {
+            record.id: {
+                "what": f"{record.name} on {record.member}" if record.member else record.name,
+                "state": f"{record.action}_{record.status}",
+                "condemned": record.condemned_for == goal,
+            }
+            for record in found.records
+        },
+        "alarms": {
+            alarm.id: {"decision": alarm.decision, "lost": sorted(incidents.said_lost(alarm))}
+            for alarm in found.alarms
+        },
+        "volumes": dict(found.volumes),
+    }
+
+
+def volumes_of(goal: Goal) -> list[str]:
+    """The volumes that a goal attaches, as the group file names them."""
+    named = {
+        str(entry["properties"]["volume"])
+        for entry in goal.document["resources"].values()
+        if entry["type"] == ATTACHMENT
+    }
+    return sorted(named)
+
+
+def differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], refused: Mapping[str, str]
+) -> list[str]:
+    """What of a world has changed, a sentence each; ``refused`` as :func:`unfit` says it now."""
+    return [
+        *_of_the_group(before, after),
+        *_of_members(before["members"], after["members"], refused),
+        *_of_records(before["records"], after["records"]),
+        *_of_alarms(before["alarms"], after["alarms"]),
+        *_of_volumes(before["volumes"], after["volumes"]),
+        *_of_the_goal(before, after),
+    ]
+
+
+def _of_the_group(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    if before["definition"] != after["definition"]:
+        yield "the group was defined anew"
+    if before["traversal"] != after["traversal"]:
+        yield "the group was given another goal, or the same again"
+    elif before["status"] != after["status"]:
+        yield f"its traversal was {before['status']}, and is {after['status']}"
+
+
+def _of_members(
+    before: Mapping[str, Any], after: Mapping[str, Any], refused: Mapping[str, str]
+) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        was, is_now = before.get(name), after.get(name)
+        if was is None or is_now is None:
+            yield f"{name} is {'a new member' if was is None else 'a member no more'}"
+            continue
+        if was["server"] != is_now["server"]:
+            yield f"{name} was replaced: another server has its name"
+        elif was["epoch"] != is_now["epoch"]:
+            yield f"{name} was fenced or replaced since"
+        if was["fit"] and not is_now["fit"]:
+            why = refused.get(name, "it is no member of the stack any more")
+            yield f"{name} can not take a role any more: {why}"
+        elif is_now["fit"] and not was["fit"]:
+            yield f"{name} can take a role now, and could not"
+
+
+def _of_records(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(before.keys() - after.keys()):
+        yield f"{before[key]['what']} is gone"
+    for key in sorted(after.keys() - before.keys()):
+        yield f"{after[key]['what']} is new"
+    for key in sorted(before.keys() & after.keys()):
+        was, is_now = before[key], after[key]
+        if was["state"] != is_now["state"]:
+            yield f"{was['what']} was {was['state']}, and is {is_now['state']}"
+        elif was["condemned"] != is_now["condemned"]:
+            yield f"{was['what']} is to be replaced"
+
+
+def _of_alarms(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(before.keys() | after.keys()):
+        was, is_now = before.get(key), after.get(key)
+        if is_now is None:
+            yield f"alarm {key} waits no more"
+        elif was != is_now:
+            who = " and ".join(is_now["lost"]) or "somebody"
+            yield f"an alarm is {is_now['decision']} that says that {who} is lost: {key}"
+
+
+def _of_volumes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
+            yield f"{name} was volume {before[name]}, and is {after[name]}"
+
+
+def _of_the_goal(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    if before["goal"] != after["goal"]:
+        yield f"the goal would be another one by now, {after['goal'][:12]}"

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could go wrong with a plan, as far as it can be seen now: each risk with a code, a sentence
+and what helps. What is looked at is only looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.alarms import suspensions
+from mistral_failover.alarms.admission import HOUR
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups import agent_health
+from mistral_failover.groups.agent_health import SILENT, sends_commands
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.model.assignment import doubts
+from mistral_failover.model.goal import ACTIVATION, Goal
+from mistral_failover.model.text import clock
+from mistral_failover.orders.plan.preconditions import Found, unfit
+from mistral_failover.orders.plan.volumes import volumes
+from mistral_failover.runtime import rights
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.store import incidents
+
+Risk = dict[str, str]
+Step = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan whose risks are asked for."""
+
+    request: Request
+    stands: Standing
+    found: Found
+    goal: Goal
+    steps: Sequence[Step]
+    fences: Sequence[Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """The group's."""
+        return self.stands.group.name
+
+
+def risks(case: Case) -> list[Risk]:
+    """Everything that speaks against a plan now. What can not be looked at is a risk itself."""
+    cloud = case.request.cloud(Unguarded())
+    found = [*_traversal(case), *_locks(case), *_rights(case), *_members(case), *_fences(case)]
+    found += [*_alarms(case), *_holds(case), *_limits(case)]
+    found += _looked("the agents", lambda: _agents(case))
+    found += _looked("the stack", lambda: _stack(case, cloud))
+    found += _looked("the volumes", lambda: _volumes(case, cloud))
+    return found
+
+
+def risk(code: str, sentence: str, remedy: str) -> Risk:
+    """One risk; the sentence without a full stop."""
+    return {"code": code, "sentence": sentence.rstrip("."), "remedy": remedy}
+
+
+def _looked(what: str, look: Callable[[], Iterator[Risk]]) -> list[Risk]:
+    try:
+        return list(look())
+    except CloudError as error:
+        return [risk(error.code, f"{what} could not be looked at: {error.message}", error.remedy)]
+
+
+def _traversal(case: Case) -> Iterator[Risk]:
+    current = case.found.traversal
+    if current is None or current.status in ("COMPLETE", "SUPERSEDED"):
+        return
+    if current.status == "IN_PROGRESS":
+        yield risk(
+            "TRAVERSAL_UNDER_WAY",
+            f"{case.name} is on its way to another goal ({current.cause}), which this one replaces",
+            "Nothing is broken off in the middle: each operation ends first. Or wait for its end.",
+        )
+        return
+    yield risk(
+        f"TRAVERSAL_{current.status}",
+        f"{case.name} did not reach its present goal: {current.reason or current.cause}",
+        "What it failed at may fail again: mend that first; failover status says what it is.",
+    )
+
+
+def _locks(case: Case) -> Iterator[Risk]:
+    for record in case.found.records:
+        if record.owner is None:
+            continue
+        left = (record.lease_until or case.found.now) - case.found.now
+        if record.held_at(case.found.now):
+            yield risk(
+                "LOCK_HELD",
+                f"{_on(record)} is being worked on by {record.owner} ({left:.0f} s left, renewed "
+                "while it lives)",
+                "It is waited for. If it died, its lease ends, and a sweep goes on.",
+            )
+        else:
+            yield risk(
+                "LOCK_DEAD",
+                f"{record.owner} died at work on {_on(record)}, {-left:.0f} s ago, and nobody "
+                "knows how far it came",
+                "Nothing is to be done: whoever comes first breaks the lock, and looks.",
+            )
+
+
+def _rights(case: Case) -> Iterator[Risk]:
+    if waiting := rights.waiting(case.found.records):
+        yield risk("RIGHTS_ENDED", waiting, "Start it with a token of your own.")
+    if (refused := case.request.refusal()) is not None:
+        yield risk(refused.code, refused.message, refused.remedy)
+
+
+def _members(case: Case) -> Iterator[Risk]:
+    lost = frozenset(case.goal.document["lost"])
+    holders = case.goal.document["roles"]
+    doubted = doubts(case.found.facts, lost)
+    facts = {fact.name: fact for fact in case.found.facts}
+    for role, member in sorted(holders.items()):
+        fact = facts.get(member)
+        if fact is None:
+            why = "it is no member of the stack any more"
+        elif not fact.healthy:
+            why = fact.why_not or "it is not healthy"
+        elif fact.maintenance:
+            why = fact.maintenance
+        elif not (why := doubted.get(member, "")):
+            continue
+        yield risk(
+            "TARGET_UNWELL",
+            f"{member} is to hold {role}, and {why}",
+            "Repair it first, or give another member as to; failover member list shows them all.",
+        )
+    refused = unfit(case.stands, case.found, lost)
+    spare = facts.keys() - refused.keys() - set(holders.values())
+    if holders and not spare:
+        why = "; ".join(f"{name}: {refused[name]}" for name in sorted(refused))
+        yield risk(
+            "NO_STANDBY",
+            f"afterwards nobody could take over from {' or '.join(sorted(set(holders.values())))}"
+            + (f" ({why})" if why else ""),
+            "Repair or replace who is lost, and say so with --recovered MEMBER.",
+        )
+
+
+def _fences(case: Case) -> Iterator[Risk]:
+    """Members whose fence may come to nothing without a person."""
+    facts = {fact.name: fact for fact in case.found.facts}
+    for fence in case.fences:
+        member = fence["member"]
+        fact = facts.get(member)
+        if fence["state"] == "climbs" and fact is not None and fact.host_down:
+            yield risk(
+                "FENCE_DOUBTFUL",
+                f"the host of {member} is down: nothing that Nova says proves that it no longer "
+                "writes, so a person will be asked",
+                f"Make sure that it is off, then {confirm_command(case.name, member)}.",
+            )
+
+
+def _alarms(case: Case) -> Iterator[Risk]:
+    """What was said and not acted on: the goal knows nothing of it."""
+    for alarm in case.found.alarms:
+        who = " and ".join(incidents.said_lost(alarm)) or "a member"
+        if alarm.decision == "ADMITTED":
+            yield risk(
+                "ALARM_NOT_BEGUN",
+                f"an alarm was admitted that says that {who} is lost, and its failover has not "
+                f"begun: {alarm.sentence}",
+                "Wait for it; if nothing moves, run failover sweep, and plan again.",
+            )
+        else:
+            yield risk(
+                "ALARM_HELD",
+                f"an alarm is held that says that {who} is lost: {alarm.sentence}",
+                f"To start its failover: failover admit {alarm.id} --because '...'; to take it off "
+                f"the list: failover dismiss {alarm.id} --because '...'",
+            )
+
+
+def _holds(case: Case) -> Iterator[Risk]:
+    held = case.request.runtime.database.reading(
+        lambda tx: suspensions.standing(tx, case.stands.state.id)
+    )
+    if pause := held["pause"]:
+        yield risk(
+            "PAUSED",
+            f"{case.name} is paused by {pause['by']}, {pause['because']}: its alarms are held "
+            "back, what a person starts is not",
+            "failover resume ends the pause.",
+        )
+    if work := held["maintenance"]:
+        of = f" of {', '.join(work['members'])}" if work["members"] else ""
+        yield risk(
+            "MAINTENANCE",
+            f"there is a maintenance{of} by {work['by']} until {clock(work['until'])}, "
+            f"{work['because']}: alarms are held back, what a person starts is not",
+            "failover resume ends it.",
+        )
+
+
+def _limits(case: Case) -> Iterator[Risk]:
+    """They hold alarms back, and no person: what comes next may not be met by itself."""
+    limits, now = case.stands.group.limits, case.found.now
+    since = now - max(HOUR, limits.cooldown)
+    admitted = case.request.runtime.database.reading(
+        lambda tx: incidents.admitted_alarms_since(tx, case.stands.state.id, since)
+    )
+    remedy = "A person may start it all the same, or admit an alarm that is held."
+    if admitted and now - admitted[-1] < limits.cooldown:
+        yield risk(
+            "COOLDOWN",
+            f"an alarm was admitted {now - admitted[-1]:.0f} s ago: further ones are held for "
+            f"{limits.cooldown:g} s",
+            remedy,
+        )
+    count = sum(1 for at in admitted if at > now - HOUR)
+    if count >= limits.per_hour:
+        yield risk(
+            "PER_HOUR",
+            f"{count} alarms were admitted within an hour: further ones are held "
+            f"(the limit is {limits.per_hour})",
+            remedy,
+        )
+
+
+def _agents(case: Case) -> Iterator[Risk]:
+    """Members that are sent a command, and whose agents are not heard."""
+    fenced = {fence["member"] for fence in case.fences}
+    asked = {
+        step["member"]
+        for step in case.steps
+        if step["type"] == ACTIVATION and step["member"] not in fenced
+    }
+    if not asked or not sends_commands(case.stands.group):
+        return
+    for row in agent_health.agents(case.request, case.name):
+        agent, member = row["agent"], row["member"]
+        if member not in asked or (agent is not None and agent["ago"] <= SILENT):
+            continue
+        said = f"said nothing for {agent['ago']:.0f} s" if agent else row["sentence"]
+        yield risk(
+            "AGENT_SILENT" if agent else "NO_AGENT",
+            f"{member} is sent a command, and of its agent: {said}",
+            f"Look at failover-agent on {member}; without it the command fails after its limit.",
+        )
+
+
+def _stack(case: Case, cloud: Cloud) -> Iterator[Risk]:
+    name = case.stands.group.stack
+    with translated(f"read stack {name}"):
+        stack = cloud.heat.stacks.get(name, resolve_outputs=False)
+    action, _, status = stack.stack_status.partition("_")
+    if status == "IN_PROGRESS":
+        yield risk(
+            "STACK_BUSY",
+            f"Heat is at work on stack {name} ({stack.stack_status})",
+            "Wait for its end: openstack stack show. What changes the stack waits for it too.",
+        )
+    elif status == "FAILED":
+        yield risk(
+            "STACK_FAILED",
+            f"stack {name} is {action}_FAILED: {stack.stack_status_reason}",
+            "Its next update tries again what failed; see openstack stack failures list.",
+        )
+
+
+def _volumes(case: Case, cloud: Cloud) -> Iterator[Risk]:
+    for code, sentence, remedy in volumes(case.stands, case.found, case.goal, case.steps, cloud):
+        yield risk(code, sentence, remedy)
+
+
+def _on(record: Record) -> str:
+    return f"{record.name} on {record.member}" if record.member else record.name

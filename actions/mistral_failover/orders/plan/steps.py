@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as people and machines read it: steps, what is fenced how, how long it takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mistral_failover.convergence.dry_run import Foreseen
+from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.sentences import doing
+from mistral_failover.model.goal import FENCE_PREFIX, FENCE_TYPE, Goal, fence_name
+from mistral_failover.model.types import ResourceType
+from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.store.plans import Durations
+
+Rung = Mapping[str, Any]
+
+
+def steps(
+    waves: Sequence[Sequence[Foreseen]], types: Mapping[str, ResourceType], lasted: Durations
+) -> list[dict[str, Any]]:
+    """The operations in an order that may happen.
+
+    Each has ``number``, ``what`` (if it is certain to come, how the journal will say that it
+    started), ``verb``, ``resource``, ``type``, ``member``, ``certain``, ``after`` (the numbers of
+    those that must have ended before), ``expected`` (seconds, or None).
+    """
+    ordered = [each for wave in waves for each in wave]
+    numbers = {each.node.key: number for number, each in enumerate(ordered, start=1)}
+    return [
+        {
+            "number": numbers[each.node.key],
+            "what": _what(each, types[each.record.type]),
+            "verb": each.verb,
+            "resource": each.record.name,
+            "type": each.record.type,
+            "member": each.record.member,
+            "certain": each.certain,
+            "after": sorted(numbers[key] for key in each.after),
+            "expected": lasted.get((each.record.type, each.verb)),
+        }
+        for each in ordered
+    ]
+
+
+def _what(each: Foreseen, resource_type: ResourceType) -> str:
+    what = doing(each.verb, each.record, resource_type)
+    if each.certain:
+        return what
+    waits = f"wait for {each.record.owner}, then " if each.record.owner is not None else ""
+    return f"{waits}if need be {what}"
+
+
+def waves_of(waves: Sequence[Sequence[Foreseen]]) -> list[list[int]]:
+    """The numbers of the steps, wave by wave: those of one wave may run in parallel."""
+    found, number = [], 0
+    for wave in waves:
+        found.append(list(range(number + 1, number + 1 + len(wave))))
+        number += len(wave)
+    return found
+
+
+def seconds(steps: Sequence[Mapping[str, Any]]) -> float | None:
+    """How long all steps that are certain to come take along the longest way through them; None
+    where nobody knows of one."""
+    ends: dict[int, float] = {}
+    for step in steps:  # each behind those that it waits for
+        if step["certain"] and step["expected"] is None:
+            return None
+        own = step["expected"] if step["certain"] else 0.0
+        ends[step["number"]] = own + max((ends[number] for number in step["after"]), default=0.0)
+    return max(ends.values(), default=0.0)
+
+
+def fences(
+    group: str, goal: Goal, waves: Sequence[Sequence[Foreseen]], records: Sequence[Record]
+) -> list[dict[str, Any]]:
+    """Who is fenced and how: for each ``member``, ``state`` (``climbs`` the ladder, ``stands``
+    already, is ``lifted``), ``ladder`` (rungs as in the group file), ``longest`` (seconds after
+    which it waits for a person, at most; None unless it climbs) and ``sentence``."""
+    coming = {each.record.name: each for wave in waves for each in wave}
+    standing = {
+        r.name: r
+        for r in records
+        if r.type == FENCE_TYPE and not r.going and r.status == "COMPLETE"
+    }
+    found = []
+    for member in goal.document["lost"]:
+        name = fence_name(member)
+        ladder = goal.document["resources"][name]["properties"]["ladder"]
+        row: dict[str, Any] = {"member": member, "ladder": ladder, "longest": None}
+        if name in coming or name not in standing:
+            limits = [float(rung.get("longest") or rung["limit"]) for rung in _climbed(ladder)]
+            row |= {"state": "climbs", "longest": sum(limits)}
+            row["sentence"] = f"{member} is fenced: {_words(group, member, ladder)}"
+        else:
+            proof = standing[name].attributes.get("observed", "")
+            row |= {"state": "stands", "sentence": f"{member} stays fenced: {proof}"}
+        found.append(row)
+    lifted = {r.name: r for r in records if r.type == FENCE_TYPE}
+    wanted = goal.document["resources"]
+    return found + [_lifted(record) for name, record in lifted.items() if name not in wanted]
+
+
+def _lifted(record: Record) -> dict[str, Any]:
+    member = record.name.removeprefix(FENCE_PREFIX)
+    sentence = f"{member} is fenced no more, and may serve again"
+    return {
+        "member": member,
+        "ladder": [],
+        "longest": None,
+        "state": "lifted",
+        "sentence": sentence,
+    }
+
+
+def _climbed(ladder: Sequence[Rung]) -> list[Rung]:
+    """The rungs that take time: a person is waited for anyhow."""
+    return [rung for rung in ladder if rung["kind"] != "confirm"]
+
+
+def _words(group: str, member: str, ladder: Sequence[Rung]) -> str:
+    tried = [_rung(rung) for rung in _climbed(ladder)]
+    person = f"a person vouches for it ({confirm_command(group, member)})"
+    return "; else ".join([*tried, person])
+
+
+def _rung(rung: Rung) -> str:
+    limit = f"within {rung['limit']:g} s"
+    if rung["kind"] == "quiesce":
+        longest = f", {rung['longest']:g} s while it says so" if rung.get("longest") else ""
+        return f"its agent confirms that everything has stopped ({limit}{longest})"
+    if rung["kind"] == "stop":
+        return f"Nova's compute service reports its server off ({limit})"
+    if rung["kind"] == "delete":
+        return f"its server is deleted, by the compute service's own record ({limit})"
+    return f"the workflow {rung['workflow']} proves it ({limit})"

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goal that each verb leads to, without doing anything: what a plan is made of.
+
+Every verb has a function that derives its goal from where the group stands (``starting.Derive``).
+Here they are by name, asked in the way that leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from mistral_failover.orders import failback, failover, replace, rollback, switchover
+from mistral_failover.orders.failover import Derive, Facts, facts_of
+from mistral_failover.orders.replace import Wish
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.inputs import optional_text
+from mistral_failover.runtime.process import Request
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be planned: a verb, and the inputs of that verb's own action."""
+
+    verb: str = "failover"
+    to: str | Mapping[str, str] | None = None
+    lost: tuple[str, ...] | None = None
+    recovered: tuple[str, ...] = ()
+    role: str | None = None
+    goal: str | None = None
+    member: str | None = None
+    resource: str | None = None
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs that were given, as JSON has them; :func:`read` reads them back."""
+        given = {name: value for name, value in asdict(self).items() if name != "verb"}
+        given["recovered"] = self.recovered or None
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value is not None  # an empty lost says that nobody is
+        }
+
+    @classmethod
+    def read(cls, verb: Any, given: Mapping[str, Any]) -> Self:
+        """Read an action's inputs. Raises ActionError BAD_INPUT, also for one that is none of the
+        verb's."""
+        verb = optional_text("verb", verb) or "failover"
+        if verb not in VERBS:
+            raise ActionError(
+                "BAD_INPUT", f"verb: {verb} is none", f"Verbs: {', '.join(sorted(VERBS))}."
+            )
+        takes = VERBS[verb].takes
+        for name, value in given.items():
+            if value not in (None, "", [], ()) and name not in takes:
+                raise ActionError(
+                    "BAD_INPUT",
+                    f"{name}: a {verb} has no such input",
+                    f"It has {', '.join(takes)}.",
+                )
+        read = {name: optional_text(name, given.get(name)) for name in _TEXTS}
+        lost = given.get("lost")
+        facts = facts_of(given.get("to"), lost, given.get("recovered"))
+        return cls(verb=verb, to=facts.to, lost=facts.lost, recovered=facts.recovered, **read)
+
+
+_TEXTS = ("role", "goal", "member", "resource")
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What an operator may do to a group. ``takes``: the inputs that it has; ``derive`` leaves no
+    trace."""
+
+    takes: tuple[str, ...]
+    derive: Callable[[Request, Asked], Derive]
+
+
+def _failover(request: Request, asked: Asked) -> Derive:
+    facts = Facts(asked.to, asked.lost, asked.recovered)
+    return failover.moving(request, facts, remember=False)
+
+
+def _switchover(request: Request, asked: Asked) -> Derive:
+    return switchover.moving(request, _one(asked), asked.role, remember=False)
+
+
+def _failback(request: Request, asked: Asked) -> Derive:
+    to = _one(asked)
+    return failback.going_home(request, to, asked.role, asked.recovered, remember=False)
+
+
+def _one(asked: Asked) -> str | None:
+    if isinstance(asked.to, Mapping):
+        raise ActionError("BAD_INPUT", "to: one member is expected", "Name the role as role.")
+    return asked.to
+
+
+def _replace(request: Request, asked: Asked) -> Derive:
+    wish = Wish(member=asked.member, resource=asked.resource)
+    return replace.replacing(request, wish, remember=False)
+
+
+def _rollback(request: Request, asked: Asked) -> Derive:
+    return rollback.returning_to(request, asked.goal, asked.recovered, remember=False)
+
+
+def _remove(request: Request, asked: Asked) -> Derive:
+    return rollback.removing(asked.lost or ())
+
+
+VERBS: Mapping[str, Verb] = {
+    "failover": Verb(("to", "lost", "recovered"), _failover),
+    "switchover": Verb(("to", "role"), _switchover),
+    "failback": Verb(("to", "role", "recovered"), _failback),
+    "replace": Verb(("member", "resource"), _replace),
+    "rollback": Verb(("goal", "recovered"), _rollback),
+    "remove": Verb(("lost",), _remove),
+}
+
+
+def derive(request: Request, asked: Asked) -> Derive:
+    """The function that derives the goal of what is asked for; calling it leaves no trace in the
+    cloud and none in the group's state. It raises what the verb itself does."""
+    return VERBS[asked.verb].derive(request, asked)

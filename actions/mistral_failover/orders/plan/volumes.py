@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which state the volumes are that a plan moves, and what may come of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mistral_failover.cloud import volume_trouble
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volume_holders import state_of, volume_of
+from mistral_failover.cloud.volume_steps import boots_from
+from mistral_failover.cloud.volumes import resolve_volume
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.model.goal import ATTACHMENT, Goal
+from mistral_failover.orders.plan.preconditions import Found
+
+Trouble = tuple[str, str, str]
+"""A code, a sentence, what helps."""
+_ON_ITS_WAY = ("attaching", "detaching", "reserved")
+
+
+def volumes(
+    stands: Standing,
+    found: Found,
+    goal: Goal,
+    steps: Sequence[Mapping[str, Any]],
+    cloud: Cloud,
+) -> Iterator[Trouble]:
+    """What is wrong with each volume that a step attaches or detaches; what can not be looked at
+    says why. Raises CloudError where Cinder or Heat can not be asked at all."""
+    ours = _holders(found)
+    for name in sorted(_moved(goal, found, steps)):
+        try:
+            volume = volume_of(cloud, resolve_volume(cloud, stands.group.stack, name))
+        except CloudError as error:
+            if error.code not in ("NOT_FOUND", "BAD_REQUEST"):
+                raise
+            yield error.code, error.message, error.remedy
+            continue
+        yield from _of(volume, name, ours)
+
+
+def _moved(goal: Goal, found: Found, steps: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The volumes that are attached or detached, as the group file names them."""
+    touched = {step["resource"] for step in steps if step["type"] == ATTACHMENT}
+    wanted = {
+        name: entry["properties"]
+        for name, entry in goal.document["resources"].items()
+        if entry["type"] == ATTACHMENT
+    }
+    stated = [wanted[name] for name in touched if name in wanted]
+    stated += [r.properties for r in found.records if r.name in touched and r.properties]
+    return {str(properties["volume"]) for properties in stated if "volume" in properties}
+
+
+def _holders(found: Found) -> set[str]:
+    """The servers that the group's volumes hang on, or are to hang on."""
+    made = {record.attributes.get("server_id") for record in found.records}
+    return {str(server) for server in (*made, *found.servers.values()) if server}
+
+
+def _of(volume: Any, name: str, ours: set[str]) -> Iterator[Trouble]:
+    shared = bool(getattr(volume, "multiattach", False))
+    held = [attached for attached in volume.attachments if attached.get("server_id")]
+    if volume.status.startswith("error"):
+        error = volume_trouble.broken(volume)
+        yield error.code, f"{name}: {error.message}", error.remedy
+    elif volume.status in _ON_ITS_WAY:
+        yield (
+            "VOLUME_STUCK",
+            f"{name} is on its way: {state_of(volume)}",
+            "It is waited for a while; if it does not get on, the failover says who can help.",
+        )
+    if any(boots_from(volume, attached) for attached in held):
+        error = volume_trouble.is_root(volume.id, held[0]["server_id"])
+        yield error.code, f"{name}: {error.message}", error.remedy
+    elif not shared and any(attached["server_id"] not in ours for attached in held):
+        error = volume_trouble.in_use(volume)
+        yield error.code, f"{name} hangs on a server that is none of the group's", error.remedy
+    if shared:
+        yield (
+            "VOLUME_SHARED",
+            f"{name} is multi-attach: Nova would let several members write on it at once",
+            "Only the fence keeps the old one from writing: let nobody else attach it.",
+        )

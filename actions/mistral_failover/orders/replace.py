@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replacing members by hand: one, or all of them in turn.
+
+A member is replaced by a goal that asks for it (``new_servers``). One that holds a role and is well
+gives it up by a planned move first, which must arrive: that is another goal, so whatever fails in
+it takes the group back to where it was, and nothing was replaced. One that failed is fenced, its
+roles go elsewhere and it is replaced in one traversal, in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mistral_failover.groups import kept_parts
+from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.goal import Goal
+from mistral_failover.model.replacement import (
+    POLICIES,
+    Choice,
+    choose_member,
+    failure,
+    next_in_turn,
+)
+from mistral_failover.orders import failover, intake, switchover
+from mistral_failover.orders.failover import Derive, Facts
+from mistral_failover.orders.intake import NothingToDo
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import incidents
+
+LONGEST_PAUSE = 86_400
+"""Of a rolling replacement between two members, seconds."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Whose server is to be replaced: a member by name, by ``oldest`` or ``newest``, or None for
+    whom the group chooses. ``server``: the one that is to go, None for the present one.
+    ``resource``: only this one of the member's own stack."""
+
+    member: str | None = None
+    server: str | None = None
+    resource: str | None = None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The member that is meant. ``moves``: the roles that have to be moved by plan before."""
+
+    choice: Choice
+    fact: MemberFact
+    moves: tuple[str, ...]
+    failed: bool
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return f"{self.choice.member} is replaced: {self.choice.why}"
+
+
+def replace_member(request: Request, group: str, wish: Wish, cause: str) -> dict[str, Any]:
+    """Start the replacement of a member's server; once for each execution.
+
+    Returns as :func:`starting.begin`, and ``member``, ``server`` (the one that goes), ``moves``: a
+    member that holds roles and is well gives them up first, so nothing was started as long as there
+    are any. Where the member has another server already, ``traversal`` and ``workflow`` are None.
+
+    Raises UnknownGroup, CloudError; NoEligibleMember where nobody can take the member's roles;
+    ActionError UNKNOWN_MEMBER, NOT_COMPLETE where the group is not at rest and the member is well.
+    """
+    try:
+        return _ordered(request, group, wish, cause)
+    except NothingToDo as done:
+        return _idle(group, wish.member, wish.server, (), str(done))
+
+
+def _ordered(request: Request, group: str, wish: Wish, cause: str) -> dict[str, Any]:
+    stands = standing(request, group)
+    known = _ordered_before(request, stands)
+    if known is None:
+        members = failover.look_at_members(request, stands, Facts(lost=()), remember=True)
+        chosen = choose(request, stands, members, wish)
+        name, server = chosen.choice.member, chosen.fact.server_id
+        if chosen.moves:
+            said = f"{chosen.sentence}; its roles go first"
+            return _idle(group, name, server, chosen.moves, said)
+        cause = f"{cause}: {chosen.sentence}"
+        known = {"replace": name, "server": server, "resource": wish.resource}
+    wish = replace(wish, member=known["replace"], server=known["server"])
+    answer = intake.ordered(request, group, replacing(request, wish), dict(known), cause)
+    return answer | {"member": wish.member, "server": wish.server, "moves": []}
+
+
+def replacing(request: Request, wish: Wish, *, remember: bool = True) -> Derive:
+    """Derive the goal of a replacement. ``remember``: members are noticed when one was replaced.
+
+    Raises as :func:`replace_member`; ActionError MOVE_FIRST where the member holds a role and is
+    well, NothingToDo where it has another server than the one that is to go.
+    """
+
+    def derive(stands: Standing) -> Goal:
+        members = failover.look_at_members(request, stands, Facts(lost=()), remember=remember)
+        chosen = choose(request, stands, members, wish)
+        name = chosen.choice.member
+        if chosen.moves:
+            roles = " and ".join(chosen.moves)
+            raise ActionError(
+                "MOVE_FIRST",
+                f"{name} holds {roles} and is well, so that is moved by plan before it is replaced",
+                "Plan the switchover; or run failover replace, which does one after the other.",
+            )
+        properties = {"server_id": chosen.fact.server_id, "resource": wish.resource}
+        if wish.resource is not None:
+            # Its server may stay the same, and it may be replaced again some other day.
+            properties["order"] = stands.state.current_traversal
+        # Whoever failed and has something of the group on it is fenced before that is taken away.
+        fenced = chosen.failed and (name in stands.roles.values() or name in stands.occupied)
+        facts = Facts(lost=(name,) if fenced else (), replaced={name: properties})
+        goal = failover.next_goal(stands, facts, members)
+        failover.look_at_new_volumes(request, stands, goal)
+        return goal
+
+    return derive
+
+
+def choose(request: Request, stands: Standing, members: Sequence[MemberFact], wish: Wish) -> Chosen:
+    """Find out who is meant, and whether they can be replaced now. Raises as :func:`replacing`."""
+    named = () if wish.member in (None, *POLICIES) else (str(wish.member),)
+    failover.require_members(stands, {each.name for each in members}, "member", named)
+    if not members:
+        raise ActionError(
+            "UNKNOWN_MEMBER",
+            f"{stands.group.name} has no members",
+            "Look at its stack: nothing is there that could be replaced.",
+        )
+    choice = choose_member(stands.group, members, stands.lost, wish.member)
+    name = choice.member
+    fact = next(each for each in members if each.name == name)
+    if wish.server is not None and wish.server != fact.server_id:
+        raise NothingToDo(
+            f"{name} was replaced already: it is server {fact.server_id}, and no longer "
+            f"{wish.server}"
+        )
+    failed = failure(fact, stands.lost) is not None
+    moves = tuple(role for role, holder in stands.roles.items() if holder == name and not failed)
+    if not failed:
+        switchover.refuse_unreached(request, stands)
+    if moves:
+        others = [_going(each) if each.name == name else each for each in members]
+        staying = {role: holder for role, holder in stands.roles.items() if role not in moves}
+        assign_roles(stands.group, others, staying, stands.lost)
+    kept_parts.refuse_marked(request, stands, {name} | stands.lost)
+    return Chosen(choice, fact, moves, failed)
+
+
+def _going(fact: MemberFact) -> MemberFact:
+    return replace(fact, healthy=False, why_not="it is to be replaced")
+
+
+def _ordered_before(request: Request, stands: Standing) -> Mapping[str, Any] | None:
+    """What this execution has ordered already: a repeat must not choose anew.
+
+    It is written down before anything is started, so it holds whether or not the start was linked
+    to it; but for an order that was refused and began nothing.
+    """
+    if request.execution is None:
+        return None
+    identity = intake.order_id(request.project_id, stands.state.id, request.execution)
+    traversal = failover.traversal_of(stands.state.id, identity)
+
+    def read(tx: Any) -> Mapping[str, Any] | None:
+        found = incidents.get(tx, request.project_id, identity)
+        if found is None or "replace" not in found.fact:
+            return None
+        begun = found.traversal_id is not None or tx.traversal(traversal) is not None
+        return found.fact if begun or found.decision == "ADMITTED" else None
+
+    return request.runtime.database.reading(read)
+
+
+def _idle(
+    group: str, member: str | None, server: str | None, moves: Sequence[str], sentence: str
+) -> dict[str, Any]:
+    return {
+        "group": group,
+        "member": member,
+        "server": server,
+        "moves": list(moves),
+        "traversal": None,
+        "workflow": None,
+        "sentence": sentence,
+        "incident": None,
+    }
+
+
+# -- all of them in turn
+
+
+def next_member(
+    request: Request,
+    group: str,
+    wanted: tuple[str, ...],
+    turn: Sequence[Mapping[str, str]] | None,
+    pause: int,
+) -> dict[str, Any]:
+    """Say who is next when members are replaced one by one.
+
+    Which servers are to go is fixed once, when ``turn`` is None: those of all members, or of those
+    ``wanted``. From then on whoever has another server has had its turn, so it does not matter who
+    replaced it, nor how often this is asked.
+
+    Returns ``turn`` [{member, server}], ``member`` and ``server`` of the next one (None: all are
+    done), ``wait``, the seconds before its turn (none before the first), ``sentence``, and at the
+    end ``outcome``, as a traversal's report has it. Raises UnknownGroup, CloudError, ActionError
+    UNKNOWN_MEMBER, NOT_COMPLETE where the group is not at rest.
+    """
+    stands = standing(request, group)
+    members = failover.look_at_members(request, stands, Facts(lost=()), remember=True)
+    servers = {fact.name: fact.server_id for fact in members}
+    if turn is None:
+        failover.require_members(stands, servers, "members", wanted)
+        turn = [
+            {"member": fact.name, "server": str(fact.server_id)}
+            for fact in members
+            if not wanted or fact.name in wanted
+        ]
+    waiting = {each["member"] for each in turn if servers.get(each["member"]) == each["server"]}
+    choice = next_in_turn(stands.group, members, stands.lost, stands.roles, waiting)
+    done = f"{len(turn) - len(waiting)} of {len(turn)} members replaced"
+    answer: dict[str, Any] = {"group": group, "turn": list(turn), "outcome": None}
+    if choice is None:
+        sentence = f"rolling replacement: {done}"
+        outcome = {"status": "COMPLETE", "reason": sentence, "roles": dict(stands.roles)}
+        answer |= {"member": None, "server": None, "wait": 0, "outcome": outcome}
+    else:
+        switchover.refuse_unreached(request, stands)
+        sentence = f"rolling replacement: {done}; next is {choice.member}: {choice.why}"
+        wait = pause if len(waiting) < len(turn) else 0
+        answer |= {"member": choice.member, "server": servers[choice.member], "wait": wait}
+    request.runtime.database.atomically(
+        lambda tx: tx.journal(
+            stands.state.id, sentence, kind="rolling", traversal_id=stands.state.current_traversal
+        )
+    )
+    return answer | {"sentence": sentence}
+
+
+# -- the actions

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going back to a goal that the group had, and removing the group.
+
+Both are nothing but further goals. A goal is kept with what it asked for, so to go back needs no
+copy of the stack: the same resources are converged to what they were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.convergence.traversals import goal_to_return_to, present_goal
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.model.assignment import require_eligible
+from mistral_failover.model.goal import Goal, empty_goal
+from mistral_failover.model.validation import did_you_mean
+from mistral_failover.orders import failover, intake
+from mistral_failover.orders.failover import Derive, Facts
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import goals
+
+SHORTEST_PREFIX = 7
+"""Of a goal's version, hexadecimal digits."""
+
+
+def rollback(
+    request: Request, group: str, goal: str | None, recovered: tuple[str, ...], cause: str
+) -> dict[str, Any]:
+    """Give a group the goal back that it reached before, or the one of version ``goal`` (its first
+    digits will do). Who is lost stays lost, but for those who ``recovered``.
+
+    Returns as :func:`starting.begin`. Raises UnknownGroup, CloudError, NoEligibleMember,
+    InvalidDocument where a lost member held a role, ActionError UNKNOWN_GOAL and
+    NOTHING_TO_RETURN_TO.
+    """
+    asked_for = {"rollback": goal or "the goal before", "recovered": list(recovered)}
+    derive = returning_to(request, goal, recovered)
+    return intake.ordered(request, group, derive, asked_for, cause)
+
+
+def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> dict[str, Any]:
+    """Give a group the goal that asks for nothing: what runs is quiesced, what is attached is
+    detached, under a fence on those who are ``lost``. Its definition and its history stay.
+
+    Returns as :func:`starting.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
+    """
+    asked_for = {"remove": True, "lost": list(lost)}
+    return intake.ordered(request, group, removing(lost), asked_for, cause)
+
+
+def removing(lost: tuple[str, ...]) -> Derive:
+    """Derive the goal that asks for nothing. Raises ActionError UNKNOWN_MEMBER."""
+
+    def nothing(stands: Standing) -> Goal:
+        for member in lost:
+            if member not in stands.occupied and member not in stands.roles.values():
+                raise ActionError(
+                    "UNKNOWN_MEMBER",
+                    f"lost: nothing of {stands.group.name} is on {member}",
+                    did_you_mean(member, stands.occupied)
+                    if stands.occupied
+                    else "Nothing of it is on anybody.",
+                )
+        # A lost member stays fenced as long as anything of the group is left on it.
+        return empty_goal(stands.group, (stands.lost | set(lost)) & stands.occupied)
+
+    return nothing
+
+
+def returning_to(
+    request: Request, version: str | None, recovered: tuple[str, ...], *, remember: bool = True
+) -> Derive:
+    """Derive the goal of a rollback. ``remember``: members are noticed when one was replaced.
+
+    Raises as :func:`rollback`.
+    """
+
+    def derive(stands: Standing) -> Goal:
+        goal = request.runtime.database.reading(lambda tx: _goal(tx, stands, version, recovered))
+        facts = Facts(lost=(), recovered=recovered)
+        members = failover.look_at_members(request, stands, facts, remember=remember)
+        taken = {
+            role: member
+            for role, member in goal.document["roles"].items()
+            if stands.roles.get(role) != member
+        }
+        require_eligible(members, taken, frozenset(goal.document["lost"]))
+        return goal
+
+    return derive
+
+
+def _goal(tx: Any, stands: Standing, prefix: str | None, recovered: tuple[str, ...]) -> Goal:
+    """The goal to go back to; who was lost and is another server by now has recovered."""
+    state = stands.state
+    present = present_goal(tx, state)
+    if present is not None:
+        version = None if prefix is None else find(tx, state.id, stands.group.name, prefix)
+        well = {*recovered, *frozenset(present.document["lost"]).difference(stands.lost)}
+        goal = goal_to_return_to(tx, state, version=version, recovered=sorted(well))
+        if goal is not None:
+            return goal
+    raise ActionError(
+        "NOTHING_TO_RETURN_TO",
+        f"{stands.group.name} reached no other goal than its present one",
+        "failover goals lists the goals that it had.",
+    )
+
+
+def find(tx: Any, group_id: str, name: str, prefix: str) -> str:
+    """The full version of a group's goal, by its first digits. Raises ActionError UNKNOWN_GOAL,
+    BAD_INPUT when it is too short or fits several."""
+    if len(prefix) < SHORTEST_PREFIX:
+        raise ActionError(
+            "BAD_INPUT",
+            f"goal: {prefix!r} is too short",
+            f"Give the first {SHORTEST_PREFIX} digits of the goal's version at least.",
+        )
+    found = goals.beginning_with(tx, group_id, prefix.lower())
+    if len(found) > 1:
+        raise ActionError(
+            "BAD_INPUT", f"goal: several goals of {name} begin with {prefix}", "Give more digits."
+        )
+    if not found:
+        raise ActionError(
+            "UNKNOWN_GOAL",
+            f"{name} has no goal {prefix}",
+            "failover goals lists those that are kept.",
+        )
+    return found[0]

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A planned move: a role goes from a member that is well to another one, or back.
+
+Nobody is declared lost. The goal is that of any failover, with the promise to return: whatever
+fails on the way, or would wait for a person, takes the group back to the goal that it reached last,
+by the engine itself and in the same transaction (``convergence.traversals``). So a crash in between
+leaves nothing that the sweep would not go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from shlex import quote
+from typing import Any
+
+from mistral_failover.convergence.sentences import where
+from mistral_failover.groups import agent_health, kept_parts
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
+from mistral_failover.model.errors import NoEligibleMember
+from mistral_failover.model.goal import Goal, goal_resources, render_goal
+from mistral_failover.orders import failover, intake
+from mistral_failover.orders.failover import Derive, Facts
+from mistral_failover.runtime import rights
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.remedies import start_command
+from mistral_failover.store import incidents, views
+
+_REMEDIES = {
+    "IN_PROGRESS": "Wait for its end (failover status); if nothing moves, run failover sweep.",
+    "BLOCKED": "Mend what it waits for first; failover status says what.",
+    "FAILED": "Mend that, then: failover start {group} (or back: failover rollback {group})",
+}
+STACK_PARAMETERS = "stack_parameters"
+ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
+"""How a planned move ends that did not arrive: codes of the execution's error."""
+
+_NOT_UP = "failover group activate brings it up."
+
+
+class ThereAlready(intake.NothingToDo):
+    """The roles are where they shall be; ``why``, in words."""
+
+    def __init__(self, stands: Standing, why: str) -> None:
+        self.stands = stands
+        self.sentence = f"{why}: there is nothing to do"
+        super().__init__(self.sentence)
+
+
+def switchover(
+    request: Request,
+    group: str,
+    to: str | None,
+    role: str | None,
+    cause: str,
+    *,
+    holder: str | None = None,
+) -> dict[str, Any]:
+    """Move a role to the member ``to``, or to whom the group chooses; once for each execution.
+    ``holder``: who gives it up; who holds it in that member's place by then keeps it.
+
+    Returns as :func:`starting.begin`; of the current traversal where ``to`` holds the role, or
+    another than ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
+    InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
+    """
+    asked_for = {"switchover": to or "as the group chooses", "role": role}
+    derive = moving(request, to, role, giver=holder)
+    return ordered(request, group, derive, asked_for, cause)
+
+
+def ordered(
+    request: Request, group: str, derive: Derive, asked_for: dict[str, Any], cause: str
+) -> dict[str, Any]:
+    """Start the planned move that a person orders, if there is anything to move.
+
+    Returns as :func:`starting.begin`; raises what ``derive`` raises, but for ThereAlready.
+    """
+    try:
+        return intake.ordered(request, group, derive, asked_for, cause)
+    except ThereAlready as there:
+        current = there.stands.state.current_traversal
+        return {
+            "group": group,
+            "traversal": current,
+            "goal": there.stands.state.last_complete_goal,
+            "roles": dict(there.stands.roles),
+            "lost": sorted(there.stands.lost),
+            "workflow": failover.chain_of(there.stands.group),
+            "sentence": there.sentence,
+            "incident": None,
+        }
+
+
+def moving(
+    request: Request,
+    to: str | None,
+    role: str | None,
+    *,
+    giver: str | None = None,
+    remember: bool = True,
+) -> Derive:
+    """Derive the goal of a planned move. ``giver``: who is to hold the role now, None: whoever
+    does. ``remember``: members are noticed when one was replaced.
+
+    Raises as :func:`switchover`, and ThereAlready.
+    """
+
+    def derive(stands: Standing) -> Goal:
+        moved = _role(stands, role)
+        refuse_unreached(request, stands)
+        holder = stands.roles.get(moved)
+        if holder is None:
+            raise ActionError(
+                "NOT_COMPLETE",
+                f"nobody holds {moved} yet",
+                f"Give it to somebody: {start_command(stands.group.name)} --lost ''",
+            )
+        if to == holder or giver not in (None, holder):
+            raise ThereAlready(stands, f"{holder} holds {moved} already")
+        members = failover.look_at_members(request, stands, Facts(lost=()), remember=remember)
+        refuse_unwell(stands, members, holder)
+        roles, lost = _assigned(stands, members, moved, to)
+        return planned_goal(request, stands, members, roles, lost)
+
+    return derive
+
+
+def planned_goal(
+    request: Request,
+    stands: Standing,
+    members: list[MemberFact],
+    roles: Mapping[str, str],
+    lost: Collection[str],
+) -> Goal:
+    """The goal of a planned move to ``roles``, with the promise to return; refused unless everybody
+    who gives a role up or takes one is well and heard.
+
+    Raises NoEligibleMember, CloudError, ActionError CANNOT_QUIESCE.
+    """
+    moved = [role for role in roles if roles[role] != stands.roles.get(role)]
+    _refuse_said_lost(request, stands, {roles[role] for role in moved})
+    holders = sorted({stands.roles[role] for role in moved if role in stands.roles})
+    servers = {fact.name: fact.server_id for fact in members}
+    for holder in holders:
+        refuse_unwell(stands, members, holder)
+    for holder in holders:
+        if why := agent_health.unheard(request, stands, holder, servers.get(holder)):
+            raise _cannot_quiesce(stands, holder, why)
+    for target in sorted({roles[role] for role in moved} - set(holders)):
+        _refuse_unheard(request, stands, target, servers.get(target))
+    goal = render_goal(stands.group, roles, lost, returns=True)
+    if any(resource.type == STACK_PARAMETERS for resource in goal_resources(goal)):
+        kept_parts.refuse_marked(request, stands, stands.lost)
+    failover.look_at_new_volumes(request, stands, goal)
+    return goal
+
+
+def known_role(stands: Standing, role: str) -> str:
+    """A role of the group's. Raises ActionError BAD_INPUT."""
+    if role not in stands.group.roles:
+        known = f"Roles: {', '.join(stands.group.roles)}."
+        raise ActionError("BAD_INPUT", f"role: {role} is none of its roles", known)
+    return role
+
+
+def _role(stands: Standing, role: str | None) -> str:
+    roles = stands.group.roles
+    if role is not None:
+        return known_role(stands, role)
+    if len(roles) == 1:
+        return roles[0]
+    known = f"Roles: {', '.join(roles)}."
+    raise ActionError("BAD_INPUT", "role: which of its roles is to move", known)
+
+
+def refuse_unreached(request: Request, stands: Standing) -> None:
+    """Only what stands somewhere can be moved from there, and come back. Raises ActionError
+    NOT_COMPLETE."""
+    if stands.reached and stands.roles:
+        return
+    current, name = stands.state.current_traversal, stands.group.name
+    traversal = current and request.runtime.database.reading(lambda tx: tx.traversal(current))
+    if not traversal or stands.reached:
+        raise ActionError("NOT_COMPLETE", f"{name} is not in service", _NOT_UP)
+    why = traversal.reason or traversal.cause
+    raise ActionError(
+        "NOT_COMPLETE",
+        f"{name} is {traversal.status}, so there is no goal to come back to: {why}",
+        _REMEDIES.get(traversal.status, _REMEDIES["IN_PROGRESS"]).format(group=quote(name)),
+    )
+
+
+def refuse_unwell(stands: Standing, members: list[MemberFact], holder: str) -> None:
+    """A planned move begins with a word of the holder's own agent, and falls no further down the
+    ladder. So whoever can certainly not give it is refused while the application may still run.
+    Raises ActionError CANNOT_QUIESCE."""
+    found = next((fact for fact in members if fact.name == holder), None)
+    if found is not None and found.healthy:
+        return
+    why = "it is no member of the stack any more" if found is None else found.why_not
+    raise _cannot_quiesce(stands, holder, why or "Nova does not say that it is well")
+
+
+def _refuse_said_lost(request: Request, stands: Standing, targets: Collection[str]) -> None:
+    """An alarm was believed, and whoever was to act on it has not, or died: a member that is lost
+    in no goal yet is no target all the same."""
+    waiting = request.runtime.database.reading(
+        lambda tx: incidents.yet_to_begin(tx, stands.state.id)
+    )
+    said = {
+        member: f"incident {incident.id} says that it is lost, and its failover has not begun"
+        for incident in waiting
+        for member in incidents.said_lost(incident)
+        if member in targets
+    }
+    if said:
+        raise NoEligibleMember(
+            f"{' and '.join(sorted(said))} may be lost",
+            "Wait for that failover (if nothing moves, run failover sweep), or name another "
+            "member.",
+            said,
+        )
+
+
+def _refuse_unheard(request: Request, stands: Standing, target: str, server: str | None) -> None:
+    """Nova's ACTIVE says nothing of the agents; and without the target's, the way back would wait
+    for its word as well."""
+    if why := agent_health.unheard(request, stands, target, server):
+        raise NoEligibleMember(
+            f"{target} can not be asked to start anything",
+            "Look at failover-agent there, or name another member.",
+            {target: why},
+        )
+
+
+def _cannot_quiesce(stands: Standing, holder: str, why: str) -> ActionError:
+    return ActionError(
+        "CANNOT_QUIESCE",
+        f"{holder} can not be asked to stop: {why}",
+        f"Mend that. Or, only if {holder} is lost, have it fenced: "
+        + start_command(stands.group.name, lost=holder),
+    )
+
+
+def _assigned(
+    stands: Standing, members: list[MemberFact], role: str, to: str | None
+) -> tuple[Mapping[str, str], frozenset[str]]:
+    """Who holds which role after the move, and who stays lost."""
+    lost = stands.lost & ({fact.name for fact in members} | stands.occupied)
+    if to is not None:
+        return assign_roles(stands.group, members, stands.roles, lost, {role: to}), lost
+    holder = stands.roles[role]
+    others = [_not(fact, role) if fact.name == holder else fact for fact in as_planned(members)]
+    staying = {name: member for name, member in stands.roles.items() if name != role}
+    return assign_roles(stands.group, others, staying, lost), lost
+
+
+def _not(fact: MemberFact, role: str) -> MemberFact:
+    return replace(fact, healthy=False, why_not=f"it gives {role} up")
+
+
+# -- how it ended
+
+
+def ending(tx: Any, first: Mapping[str, Any]) -> dict[str, Any]:
+    """What became of a planned move whose ``first`` traversal (as ``views.traversal`` has it) may
+    have been followed by others: to the same goal, and on the way back.
+
+    Returns ``status``: COMPLETE (it moved), RETURNED, FAILED and BLOCKED (the way back failed, or
+    waits for a person), OVERTAKEN (somebody gave the group another goal), IN_PROGRESS; ``reason``
+    in words, ``roles`` and ``lost`` of the goal that it came to, ``ended_at``.
+    """
+    walked = views.following(tx, first)
+    last = walked[-1]
+    goal = tx.goal(first["group_id"], last["goal_version"])
+    there = [each for each in walked if each["goal_version"] == first["goal_version"]]
+    came_back = len(there) < len(walked)
+    status, reason = last["status"], last["reason"]
+    if status == "IN_PROGRESS":
+        reason = rights.waiting(tx.records(first["group_id"]))
+    elif status == "SUPERSEDED":
+        status = "OVERTAKEN"
+        reason = f"another goal was given meanwhile: {_cause_of(tx, last) or reason}"
+    elif status == "COMPLETE" and not came_back:
+        reason = f"moved: {where(goal)}"
+    elif status == "COMPLETE":
+        status = "RETURNED"
+        reason = f"it returned ({where(goal)}) and serves again. What failed: {there[-1]['reason']}"
+    elif came_back:
+        why = there[-1]["reason"]
+        reason = f"the move failed: {why} The way back ({where(goal)}) is {status}: {reason}"
+    return {
+        "status": status,
+        "reason": reason,
+        "roles": dict(goal.document["roles"]),
+        "lost": list(goal.document["lost"]),
+        "ended_at": last["ended_at"],
+    }
+
+
+def _cause_of(tx: Any, superseded: Mapping[str, Any]) -> str:
+    """Why the traversal was started that took the place of another one."""
+    by = views.traversal(tx, str(superseded["reason"]).rpartition(" ")[2])
+    return str(by["cause"]) if by else ""

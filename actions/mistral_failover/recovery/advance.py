@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver: works a traversal off, stage by stage.
+
+``failover.advance`` is a loop over the state store. In each turn it lists the ready nodes and puts
+them into the process's pool of workers, until every node of the stages up to the one asked for is
+done, or another goal has taken the traversal's place. It asks what is true now and remembers
+nothing, so any number of loops, in any number of processes, may advance one traversal: the locks
+let one worker through. What a worker's conclusion makes ready goes into its own pool at once; where
+that gets lost the next turn of a loop lists it, and where there is no loop, a sweep starts one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from mistral_lib.actions import Result
+from sqlalchemy.exc import SQLAlchemyError
+
+from mistral_failover.convergence.engine import latest
+from mistral_failover.convergence.records import NodeProgress, Ready, Traversal
+from mistral_failover.fault_points import reach
+from mistral_failover.model.stages import Stage, rank
+from mistral_failover.reports import status
+from mistral_failover.resources import ownership
+from mistral_failover.resources.worker import NodeWorker
+from mistral_failover.runtime import rights
+from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import views
+
+LOG = logging.getLogger(__name__)
+
+POLL_FIRST, POLL_GROWTH, POLL_LONGEST = 0.1, 1.5, 2.0
+"""Seconds between two looks at a traversal that another process works on."""
+SETTLED = 0.1
+"""Seconds that a loop waits after a worker's end for the others of its group."""
+PATIENT = 5.0
+"""Seconds that a loop waits while its own process has nothing to do; then it gives its thread back,
+and Mistral calls it again. So groups that wait for a service do not use up an executor."""
+STORE_PATIENT = 900.0
+"""And while the state store is away. Longer, since Mistral keeps its own state in the same database
+as a rule: an engine forgets after some 80 s what it is told meanwhile, and the chain would end."""
+SAID = 50
+"""Sentences that one call returns at most."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A traversal as one turn of the loop sees it, at ``now`` by the database's clock."""
+
+    traversal: Traversal
+    rows: Sequence[NodeProgress]
+    now: float
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether another goal was given meanwhile."""
+        return self.traversal.status == "SUPERSEDED" or not self.rows
+
+    def left(self, stage: Stage) -> list[NodeProgress]:
+        """The nodes of the stages up to ``stage`` on which work is possible, now or later."""
+        return [row for row in self.rows if _ready(row) and row.stage <= rank(stage)]
+
+    def due(self) -> list[NodeProgress]:
+        """The nodes to be worked on now: nobody alive does, and it is not too early."""
+        gate = self.traversal.through
+        return [
+            row
+            for row in self.rows
+            if _ready(row)
+            and (gate is None or row.stage <= gate)
+            and (row.next_try is None or row.next_try <= self.now)
+            and not (row.owner is not None and (row.lease_until or 0.0) > self.now)
+        ]
+
+    def stuck(self, stage: Stage) -> bool:
+        """Whether a node of the stages up to ``stage`` failed, or waits for a person."""
+        return any(
+            row.status in ("FAILED", "BLOCKED") and row.stage <= rank(stage) for row in self.rows
+        )
+
+    def next_try(self, stage: Stage) -> float:
+        """Seconds until the next node of these stages is to be tried again."""
+        times = [row.next_try for row in self.left(stage) if row.next_try is not None]
+        return max(0.0, min(times, default=self.now + POLL_LONGEST) - self.now)
+
+
+def _ready(row: NodeProgress) -> bool:
+    return row.status == "WAITING" and not row.remaining
+
+
+def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
+    """Work a traversal off, up to the end of the stage ``through``.
+
+    With ``hold`` later stages wait for a call of their own; without it their nodes are worked off
+    too as soon as the graph allows. A traversal that the engine itself has put in this one's place
+    (a replacement, the way back) is worked off in its stead.
+
+    Returns ``traversal``, the one that was worked off last; ``state``, its status; ``said``, what
+    happened meanwhile, in sentences; and ``again``: True when this call gave its thread back before
+    the end, and is to be repeated. Up to the last stage it returns the report as well.
+
+    Fails with the status and the reason when something of these stages failed (FAILED) or waits for
+    a person (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
+    """
+    again = {
+        "traversal": traversal_id,
+        "state": "IN_PROGRESS",
+        "said": [],
+        "again": True,
+        "outcome": None,
+    }
+    deadline = None
+    while True:
+        try:
+            return _advanced(request, traversal_id, through, hold=hold) or again
+        except SQLAlchemyError as error:
+            if not describe(error).get("transient"):
+                raise
+            LOG.warning("The state store is away", exc_info=True)
+        deadline = deadline or time.monotonic() + STORE_PATIENT
+        if not _store_is_back(request, deadline):
+            return again
+
+
+def _store_is_back(request: Request, deadline: float) -> bool:
+    """Wait until the state store answers; False: the process stops, or the time is over."""
+    workers = request.runtime.workers
+    while not workers.stopping and time.monotonic() < deadline:
+        workers.pause(POLL_LONGEST)
+        try:
+            request.runtime.database.reading(lambda tx: tx.now())
+        except SQLAlchemyError:
+            continue
+        return True
+    return False
+
+
+def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
+    """What :func:`advance` answers; None: the call gives its thread back before the end."""
+    state = ownership.group_of(request, traversal_id)
+    if state is None:
+        return _unknown(traversal_id)
+    reach("advance.before")
+    worker = NodeWorker(request, state.id)
+    first = _latest(request, state.id)
+    _opened(request, traversal_id, through, hold=hold)
+    if through is Stage.END:
+        # An earlier stage has just been refused: do not count another attempt.
+        worker.ended = rights.still_ended(request, state.id)
+    with request.runtime.workers.loop():
+        view = _worked_off(worker, traversal_id, through)
+    if view is None:
+        return None
+    reach("advance.after")
+    said = _said(request, state.id, first)
+    facts = {
+        "traversal": view.traversal.id,
+        "state": view.traversal.status,
+        "said": said,
+        "again": False,
+    }
+    if through is Stage.END:
+        return _reported(request, state.name, traversal_id, facts)
+    if worker.ended:
+        return _failure("RIGHTS_ENDED", worker.ended[0], facts)
+    if view.stuck(through) and view.traversal.status in ("FAILED", "BLOCKED"):
+        return _failure(view.traversal.status, view.traversal.reason, facts)
+    return facts
+
+
+def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View | None:
+    """Loop until nothing of the stages is left to do. None: the thread is given back before."""
+    workers, group_id = worker.request.runtime.workers, worker.group_id
+    pause, idle_since = POLL_FIRST, time.monotonic()
+    while True:
+        ended = workers.ended(group_id)
+        view = _look(worker.request, traversal_id)
+        if workers.stopping:
+            return None
+        if view.overtaken or worker.ended or not view.left(through):
+            return view
+        began = [worker.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
+        if any(began):
+            pause, idle_since = POLL_FIRST, time.monotonic()
+        if workers.busy(group_id):
+            # Workers wake this loop; the rest is for what other processes do. Many that end
+            # together are one occasion to look.
+            workers.wait(group_id, ended, POLL_LONGEST)
+            workers.settle(group_id, SETTLED)
+            idle_since = time.monotonic()
+        else:
+            if time.monotonic() - idle_since > PATIENT:
+                return None
+            workers.wait(group_id, ended, min(pause, view.next_try(through) + 0.01))
+            pause = min(pause * POLL_GROWTH, POLL_LONGEST)
+
+
+def _look(request: Request, traversal_id: str) -> View:
+    def read(tx: Any) -> View:
+        found = latest(tx, traversal_id)
+        return View(found, tx.progress(found.id), tx.now())
+
+    return request.runtime.database.reading(read)
+
+
+def _opened(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> None:
+    """Let the stages up to ``through`` be worked on, and note which execution drives."""
+    engine, chain = request.runtime.engine, request.execution
+    current = engine.current(traversal_id)
+    if current.through is not None:
+        engine.open_through(current.id, through if hold else None)
+    if chain is not None:
+        request.runtime.database.atomically(lambda tx: tx.driven_by(current.id, chain))
+
+
+# -- what a call answers
+
+
+def _reported(
+    request: Request, group: str, traversal_id: str, facts: dict[str, Any]
+) -> dict[str, Any] | Result:
+    found = report(request, group, traversal_id)
+    return found if isinstance(found, Result) else {**facts, "outcome": found}
+
+
+def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | Result:
+    """How a traversal ended; an error when it did not reach its goal, or waits for rights. So is a
+    planned move that came back, or whose place another goal has taken."""
+    reach("report.before")
+    found = status.report(request, group, traversal_id)
+    reach("report.after")
+    if found["status"] in ("FAILED", "BLOCKED"):
+        remedy = f"What helps says: failover status {quote(group)}"
+        error = {"code": found["status"], "remedy": remedy}
+    elif found["status"] == "RETURNED":
+        remedy = "Nothing is broken off. Mend what failed, then start the same move again."
+        error = {"code": "RETURNED", "remedy": remedy}
+    elif found["status"] == "OVERTAKEN":
+        remedy = "See failover status for where the group stands."
+        error = {"code": "OVERTAKEN", "remedy": remedy}
+    elif found["status"] == "IN_PROGRESS" and found["reason"]:
+        remedy = "Run failover sweep with a token of your own, unless a cron trigger does."
+        error = {"code": "RIGHTS_ENDED", "remedy": remedy}
+    else:
+        return found
+    return Result(error={**error, "message": found["reason"], "report": found})
+
+
+def _failure(code: str, message: str, facts: dict[str, Any]) -> Result:
+    remedy = "See failover status for what helps."
+    return Result(error={"code": code, "message": message, "remedy": remedy, **facts})
+
+
+def _unknown(traversal_id: str) -> Result:
+    return Result(
+        error={
+            "code": "UNKNOWN_TRAVERSAL",
+            "message": f"there is no traversal {traversal_id}",
+            "remedy": "Hand on the traversal that failover.begin or failover.admit returned.",
+        }
+    )
+
+
+def _latest(request: Request, group_id: str) -> int:
+    """The id of the journal's last row."""
+    rows = request.runtime.database.reading(lambda tx: views.history(tx, group_id, limit=1))
+    return rows[-1]["id"] if rows else 0
+
+
+def _said(request: Request, group_id: str, after: int) -> list[str]:
+    """What the group's journal says since."""
+    rows = request.runtime.database.reading(
+        lambda tx: views.history(tx, group_id, after=after, limit=SAID)
+    )
+    return [row["sentence"] for row in rows]

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The locks that are held, and breaking one by hand.
+
+An owner lives as long as its lease. A lock of a dead owner is broken by the next check of its node,
+so nobody has to; by hand it is sooner. A live owner's is broken by force only: its token moves, so
+the guard lets it call the cloud no more, yet what it has sent already may still take effect, within
+the ``http_timeout`` of one call.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.conclude import wake
+from mistral_failover.convergence.records import GroupState, Record
+from mistral_failover.groups.snapshot import standing
+from mistral_failover.mistral.api import Mistral, mistral_of
+from mistral_failover.mistral.executions import CALL, LIMIT, execution_of
+from mistral_failover.model.text import plain
+from mistral_failover.orders.failover import chain_of
+from mistral_failover.runtime.caller import person
+from mistral_failover.runtime.deadlines import Until
+from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.short_ids import identified
+from mistral_failover.store import details
+
+Row = dict[str, Any]
+
+
+def listed(request: Request, group: str | None) -> list[Row]:
+    """The locks that are held in the project, or in one of its groups.
+
+    Each with ``group``, ``resource`` (its name), ``id`` (the resource's), ``type``, ``owner``,
+    ``token``, ``alive`` and ``why`` (a sentence), ``lease_left`` (seconds), ``since``,
+    ``execution`` (None, or ``id`` and ``state``), ``operation``, ``traversal``. Raises
+    UnknownGroup.
+    """
+    group_id = standing(request, group).state.id if group else None
+    project = request.project_id
+    rows = request.runtime.database.reading(lambda tx: details.locks(tx, project, group_id))
+    mistral, unable = _mistral(request) if rows else (None, "")
+    deadline = time.monotonic() + LIMIT
+    found = []
+    for row in rows:
+        identity, state = execution_of(row["owner"]), None
+        if identity and mistral and time.monotonic() < deadline:
+            try:
+                state = mistral.state(identity)
+            except CloudError as error:
+                mistral, unable = None, describe(error)["message"]
+        found.append(_shown(row, identity, state, unable))
+    return found
+
+
+def _mistral(request: Request) -> tuple[Mistral | None, str]:
+    try:
+        return mistral_of(request, Until(time.monotonic() + LIMIT, CALL)), ""
+    except CloudError as error:
+        return None, str(describe(error)["message"])
+
+
+def _shown(row: Row, execution: str | None, state: str | None, unable: str) -> Row:
+    left = row["lease_left"] or 0.0
+    alive = left > 0
+    why = f"its lease lasts {left:.0f} s more" if alive else f"its lease ended {-left:.0f} s ago"
+    if state is not None:
+        why += f"; its execution is {state}"
+    elif execution is not None and unable:
+        why += f"; Mistral could not be asked: {unable}"
+    return {
+        "group": row["group"],
+        "resource": row["resource"],
+        "id": row["resource_id"],
+        "type": row["type"],
+        "owner": row["owner"],
+        "token": row["token"],
+        "alive": alive,
+        "why": why,
+        "lease_left": row["lease_left"],
+        "since": row["since"],
+        "execution": {"id": execution, "state": state} if execution else None,
+        "operation": row["operation"],
+        "traversal": row["traversal"],
+    }
+
+
+def broken(
+    request: Request, said: str, owner: str, token: int | None, *, force: bool, because: str | None
+) -> Row:
+    """Break the lock on a resource, if ``owner`` (and ``token``, where it is given) has it.
+
+    A lock that nobody holds is no error: its owner ended, or a repeat of this broke it. Returns
+    ``group``, ``resource``, ``traversal`` (the group's current one), ``broken``, ``sentence`` and
+    ``workflow``, which goes on with it; None where no node is ready for that.
+
+    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, LOCK_MOVED where somebody else has the lock,
+    LOCK_ALIVE where its owner lives and it is not forced, BAD_INPUT where force lacks a reason.
+    """
+    if force and not because:
+        raise ActionError(
+            "BAD_INPUT",
+            "because: to break the lock of a live owner takes a reason",
+            "Say what makes you sure that its process is dead or stopped.",
+        )
+    step = partial(_broken, request, said, owner, token, force, because)
+    answer: Row = request.runtime.database.atomically(step)
+    return answer
+
+
+def _broken(
+    request: Request,
+    said: str,
+    owner: str,
+    token: int | None,
+    force: bool,
+    because: str | None,
+    tx: Any,
+) -> Row:
+    match = identified(request, tx, said, kind="resource")
+    group = tx.lock_group(match.group_id, shared=False)
+    record = tx.lock_record(match.id)
+    if record.owner is None:
+        sentence = f"nobody holds the lock on {record.name}"
+        return _answer(request, tx, group, record, False, sentence)
+    if record.owner != owner or token not in (None, record.token):
+        begins = f"{record.name}: the lock of {owner},"
+        for told in details.broken_by_hand(tx, group.id, record.id):
+            if told.startswith(begins) and record.owner != owner:  # a repeat of what was done
+                sentence = f"{told}; since then {record.owner} works on it"
+                return _answer(request, tx, group, record, False, sentence)
+        raise ActionError(
+            "LOCK_MOVED",
+            f"the lock on {record.name} is not held by {plain(owner)} but by {record.owner} "
+            f"(token {record.token})",
+            f"Look again: failover locks {group.name}",
+        )
+    now = tx.now()
+    if record.held_at(now) and not force:
+        raise ActionError(
+            "LOCK_ALIVE",
+            f"the owner of the lock on {record.name}, {record.owner}, is alive: its lease lasts "
+            f"{record.lease_until - now:.0f} s more",
+            "Wait for it: the lease of a dead owner ends by itself. Only if you are sure that its "
+            "process is dead: --force --because '...'.",
+        )
+    how = "which was alive" if record.held_at(now) else "which is dead"
+    why = f" (forced: {plain(because)})" if force and because else ""
+    why = why or (f" ({plain(because)})" if because else "")
+    sentence = f"{record.name}: the lock of {owner}, {how}, was broken by {person(request)}{why}"
+    if not tx.break_lock(record, sentence.partition(": ")[2]):
+        raise ActionError(
+            "LOCK_MOVED", f"the lock on {record.name} moved just now", "Look again: failover locks"
+        )
+    tx.journal(
+        group.id,
+        sentence,
+        kind="broken",
+        traversal_id=group.current_traversal,
+        resource_id=record.id,
+    )
+    return _answer(request, tx, group, record, True, sentence)
+
+
+def _answer(
+    request: Request, tx: Any, group: GroupState, record: Record, was_broken: bool, sentence: str
+) -> Row:
+    ready = wake(tx, group, record.id)
+    chain = chain_of(request.runtime.definitions.group(tx, group)) if ready else None
+    return {
+        "group": group.name,
+        "resource": record.name,
+        "traversal": group.current_traversal,
+        "broken": was_broken,
+        "sentence": sentence,
+        "workflow": chain,
+    }

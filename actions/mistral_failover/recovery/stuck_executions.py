@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Mistral still shows as under way, and nobody carries on.
+
+Mistral keeps what is to be done next in the threads of its engine, so a killed engine leaves
+executions RUNNING for ever. They are ended, not resumed: a lock that nobody holds any more may be
+somebody else's by now, and a resumed execution would run the tasks of its operation beside them.
+What they were about is in the state store, and the sweep triggers it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mistral_failover.mistral.api import ENDED, Execution, Mistral
+from mistral_failover.model.group import SHIPPED_CHAIN
+from mistral_failover.store import stalled_work
+from mistral_failover.store.database import Database
+from mistral_failover.store.stalled_work import Held
+
+OURS = "failover."
+_PRIVATE = "failover._"
+LIMIT = 30.0
+"""Seconds that one look at Mistral may take; what is left is for the next one."""
+
+
+@dataclass(frozen=True)
+class Hung:
+    """A tree of executions in which nothing happened for ``seconds``, oldest execution first;
+    ``top`` is ours, and whoever waits for the tree waits for it."""
+
+    executions: Sequence[Execution]
+    top: Execution
+    seconds: float
+
+    @property
+    def sentence(self) -> str:
+        """What is said about its end."""
+        return (
+            f"{self.top.workflow} (execution {self.top.id}) was ended: nothing happened in it for "
+            f"{self.seconds:.0f} s and it holds no lock; the sweep goes on with its work"
+        )
+
+
+CHAINS = 3
+"""Executions of a group's own chain that drive one traversal, unless a person asks for more: a task
+of its own that fails each time must not run for ever."""
+
+
+def undriven(
+    held: Sequence[Held], mistral: Mistral | None, deadline: float, *, asked_for: bool = False
+) -> Iterator[Held]:
+    """Yield those of the ``held`` traversals that need a new execution of their chain: the last one
+    has ended without opening the next stage, or there was none.
+
+    An execution that this Mistral does not know may run in another one that works on the same state
+    store, so it says nothing. ``asked_for``: a person wants another try, so it does, and
+    :data:`CHAINS` does not count. ``mistral``: None where it can not be asked. ``deadline``: on the
+    monotonic clock. Raises CloudError.
+    """
+    for traversal in held:
+        if traversal.chain is None:
+            yield traversal
+            continue
+        if mistral is None or (traversal.chains >= CHAINS and not asked_for):
+            continue
+        if time.monotonic() > deadline:
+            return
+        state = mistral.state(traversal.chain)
+        if state in ENDED or (state is None and asked_for):
+            yield traversal
+
+
+def hung(
+    database: Database, project_id: str, mistral: Mistral, after: float, deadline: float
+) -> Iterator[Hung]:
+    """The trees of our executions that hang: no execution of the tree holds a live lock or began
+    or ended an operation, and nothing in it changed, for ``after`` seconds.
+
+    ``deadline``: on the monotonic clock. Raises CloudError.
+    """
+    seen: set[str] = set()
+    for execution in mistral.running(OURS):
+        if _age(mistral, execution) <= after or time.monotonic() > deadline:
+            return
+        if execution.root in seen:
+            continue
+        seen.add(execution.root)
+        tree = mistral.tree(execution.root)
+        if _lives(tree, mistral, after):
+            continue
+        owners = database.reading(lambda tx: stalled_work.at_work(tx, project_id, after))
+        working = {owner.partition("/")[0] for owner in owners}
+        if working.isdisjoint(e.id for e in tree):
+            seconds = min(_age(mistral, e) for e in tree)
+            left = [e for e in tree if _ours(e) and not e.ended]
+            yield Hung(tree, min(left, key=_rank), seconds)
+
+
+def end(mistral: Mistral, found: Hung) -> None:
+    """End a tree as far as it is ours: its top in ERROR, so that whoever waits sees a failure, and
+    what is below it CANCELLED, so that no task of it runs any more. Raises CloudError."""
+    whole = _ours(found.executions[0])  # else the tree belongs to somebody who called one of ours
+    left = [e for e in found.executions if not e.ended and (whole or _ours(e))]
+    # From the top: who waits must not see the end of what is below it, and go on.
+    for execution in sorted(left, key=_rank):
+        state = "CANCELLED" if _rank(execution) else "ERROR"
+        mistral.end(execution.id, state, f"INTERRUPTED: {found.sentence}")
+
+
+def _lives(tree: Sequence[Execution], mistral: Mistral, after: float) -> bool:
+    """Whether anything in a tree changed within ``after`` seconds, or nothing of ours is left."""
+    if any(_age(mistral, e) <= after for e in tree):
+        return True
+    under_way = [e for e in tree if not e.ended]
+    if not any(map(_ours, under_way)):
+        return True
+    return any(
+        (mistral.now - mistral.changed_within(e.id)).total_seconds() <= after for e in under_way
+    )
+
+
+def _age(mistral: Mistral, execution: Execution) -> float:
+    return (mistral.now - execution.changed).total_seconds()
+
+
+def _rank(execution: Execution) -> int:
+    """0 for what people, alarms and other workflows start and wait for, 1 for what is below it:
+    the chain, and whatever a chain of the group's own starts."""
+    if execution.id == execution.root:
+        return 0
+    inner = execution.workflow.startswith(_PRIVATE) or execution.workflow == SHIPPED_CHAIN
+    return 1 if inner or not _ours(execution) else 0
+
+
+def _ours(execution: Execution) -> bool:
+    return execution.workflow.startswith(OURS)

@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going on after a stop: what a crash left behind, and what waited for a person.
+
+Nothing is carried out here: traversals are found and handed to the workflow that works them off.
+Any number of sweeps may run at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Ready
+from mistral_failover.fault_points import reach
+from mistral_failover.groups.snapshot import standing, standing_of
+from mistral_failover.mistral import event_hooks
+from mistral_failover.mistral.api import Mistral, mistral_of
+from mistral_failover.model.goal import REPLACE_TYPE, fence_name
+from mistral_failover.orders import intake
+from mistral_failover.orders.failover import chain_of
+from mistral_failover.recovery import stuck_executions
+from mistral_failover.recovery.retry_blocked_volumes import loosened
+from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, incidents, stalled_work, totals, views
+from mistral_failover.store.stalled_work import SWEPT
+
+STALE = 600.0
+"""Seconds after which an incident that could not be started waits for a person: what it said may
+not be true any more."""
+
+Row = dict[str, Any]
+T = TypeVar("T", stalled_work.Stalled, stalled_work.Held)
+
+
+def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
+    """Find and take up what dead processes left behind in the project, or in one of its groups.
+
+    Returns lists, each row with a ``sentence``:
+
+    - ``restarted``: traversals that are to be worked off again, ``traversal``, ``group`` and
+      ``workflow``, the chain that does it;
+    - ``started``, ``held``, ``refused``: admitted incidents that had caused no traversal, with
+      ``incident``, and ``traversal`` and ``workflow``, or ``error``;
+    - ``ended``: executions of the project that hung in Mistral, ``execution``, ``workflow``; not
+      looked for when ``group`` is given;
+    - ``told``: events that workflows of groups were told now, ``group``, ``event``; where there is
+      something to work on that comes first, and they are told behind the sweep's back;
+    - ``unable``: sentences about what could not be looked at, or told;
+
+    and ``chains``, what is to be started for all of that: ``traversal`` and ``workflow``, each
+    traversal once.
+    """
+    group_id = standing(request, group).state.id if group else None
+    swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
+    undriven: list[stalled_work.Held] = []
+    try:
+        mistral, deadline = mistral_of(request), time.monotonic() + stuck_executions.LIMIT
+        if mistral is None:
+            sentence = "Mistral can not be asked: [failover] mistral_url is not set"
+            swept["unable"].append(sentence)
+        undriven += _undriven(request, mistral, group_id, deadline)
+        if mistral is not None and group_id is None:
+            swept["ended"] += _ended(request, mistral, deadline)
+    except CloudError as error:
+        swept["unable"].append(f"Mistral could not be asked: {describe(error)['message']}")
+    swept |= _incidents(request, group)
+    swept["restarted"] += _taken_up(request, undriven, _undriven_row, partial(_still_held, request))
+    swept["restarted"] += _stalled(request, group_id)
+    swept["restarted"] += _reopened(request, group_id)
+    try:
+        swept["restarted"] += loosened(request, group_id)
+    except CloudError as error:
+        swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
+    rows = [*swept["started"], *swept["restarted"]]
+    for row in rows:
+        row.setdefault("workflow", chain_of(standing(request, row["group"]).group))
+    swept["chains"] = [
+        {"traversal": traversal, "workflow": workflow}
+        for traversal, workflow in {row["traversal"]: row["workflow"] for row in rows}.items()
+    ]
+    swept["told"] = _told(request, group_id, swept["unable"], urgent=bool(rows))
+    _count(request, swept)
+    reach("sweep.after")
+    return swept
+
+
+def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: bool) -> list[Row]:
+    """Tell what dead processes left untold. ``urgent``: nodes wait to be worked on, and no failover
+    waits for a workflow of the user's."""
+    try:
+        if urgent:
+            event_hooks.tell_soon(request, group_id)
+            return []
+        rows = event_hooks.tell_all(request, group_id)
+    except Exception as error:  # noqa: BLE001 - a workflow of the user's must not stop a sweep
+        unable.append(f"events: {describe(error)['message']}")
+        return []
+    unable += [row["sentence"] for row in rows if row["event"] is None]
+    return [row for row in rows if row["event"] is not None]
+
+
+def _count(request: Request, swept: dict[str, list[Any]]) -> None:
+    """Count the sweep, for the metrics."""
+    found = any(rows for what, rows in swept.items() if what != "unable")
+    project = request.project_id
+    request.runtime.database.atomically(lambda tx: totals.swept(tx, project, found=found))
+
+
+def _undriven(
+    request: Request, mistral: Mistral | None, group_id: str | None, deadline: float
+) -> list[stalled_work.Held]:
+    """The traversals whose chain has ended too early. A person who names a group wants another
+    try, however many there were."""
+    held = request.runtime.database.reading(lambda tx: _held(request, tx, group_id))
+    return list(stuck_executions.undriven(held, mistral, deadline, asked_for=group_id is not None))
+
+
+def _held(request: Request, tx: Any, group_id: str | None) -> list[stalled_work.Held]:
+    quiet = request.runtime.settings.sweep_after
+    return stalled_work.held(tx, request.project_id, group_id, quiet)
+
+
+def _still_held(request: Request, tx: Any, found: stalled_work.Held) -> list[stalled_work.Held]:
+    """The traversal, unless another sweep or another chain has taken it up meanwhile."""
+    return [each for each in _held(request, tx, found.group_id) if each == found]
+
+
+def _undriven_row(tx: Any, found: stalled_work.Held) -> Row:
+    if found.chain is None:
+        sentence = "no execution of its chain works on it: a sweep starts one"
+    else:
+        sentence = f"its chain (execution {found.chain}) ended too early: a sweep starts it again"
+    tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
+    return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
+
+
+def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]:
+    """End the executions that hang in Mistral, so that whoever waits for them sees an end."""
+    database, after = request.runtime.database, request.runtime.settings.hang_after
+    for found in stuck_executions.hung(database, request.project_id, mistral, after, deadline):
+        stuck_executions.end(mistral, found)
+        database.atomically(partial(_tell_end, request.project_id, found))
+        top = found.top
+        yield {"execution": top.id, "workflow": top.workflow, "sentence": found.sentence}
+
+
+def _tell_end(project_id: str, found: stuck_executions.Hung, tx: Any) -> None:
+    """Tell the groups that a tree of executions was about."""
+    concerned: set[str | None] = set()
+    for execution in found.executions:
+        if isinstance(traversal := execution.input.get("traversal"), str):
+            concerned.add(stalled_work.group_of(tx, project_id, traversal))
+        elif isinstance(name := execution.input.get("group"), str):
+            state = groups.find(tx, project_id, name)
+            concerned.add(state.id if state else None)
+    for group_id in sorted(each for each in concerned if each):
+        tx.journal(group_id, found.sentence, kind="ended")
+
+
+def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
+    """Start the traversals of admitted incidents that have none, or hold those that are too old."""
+    found: dict[str, list[Any]] = {"started": [], "held": [], "refused": []}
+    unstarted = request.runtime.database.reading(
+        lambda tx: incidents.unstarted(tx, request.project_id)
+    )
+    for incident in unstarted:
+        if group is not None and incident.fact.get("group") != group:
+            continue
+        if incident.source == incidents.OPERATOR:
+            continue  # whoever asked sees that the execution failed, and may have gone elsewhere
+        row: Row = {"incident": incident.id}
+        try:
+            if sentence := _out_of_service(request, incident) or _too_old(request, incident):
+                found["held"].append(row | {"sentence": sentence})
+                continue
+            answer = intake.start(request, incident)
+            sentence = f"the failover for {incident.sentence} was started"
+            found["started"].append(
+                {
+                    **row,
+                    "group": answer["group"],
+                    "traversal": answer["traversal"],
+                    "workflow": answer["workflow"],
+                    "sentence": sentence,
+                }
+            )
+        except Exception as error:  # noqa: BLE001 - one group's trouble must not stop the others
+            facts = describe(error)
+            sentence = f"the failover for {incident.sentence} can not start: {facts['message']}"
+            found["refused"].append(row | {"error": facts, "sentence": sentence})
+    return found
+
+
+def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
+    """Let fences be tried again for which a person's word was written down, and no more."""
+    database, engine = request.runtime.database, request.runtime.engine
+    found = database.reading(lambda tx: stalled_work.vouched(tx, request.project_id, group_id))
+    for where, name, member in found:
+        fence = fence_name(member)
+        sentence = f"{fence}: reopened by a sweep, for {member} was confirmed as fenced by a person"
+        for node in engine.resume(where):
+            database.atomically(partial(_tell_reopened, where, node, sentence))
+            yield {"traversal": node.traversal_id, "group": name, "sentence": sentence}
+
+
+def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: Any) -> None:
+    tx.journal(
+        group_id,
+        sentence,
+        kind=SWEPT,
+        traversal_id=node.traversal_id,
+        resource_id=node.node.resource_id,
+    )
+
+
+def _stalled(request: Request, group_id: str | None) -> list[Row]:
+    """Take up the traversals on which nobody works."""
+    quiet, project = request.runtime.settings.sweep_after, request.project_id
+
+    def look(where: str | None, tx: Any) -> list[stalled_work.Stalled]:
+        return stalled_work.stalled(tx, project, where, quiet)
+
+    found = request.runtime.database.reading(partial(look, group_id))
+    return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
+
+
+def _stalled_row(tx: Any, found: stalled_work.Stalled) -> Row:
+    dead = f"the lease of {found.dead} is over" if found.dead else "nobody works on it"
+    sentence = f"{found.resource}: taken up by a sweep, for {dead}"
+    tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
+    return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
+
+
+def _taken_up(
+    request: Request,
+    found: Sequence[T],
+    row: Callable[[Any, T], Row],
+    again: Callable[[Any, T], Sequence[T]] | None = None,
+) -> list[Row]:
+    """Note that a sweep takes traversals up, each in a transaction that locks its group and looks
+    ``again`` first: so of two sweeps at once one does."""
+
+    def take(each: Any, tx: Any) -> list[Row]:
+        tx.lock_group(each.group_id, shared=False)
+        return [row(tx, now) for now in (again(tx, each) if again else [each])]
+
+    rows: list[Row] = []
+    for each in found:
+        rows += request.runtime.database.atomically(partial(take, each))
+    return rows
+
+
+def _out_of_service(request: Request, incident: incidents.Incident) -> str | None:
+    """Hold an admitted alarm back whose group was taken out of service before it could be started:
+    no time will change that, and a person who brings the group up again may look at it."""
+
+    def why(tx: Any, found: incidents.Incident) -> str | None:
+        state = groups.get(tx, incident.group_id or "")
+        if "asked_for" in found.fact or state is None:
+            return None
+        stands = standing_of(request, tx, state)
+        return None if stands.roles else f"{state.name} was taken out of service since"
+
+    return _held_back(request, incident, why, "not_in_service")
+
+
+def _too_old(request: Request, incident: incidents.Incident) -> str | None:
+    """Hold an admitted incident back that could not be started for too long; why, if so. While the
+    pack itself replaces members, nobody may be left to take over: that time does not count."""
+
+    def why(tx: Any, found: incidents.Incident) -> str | None:
+        group_id = incident.group_id or ""
+        state = groups.get(tx, group_id)
+        if state is not None and standing_of(request, tx, state).striking:
+            return None
+        replaced_at = views.last_ended(tx, group_id, REPLACE_TYPE) or 0.0
+        late = tx.now() - max(found.last_at, found.decided_at, replaced_at) > STALE
+        return f"it could not be started for {STALE / 60:.0f} minutes" if late else None
+
+    return _held_back(request, incident, why, "too_late")
+
+
+def _held_back(
+    request: Request,
+    incident: incidents.Incident,
+    judge: Callable[[Any, incidents.Incident], str | None],
+    rule: str,
+) -> str | None:
+    def hold(tx: Any) -> str | None:
+        tx.lock_group(incident.group_id, shared=False)
+        # As it is by now: somebody may have started it, or a person admitted it a moment ago.
+        found = incidents.get(tx, request.project_id, incident.id)
+        if found is None or found.decision != "ADMITTED" or found.traversal_id is not None:
+            return None
+        why = judge(tx, found)
+        if why is None:
+            return None
+        sentence = f"{incident.sentence}; {why}"
+        incidents.decide(tx, incident.id, "HELD", sentence, rule=rule)
+        tx.journal(incident.group_id, f"HELD: {sentence}", kind="held", incident_id=incident.id)
+        return sentence
+
+    return request.runtime.database.atomically(hold)
+
+
+def confirm_fenced(request: Request, group: str, member: str, because: str) -> dict[str, Any]:
+    """Record a person's word that a member writes no more, and reopen what waited for it."""
+    stands = standing(request, group)
+
+    def record(tx: Any) -> bool:
+        known = groups.confirm_fenced(tx, stands.state.id, member, because)
+        sentence = f"{member} was confirmed as fenced by a person: {because}"
+        if known:
+            tx.journal(
+                stands.state.id,
+                sentence,
+                kind="confirmed",
+                traversal_id=stands.state.current_traversal,
+            )
+        return known
+
+    if member not in stands.lost:
+        lost = " and ".join(sorted(stands.lost))
+        raise ActionError(
+            "NOT_LOST",
+            f"{member} is not declared lost in {group}, {lost or 'nobody'} is",
+            f"Is {lost} meant?" if lost else "No failover of it waits for such a word.",
+        )
+    reach("confirm.before")
+    if not request.runtime.database.atomically(record):
+        raise ActionError(
+            "UNKNOWN_MEMBER", f"{member} is not a member of {group}", "See failover member list."
+        )
+    reach("confirm.recorded")
+    request.runtime.engine.resume(stands.state.id)
+    reach("confirm.after")
+    return {
+        "group": group,
+        "traversal": stands.state.current_traversal,
+        "workflow": chain_of(stands.group),
+    }

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an id stands for, and everything about it: for people who want to know what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mistral_failover.convergence.sentences import because
+from mistral_failover.groups.snapshot import standing
+from mistral_failover.mistral import executions
+from mistral_failover.mistral.executions import execution_of
+from mistral_failover.reports import status_details
+from mistral_failover.reports.durations import critical_path, stages
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.short_ids import identified
+from mistral_failover.store import details, groups, incidents, plans, views
+from mistral_failover.store.id_lookup import Match
+
+SENTENCES = 500
+"""Of a traversal's journal, the latest."""
+OPERATIONS = 100
+"""Of one resource, the first."""
+
+Row = dict[str, Any]
+
+
+def show(request: Request, said: str, group: str | None) -> Row:
+    """Everything about the one thing of the project with an id that begins so.
+
+    Returns ``kind`` (incident, traversal, goal, operation, resource, plan), ``id``, ``group`` (its
+    name, None where nobody knows), ``now``, what belongs to the kind, and ``executions``, the trees
+    in Mistral (see ``executions.trees``). Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID.
+    """
+
+    def read(tx: Any) -> tuple[Row, list[Row], list[str | None]]:
+        match = identified(request, tx, said, group)
+        found = _KINDS[match.kind](request, tx, match)
+        head = {"kind": match.kind, "id": match.id, "group": match.group, "now": tx.now()}
+        return {**head, **found[0]}, found[1], found[2]
+
+    found, operations, began = request.runtime.database.reading(read)
+    if found.get("chain"):
+        stands = standing(request, found["group"])
+        found["chain"] = status_details.chain(request, stands.group, found["chain"], ask=True)
+        if found["status"] == "IN_PROGRESS" and not found["reason"]:
+            found["reason"] = status_details.chain_reason(found["chain"])
+    work: dict[str, list[str]] = {}
+    for row in operations:
+        if identity := execution_of(row["owner"]):
+            work.setdefault(identity, []).append(f"{row['verb']} {row['resource']}")
+    return {**found, "executions": executions.trees(request, [*began, *work], work)}
+
+
+def in_words(row: Row) -> str:
+    """What came of an operation, in a sentence."""
+    if row["status"] == "started":
+        return "under way"
+    result = row["result"] or {}
+    if error := result.get("error"):
+        return because(error)
+    if row["status"] == "unknown":
+        return "its outcome is not known"
+    if row["status"] == "overtaken":
+        return "its outcome was never known; another operation took its place"
+    known = {**{"id": result.get("physical_id")}, **(result.get("attributes") or {})}
+    told = ", ".join(f"{name}: {value}" for name, value in known.items() if value is not None)
+    return f"done ({told})" if told else "done"
+
+
+_Found = tuple[Row, list[Row], list[str | None]]
+"""What belongs to the kind, the operations to look for in Mistral, and who began it."""
+
+
+def _incident(request: Request, tx: Any, match: Match) -> _Found:
+    incident = incidents.get(tx, request.project_id, match.id)
+    assert incident is not None  # it was found in this transaction
+    walks = (
+        details.walks(tx, match.group_id, incident_id=match.id)
+        if match.group_id is not None
+        else []
+    )
+    first = incident.traversal_id
+    if first is not None and first not in [walk["id"] for walk in walks]:
+        counted = views.traversal(tx, first)  # it is counted on another incident
+        walks += [_brief(counted)] if counted else []
+    operations = _operations_of(tx, [walk["id"] for walk in walks])
+    return (
+        {
+            "source": incident.source,
+            "decision": incident.decision,
+            "rule": incident.rule,
+            "sentence": incident.sentence,
+            "fact": dict(incident.fact),
+            "said": dict(incident.payload),
+            "heard": incident.duplicates + 1,
+            "first_at": incident.first_at,
+            "last_at": incident.last_at,
+            "decided_at": incident.decided_at,
+            "counts_on": incident.duplicate_of,
+            "traversals": walks,
+        },
+        operations,
+        [incident.execution],
+    )
+
+
+def _traversal(request: Request, tx: Any, match: Match) -> _Found:
+    found = views.traversal(tx, match.id)
+    assert found is not None
+    operations, now = details.carried_out(tx, traversal_id=match.id), tx.now()
+    since, ended = found["started_at"], found["ended_at"]
+    goal = tx.goal(found["group_id"], found["goal_version"])
+    begun = incidents.get(tx, request.project_id, found["incident_id"] or "")
+    history = views.history(tx, found["group_id"], limit=SENTENCES, traversal_id=match.id)
+    met = _deferrals(details.deferrals(tx, match.id), operations)
+    waited = [row["seconds"] for row in met if row["seconds"] is not None]
+    graph = views.graph(tx, match.id)
+    held = views.chain(tx, match.id) if ended is None else None
+    document = {
+        "cause": found["cause"],
+        "goal": found["goal_version"],
+        "status": found["status"],
+        "reason": found["reason"],
+        "chain": held,
+        "incident": found["incident_id"],
+        "roles": dict(goal.document["roles"]) if goal else {},
+        "lost": list(goal.document["lost"]) if goal else [],
+        "nodes": found["nodes"],
+        "started_at": since,
+        "ended_at": ended,
+        "seconds": (now if ended is None else ended) - since,
+        "operations": [_operation_row(row, now) for row in operations],
+        "stages": stages(graph, operations, since, now),
+        "critical_path": critical_path(graph, operations, since, now),
+        "lock_waits": {"count": len(met), "seconds": sum(waited)},
+        "deferrals": met,
+        "steals": details.steals(tx, match.id),
+        "history": [
+            {"at": row["at"], "kind": row["kind"], "sentence": row["sentence"]} for row in history
+        ],
+    }
+    began = [begun.execution if begun else None, held["execution"] if held else None]
+    return document, operations, began
+
+
+def _goal(request: Request, tx: Any, match: Match) -> _Found:
+    goal = tx.goal(match.group_id, match.id)
+    state = groups.get(tx, str(match.group_id))
+    assert goal is not None
+    assert state is not None
+    walks = details.walks(tx, str(match.group_id), goal_version=match.id)
+    return (
+        {
+            "roles": dict(goal.document["roles"]),
+            "lost": list(goal.document["lost"]),
+            "document": dict(goal.document),
+            "last_complete": state.last_complete_goal == match.id,
+            "traversals": walks,
+        },
+        _operations_of(tx, [walk["id"] for walk in walks[-1:]]),
+        [],
+    )
+
+
+def _operation(request: Request, tx: Any, match: Match) -> _Found:
+    (row,) = details.carried_out(tx, key=match.id)
+    entry = views.operation(tx, match.id) or {}
+    document = {
+        **_operation_row(row, tx.now()),
+        "traversal": row["traversal_id"],
+        "resource_id": row["resource_id"],
+        "goal": row["goal_version"],
+        "token": row["token"],
+        "intent": entry.get("intent"),
+        "error": (row["result"] or {}).get("error"),
+    }
+    return document, [row], []
+
+
+def _resource(request: Request, tx: Any, match: Match) -> _Found:
+    record, now = tx.record(match.id), tx.now()
+    operations = details.carried_out(tx, resource_id=match.id, limit=OPERATIONS)
+    held = details.locks(tx, request.project_id, resource_id=match.id)
+    document = {
+        "name": record.name,
+        "type": record.type,
+        "member": record.member,
+        "epoch": record.epoch,
+        "status": f"{record.action}_{record.status}",
+        "reason": record.reason,
+        "properties": record.properties and dict(record.properties),
+        "physical_id": record.physical_id,
+        "attributes": dict(record.attributes),
+        "requires": list(record.requires),
+        "goal": record.goal_version,
+        "replaces": record.replaces,
+        "replaced_by": record.replaced_by,
+        "token": record.token,
+        "lock": held[0] if held else None,
+        "operations": [_operation_row(row, now) for row in operations],
+    }
+    return document, operations[-10:], []
+
+
+def _plan(request: Request, tx: Any, match: Match) -> _Found:
+    found = plans.find(tx, request.project_id, match.id)
+    assert found is not None
+    plan, _ = found
+    return (
+        {
+            "verb": plan.verb,
+            "inputs": dict(plan.inputs),
+            "goal": plan.goal_version,
+            "expires_at": plan.expires_at,
+            "expired": plan.expires_at <= tx.now(),
+            "steps": f"failover plan --plan {match.id}",
+        },
+        [],
+        [],
+    )
+
+
+_KINDS: dict[str, Callable[[Request, Any, Match], _Found]] = {
+    "incident": _incident,
+    "traversal": _traversal,
+    "goal": _goal,
+    "operation": _operation,
+    "resource": _resource,
+    "plan": _plan,
+}
+
+
+def _operations_of(tx: Any, traversals: Iterable[str]) -> list[Row]:
+    return [row for each in traversals for row in details.carried_out(tx, traversal_id=each)]
+
+
+def _operation_row(row: Row, now: float) -> Row:
+    ended = row["ended_at"]
+    return {
+        "key": row["key"],
+        "verb": row["verb"],
+        "resource": row["resource"],
+        "type": row["type"],
+        "member": row["member"],
+        "status": row["status"],
+        "owner": row["owner"],
+        "execution": execution_of(row["owner"]),
+        "attempts": row["attempts"],
+        "started_at": row["started_at"],
+        "ended_at": ended,
+        "seconds": (now if ended is None else ended) - row["started_at"],
+        "result": in_words(row),
+    }
+
+
+def _deferrals(met: Iterable[Row], operations: Iterable[Row]) -> list[Row]:
+    """Each with how long it waited: until the next operation on the resource began, None where
+    none has."""
+    begun: dict[str, list[float]] = {}
+    for row in operations:
+        begun.setdefault(row["resource_id"], []).append(row["started_at"])
+    rows = []
+    for row in met:
+        after = [at for at in begun.get(row["resource_id"], []) if at >= row["deferred_at"]]
+        rows.append(
+            {
+                "resource": row["resource"],
+                "held_by": row["deferred_to"],
+                "at": row["deferred_at"],
+                "seconds": min(after) - row["deferred_at"] if after else None,
+            }
+        )
+    return rows
+
+
+def _brief(traversal: Row) -> Row:
+    names = ("id", "status", "reason", "cause", "started_at", "ended_at")
+    return {**{name: traversal[name] for name in names}, "goal": traversal["goal_version"]}

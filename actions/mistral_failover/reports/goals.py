@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goals that a group was given: listed and compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.groups.snapshot import standing
+from mistral_failover.model.differences import differences
+from mistral_failover.orders.rollback import find
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import goals
+
+
+def listed(request: Request, name: str) -> list[dict[str, Any]]:
+    """A group's goals, the one that was given last first. Times are seconds since the epoch.
+
+    Each has version, roles, lost, status (of the latest traversal to it), cause, walked (how many
+    traversals), given_at, reached_at (None: never), current, and last_complete (the one that a
+    rollback of a failure returns to).
+    """
+    stands = standing(request, name)
+
+    def read(tx: Any) -> tuple[list[goals.KeptGoal], str | None]:
+        current = stands.state.current_traversal
+        traversal = tx.traversal(current) if current else None
+        return goals.listed(tx, stands.state.id), traversal.goal_version if traversal else None
+
+    kept, current = request.runtime.database.reading(read)
+    return [
+        {
+            "version": entry.goal.version,
+            "roles": dict(entry.goal.document["roles"]),
+            "lost": list(entry.goal.document["lost"]),
+            "status": entry.status,
+            "cause": entry.cause,
+            "walked": entry.walked,
+            "given_at": entry.given_at,
+            "reached_at": entry.reached_at,
+            "current": entry.goal.version == current,
+            "last_complete": entry.goal.version == stands.state.last_complete_goal,
+        }
+        for entry in kept
+    ]
+
+
+def compared(request: Request, name: str, before: str, after: str) -> dict[str, Any]:
+    """What differs between two goals of a group: ``{"from", "to", "differences": [{path, before,
+    after}], "lines": [for people]}``; their versions may be shortened.
+
+    Raises UnknownGroup, and what :func:`returning.find` raises.
+    """
+    stands = standing(request, name)
+
+    def read(tx: Any) -> list[Any]:
+        versions = (find(tx, stands.state.id, name, prefix) for prefix in (before, after))
+        return [tx.goal(stands.state.id, version) for version in versions]
+
+    old, new = request.runtime.database.reading(read)
+    found = differences(old, new)
+    return {
+        "from": old.version,
+        "to": new.version,
+        "differences": [difference.as_dict() for difference in found],
+        "lines": [str(difference) for difference in found],
+    }

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover.metrics``: the numbers of a project, as JSON.
+
+``{"now": seconds, "bounds": [seconds], "families": {name: [{"labels": {...}, "value": number}]}}``;
+a sample of a histogram has ``buckets`` (not summed up, one more than ``bounds``) and ``sum`` in
+place of ``value``. What the names mean: ``metrics.families``. Counters never fall; labels are
+bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.agent.channel.interface import ChannelError
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.model.types import shipped_types
+from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.store import gauges, groups, stalled_work, totals
+from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
+from mistral_failover.store.gauges import Standing
+
+GROUPS = 500
+"""Groups that have labels of their own unless the caller says otherwise: the oldest."""
+TYPES = 20
+"""Types of the users' that have labels of their own: those that were used first."""
+OTHER = "other"
+"""The label of what is beyond a limit."""
+UNKNOWN = "unknown"
+"""The group of an alarm that is held and of which nobody knows whose it is."""
+_LISTEN = 5.0  # seconds for asking all agents
+_LABELS = {
+    "incidents": ("decision", "rule", "source"),
+    "repeats": (),
+    "traversals_started": (),
+    "traversals": ("outcome",),
+    "deferrals": (),
+    "operations": ("type", "verb", "outcome"),
+    "unknowns": ("type", "verb"),
+    "sweeps": ("found",),
+}
+_SENTENCES: dict[str, tuple[str, dict[str, str]]] = {
+    "blocked": ("traversals", {"outcome": "BLOCKED"}),
+    "steal": ("steals", {}),
+    "sweep": ("findings", {"what": "triggered"}),
+    "handed_back": ("handed_back", {}),
+    "ended": ("findings", {"what": "ended"}),
+}
+"""What the journal's kinds count as."""
+_OUTCOMES = ("COMPLETE", "FAILED", "BLOCKED", "RETURNED", "SUPERSEDED")
+_ALARM = {"source": "alarm"}
+_ZEROES: list[tuple[str, dict[str, str]]] = [
+    *(("traversals", {"outcome": outcome}) for outcome in _OUTCOMES),
+    *(("sweeps", {"found": found}) for found in ("yes", "no")),
+    *(_SENTENCES[kind] for kind in ("steal", "handed_back", "sweep", "ended")),
+    *((name, {}) for name in ("repeats", "traversals_started", "deferrals")),
+    ("incidents", {"decision": "ADMITTED", "rule": "", **_ALARM}),
+    ("incidents", {"decision": "HELD", "rule": "storm", **_ALARM}),
+]
+"""What is told from the start, since Prometheus sees no increase where nothing was before."""
+_HISTOGRAMS = {"traversal_seconds": ("outcome",), "operation_seconds": ("type", "verb")}
+
+Sample = dict[str, Any]
+
+
+def whole_store(runtime: Runtime, limit: int = GROUPS) -> dict[str, Any]:
+    """The numbers of all projects of a state store, for whoever runs it; agents are asked with the
+    rights of the configuration."""
+    nobody = ActionContext(SecurityContext(), ExecutionContext())
+    return measured(Request(runtime, nobody), None, limit)
+
+
+def measured(request: Request, project_id: str | None, limit: int) -> dict[str, Any]:
+    """The numbers of a project (None: of all), with labels of their own for ``limit`` groups."""
+    quiet = request.runtime.settings.sweep_after
+
+    def read(tx: Any) -> dict[str, Any]:
+        now = tx.now()
+        found = gauges.standings(tx, project_id, now)
+        projects = sorted({each.project for each in found})
+        return {
+            "now": now,
+            "counters": totals.counters(tx, project_id),
+            "standings": found,
+            "held": gauges.held(tx, project_id),
+            "sweeps": gauges.last_sweeps(tx, project_id),
+            "lying": {each: _lying(tx, each, quiet) for each in projects},
+        }
+
+    seen = request.runtime.database.snapshot(read)
+    table = _Table()
+    for family, labels in _ZEROES:
+        table.add(family, labels, 0)
+    _count(table, seen["counters"])
+    _stand(table, seen, limit)
+    _listen(table, request, seen["standings"][:limit])
+    return {"now": seen["now"], "bounds": list(BUCKETS), "families": table.families}
+
+
+@dataclass
+class _Table:
+    """Samples by family and labels; those of the same labels become one."""
+
+    families: dict[str, list[Sample]] = field(default_factory=dict)
+    _known: dict[tuple[str, frozenset[tuple[str, str]]], Sample] = field(default_factory=dict)
+
+    def add(self, family: str, labels: dict[str, str], value: float | None) -> None:
+        """Add a value up; None: there is none."""
+        self._row(family, labels, {"value": 0})
+        row = self._row(family, labels, {})
+        row["value"] = None if value is None else (row["value"] or 0) + value
+
+    def highest(self, family: str, labels: dict[str, str], value: float) -> None:
+        """Keep the highest value."""
+        row = self._row(family, labels, {"value": value})
+        row["value"] = max(row["value"], value)
+
+    def observe(self, family: str, labels: dict[str, str], bucket: int, count: float) -> None:
+        """Add to a bucket of a histogram."""
+        self._histogram(family, labels)["buckets"][bucket] += count
+
+    def took(self, family: str, labels: dict[str, str], seconds: float) -> None:
+        """Add to the sum of a histogram."""
+        self._histogram(family, labels)["sum"] += seconds
+
+    def _histogram(self, family: str, labels: dict[str, str]) -> Sample:
+        return self._row(family, labels, {"buckets": [0] * (len(BUCKETS) + 1), "sum": 0.0})
+
+    def _row(self, family: str, labels: dict[str, str], fresh: Sample) -> Sample:
+        key = family, frozenset(labels.items())
+        if key not in self._known:
+            self._known[key] = {"labels": labels, **fresh}
+            self.families.setdefault(family, []).append(self._known[key])
+        return self._known[key]
+
+
+def _count(table: _Table, counters: Counts) -> None:
+    known = _types(counters)
+    for (name, joined), count in sorted(counters.items()):
+        said = joined.split(SEPARATOR) if joined else []
+        if name == STARTED:
+            continue
+        if name == "journal":
+            family, labels = _SENTENCES[joined]
+            table.add(family, labels, count.value)
+        elif name in _LABELS:
+            table.add(name, _labels(_LABELS[name], said, known), count.value)
+        elif name in _HISTOGRAMS:
+            labels = _labels(_HISTOGRAMS[name], said[:-1], known)
+            table.observe(name, labels, int(said[-1]), count.value)
+        else:
+            family = name.removesuffix("_sum")
+            table.took(family, _labels(_HISTOGRAMS[family], said, known), count.value)
+
+
+def _labels(names: Iterable[str], said: list[str], known: set[str]) -> dict[str, str]:
+    found = dict(zip(names, said, strict=False))
+    if found.get("type", OTHER) not in known:
+        found |= {"type": OTHER} if "type" in found else {}
+    return found
+
+
+def _types(counters: Counts) -> set[str]:
+    """The types that have labels of their own. Once a type has one it keeps it, so that no sum
+    falls: what was begun first comes first, whenever it ends, and totals know that for ever."""
+    shipped = set(shipped_types())
+    users = sorted(
+        (count.first_at, kind)
+        for (name, kind), count in counters.items()
+        if name == STARTED and kind not in shipped
+    )
+    return shipped | {kind for _, kind in users[:TYPES]}
+
+
+def _stand(table: _Table, seen: dict[str, Any], limit: int) -> None:
+    now: float = seen["now"]
+    names: dict[str, dict[str, str]] = {}
+    for number, each in enumerate(seen["standings"]):
+        label = {"project": each.project, "group": each.name if number < limit else OTHER}
+        names[each.id] = label
+        table.add("group_status", {**label, "status": each.status}, 1)
+        table.highest("group_traversals_last_hour", label, each.lately)
+        if each.status == "IN_PROGRESS":
+            table.highest("group_under_way_seconds", label, _ago(now, each.since))
+        if each.status == "BLOCKED":
+            since = each.blocked_since or each.since
+            table.highest("group_blocked_seconds", label, _ago(now, since))
+    for (project, group_id), count in seen["held"].items():
+        unknown = {"project": project, "group": UNKNOWN}
+        table.add("held_alarms", names.get(group_id, unknown), count)
+    for project, at in seen["sweeps"].items():
+        table.add("last_sweep_seconds", {"project": project}, _ago(now, at))
+    for project, count in seen["lying"].items():
+        table.add("left_lying", {"project": project}, count)
+
+
+def _ago(now: float, at: float | None) -> float:
+    return max(0.0, now - (now if at is None else at))
+
+
+def _lying(tx: Any, project_id: str, quiet: float) -> int:
+    return len(stalled_work.stalled(tx, project_id, None, quiet)) + stalled_work.unstarted(
+        tx, project_id, quiet
+    )
+
+
+def _listen(table: _Table, request: Request, found: list[Standing]) -> None:
+    """Ask the agents of groups that send commands, as many as the time allows; a channel that is
+    out of reach says nothing of anybody."""
+    by_id = {each.id: each for each in found}
+
+    def read(tx: Any) -> list[tuple[str, str, str]]:
+        commanding = []
+        for each in by_id:
+            state = groups.get(tx, each)
+            if state and sends_commands(request.runtime.definitions.group(tx, state)):
+                commanding.append(each)
+        return gauges.with_servers(tx, commanding)
+
+    addressed = request.runtime.database.reading(read)
+    if not addressed:
+        return
+    deadline = time.monotonic() + _LISTEN
+    try:
+        guard = Unguarded(min(request.runtime.settings.http_timeout, _LISTEN))
+        channel = request.channel(request.cloud(guard), guard)
+        for group_id, member, server in addressed:
+            if time.monotonic() > deadline:
+                return
+            group = by_id[group_id]
+            beat = channel.heard(Address(group_id, group.name, member, server))
+            label = {"project": group.project, "group": group.name, "member": member}
+            table.add("agent_silence_seconds", label, beat.ago if beat else None)
+    except (ChannelError, CloudError):
+        return

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where all groups of a project stand, in one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.alarms.suspensions import still
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups
+from mistral_failover.store.overview import overview
+
+MOST = 500
+"""Groups that one answer tells of; all of their names are in it."""
+
+
+def project(request: Request) -> dict[str, Any]:
+    """The project's groups: ``groups``, all of their names; ``total``; ``overview``, of the first
+    500 by name ``name``, ``stack``, ``status`` (DEFINED: no goal was given yet), ``reason``,
+    ``cause``, ``since`` (seconds), ``roles``, ``lost``, ``pause``, ``maintenance``, ``held`` (how
+    many of its alarms wait for a person); ``now``."""
+
+    def read(tx: Any) -> dict[str, Any]:
+        now = tx.now()
+        total, rows = overview(tx, request.project_id, MOST)
+        return {
+            "groups": groups.names(tx, request.project_id),
+            "total": total,
+            "overview": [_row(row, now) for row in rows],
+            "now": now,
+        }
+
+    return request.runtime.database.reading(read)
+
+
+def _row(row: dict[str, Any], now: float) -> dict[str, Any]:
+    goal = row["goal"] or {"roles": {}, "lost": []}
+    return {
+        "name": row["name"],
+        "stack": row["definition"]["document"]["stack"],
+        "status": row["status"] or "DEFINED",
+        "reason": row["reason"] or "",
+        "cause": row["cause"] or "",
+        "since": row["since"],
+        "roles": dict(goal["roles"]),
+        "lost": list(goal["lost"]),
+        "pause": row["pause"],
+        "maintenance": still(row["maintenance"], now),
+        "held": row["held"],
+    }

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the actions for people answer: status, history, reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.alarms import suspensions
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.snapshot import standing
+from mistral_failover.model.goal import FENCE_TYPE, returns
+from mistral_failover.orders import switchover
+from mistral_failover.reports import status_details
+from mistral_failover.runtime import rights
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.short_ids import identified
+from mistral_failover.store import groups, incidents, views
+
+_INCIDENTS_SHOWN = 10
+
+
+def status(request: Request, name: str, *, agents: bool = False) -> dict[str, Any]:
+    """Where a group stands: who holds which role and volume, each resource, what is under way or
+    blocked; with ``agents`` also what the members' agents last said, and how a chain ended that the
+    group waits for, which takes up to 3 s each."""
+    stands = standing(request, name)
+
+    def read(tx: Any) -> dict[str, Any]:
+        current = stands.state.current_traversal
+        traversal = views.traversal(tx, current) if current else None
+        now, records = tx.now(), list(tx.records(stands.state.id))
+        return {
+            "group": name,
+            "stack": stands.group.stack,
+            "status": traversal["status"] if traversal else "DEFINED",
+            "reason": _reason(tx, traversal) if traversal else "no goal was given yet",
+            "roles": dict(stands.roles),
+            "lost": sorted(stands.lost),
+            "goal": traversal["goal_version"] if traversal else None,
+            "last_complete_goal": stands.state.last_complete_goal,
+            "traversal": traversal,
+            **suspensions.standing(tx, stands.state.id),
+            "members": [
+                {"name": m.name, "server": m.server_id, "epoch": m.epoch}
+                for m in groups.members_of(tx, stands.state.id).values()
+            ],
+            "resources": [_resource(record, now) for record in records],
+            "remedies": _remedies(tx, name, current, records) if current else [],
+            "since": status_details.since(tx, traversal) if traversal else None,
+            "holders": status_details.holders(tx, stands.state.id, records),
+            "held": status_details.held(tx, request.project_id, stands.state.id),
+            "under_way": [
+                {**row, "seconds": now - row["started_at"]}
+                for row in views.under_way(tx, stands.state.id)
+            ],
+            "deferred": views.deferred(tx, current) if current else [],
+            "chain": views.chain(tx, current) if current else None,
+            "waiting": [
+                {**row, "next_try": max(0.0, row["next_try"] - now)}
+                for row in (views.waiting(tx, current) if current else [])
+            ],
+            "incidents": [
+                {
+                    "id": i.id,
+                    "decision": i.decision,
+                    "sentence": i.sentence,
+                    "duplicates": i.duplicates,
+                    "at": i.first_at,
+                }
+                for i in incidents.of_group(tx, stands.state.id, _INCIDENTS_SHOWN)
+            ],
+            "now": now,
+        }
+
+    found: dict[str, Any] = request.runtime.database.reading(read)
+    if found["chain"] is not None:
+        found["chain"] = status_details.chain(request, stands.group, found["chain"], ask=agents)
+        if found["status"] == "IN_PROGRESS" and not found["reason"]:
+            found["reason"] = status_details.chain_reason(found["chain"])
+    return {**found, "agents": status_details.agents(request, stands) if agents else {}}
+
+
+def _remedies(
+    tx: Any, group: str, traversal_id: str, records: list[Record]
+) -> list[dict[str, Any]]:
+    """What a person types to let blocked fences go on, once they are sure."""
+    blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
+    return [
+        {
+            "resource": record.name,
+            "member": record.properties["member"],
+            "reason": record.reason,
+            "command": confirm_command(group, record.properties["member"]),
+        }
+        for record in records
+        if record.id in blocked and record.type == FENCE_TYPE and record.properties
+    ]
+
+
+def history(
+    request: Request, name: str, *, after: int, limit: int, traversal: str | None
+) -> list[dict[str, Any]]:
+    """The group's journal: one sentence per step; with ``traversal``, an id of one or its first
+    digits, of that alone. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID."""
+    group_id = standing(request, name).state.id
+
+    def read(tx: Any) -> list[dict[str, Any]]:
+        which = traversal
+        # Of one that was forgotten the journal is left, which has its whole id.
+        if which is not None and not views.history(tx, group_id, limit=1, traversal_id=which):
+            which = identified(request, tx, which, name, "traversal").id
+        return views.history(tx, group_id, after=after, limit=limit, traversal_id=which)
+
+    return request.runtime.database.reading(read)
+
+
+def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
+    """How a traversal stands: the outcome that a failover's execution ends with. Of a planned move
+    it is that of the whole of it, the way back included."""
+    stands = standing(request, name)
+
+    def read(tx: Any) -> dict[str, Any] | None:
+        traversal = views.traversal(tx, traversal_id)
+        if traversal is None or traversal["group_id"] != stands.state.id:
+            return None
+        goal = tx.goal(stands.state.id, traversal["goal_version"])
+        if goal is None:
+            return None
+        found = {
+            "status": traversal["status"],
+            "reason": _reason(tx, traversal),
+            "roles": dict(goal.document["roles"]),
+            "lost": list(goal.document["lost"]),
+            "ended_at": traversal["ended_at"],
+        }
+        if returns(goal):
+            found |= switchover.ending(tx, traversal)
+        ended = found.pop("ended_at")
+        seconds = None if ended is None else ended - traversal["started_at"]
+        return {**found, "seconds": seconds}
+
+    found = request.runtime.database.reading(read)
+    if found is None:
+        return {"group": name, "traversal": traversal_id, "status": "UNKNOWN", "reason": ""}
+    return {"group": name, "traversal": traversal_id, **found}
+
+
+def _reason(tx: Any, traversal: dict[str, Any]) -> str:
+    """Why a traversal stands as it does; while it is under way, whose rights it waits for."""
+    if traversal["status"] != "IN_PROGRESS":
+        return str(traversal["reason"])
+    return rights.waiting(tx.records(traversal["group_id"]))
+
+
+def _resource(record: Record, now: float) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "type": record.type,
+        "member": record.member,
+        "status": f"{record.action}_{record.status}",
+        "reason": record.reason,
+        "physical_id": record.physical_id,
+        "attributes": dict(record.attributes),
+        "goal": record.goal_version,
+        "owner": record.owner,
+        "token": record.token,
+        "lease_left": None if record.lease_until is None else record.lease_until - now,
+        "id": record.id,
+    }

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a group's status tells besides: since when, who has the volumes, what the agents say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from shlex import quote
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups import agent_health
+from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.groups.snapshot import Standing
+from mistral_failover.mistral.api import ENDED, mistral_of
+from mistral_failover.model.goal import ATTACHMENT
+from mistral_failover.model.group import Group
+from mistral_failover.model.stages import at
+from mistral_failover.orders.failover import chain_of
+from mistral_failover.runtime.deadlines import Until, within
+from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import details, incidents
+
+ASK = 3.0
+"""Seconds that all agents together are asked for."""
+
+
+def since(tx: Any, traversal: Mapping[str, Any]) -> float | None:
+    """When a group came to stand as it does, in seconds since the epoch."""
+    if traversal["ended_at"] is not None:
+        return float(traversal["ended_at"])
+    if traversal["status"] == "BLOCKED":
+        said = details.last_said(tx, traversal["group_id"], "failed", traversal["id"])
+        if said is not None:
+            return said
+    return float(traversal["started_at"])
+
+
+def holders(tx: Any, group_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Who has each volume of a group, by the group's records: ``volume`` (its resource's name),
+    ``physical_id``, ``member``, ``server``, ``since``, ``status``."""
+    volumes = [record for record in records if record.type == ATTACHMENT]
+    made = details.made_at(tx, group_id) if volumes else {}
+    return [
+        {
+            "volume": record.name,
+            "physical_id": record.physical_id,
+            "member": record.member,
+            "server": record.attributes.get("server_id"),
+            "since": made.get(record.id),
+            "status": f"{record.action}_{record.status}",
+        }
+        for record in volumes
+    ]
+
+
+def held(tx: Any, project_id: str, group_id: str) -> int:
+    """How many alarms of a group are held."""
+    total, _ = incidents.held(tx, project_id, group_id, 1)
+    return total
+
+
+def agents(request: Request, stands: Standing) -> dict[str, str]:
+    """What each member's agent last said, in words; nothing for a group that commands none."""
+    if not sends_commands(stands.group):
+        return {}
+    try:
+        rows = within(ASK, lambda: agent_health.agents(request, stands.group.name))
+    except Exception as error:  # noqa: BLE001 - a status is told without the agents as well
+        return {"": str(describe(error)["message"])}
+    if rows is None:
+        return {"": f"the agents could not be asked within {ASK:.0f} s"}
+    return {row["member"]: row["sentence"] for row in rows}
+
+
+def chain(request: Request, group: Group, held: Mapping[str, Any], *, ask: bool) -> dict[str, Any]:
+    """What a traversal waits for that waits for its chain.
+
+    ``held``: as ``store.views.chain`` has it. ``ask``: ask Mistral how the chain's last execution
+    ended, within :data:`ASK` seconds. Returns ``workflow``, ``execution``, ``executions``,
+    ``stage``, ``state`` (None: not asked, or not known), ``task`` (the one that failed),
+    ``sentence``, and ``remedy``, the command that leads on; it is empty while the chain may go on
+    by itself.
+    """
+    workflow, execution = chain_of(group), held["execution"]
+    stage, sweep = at(held["stage"]).value, f"failover sweep {quote(group.name)}"
+    found = {
+        "workflow": workflow,
+        "execution": execution,
+        "executions": held["executions"],
+        "stage": stage,
+        "state": None,
+        "task": None,
+        "remedy": "",
+    }
+    if execution is None:
+        sentence = f"waits for its chain {workflow}, which has not begun, to open the stage {stage}"
+        return {**found, "sentence": sentence, "remedy": sweep}
+    name = f"its chain {workflow} (execution {execution})"
+    found["sentence"] = f"waits for {name} to open the stage {stage}"
+    try:
+        ended = _ended(request, execution) if ask else None
+    except CloudError:  # the status is told without it
+        ended = None
+    if ended is None:
+        return found
+    state, task, words = ended
+    where = f" in task {task}" if task else ""
+    why = f": {words}" if words else ""
+    sentence = f"{name} ended with {state}{where} before it opened the stage {stage}{why}"
+    return {**found, "state": state, "task": task, "sentence": sentence, "remedy": sweep}
+
+
+def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | None:
+    """How an execution ended: its state, the task that failed, and what it says about it; None
+    while it runs, or where Mistral does not know it. Raises CloudError."""
+    mistral = mistral_of(request, Until(time.monotonic() + ASK, ASK))
+    found = mistral.outcome(execution) if mistral else None
+    if mistral is None or found is None or found.state not in ENDED:
+        return None
+    failed = [task.name for task in mistral.tasks(execution) if task.state == "ERROR"]
+    error = found.output.get("error")
+    words = error.get("message") if isinstance(error, Mapping) else None
+    return found.state, failed[-1] if failed else None, str(words or "")
+
+
+def chain_reason(found: Mapping[str, Any]) -> str:
+    """What :func:`chain` found, in one sentence with the command that leads on."""
+    next_step = f"; next: {found['remedy']}" if found["remedy"] else ""
+    return f"{found['sentence']}{next_step}"

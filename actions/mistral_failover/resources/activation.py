@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of an ``activation``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.agent.channel.interface import Command, CommandResult
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud import servers
+from mistral_failover.model.ids import derived_id
+from mistral_failover.resources.commands import SILENCE, run_command
+from mistral_failover.resources.operation_tools import (
+    Document,
+    Tools,
+    fence_proof,
+    member_server,
+    recorded_server,
+)
+
+
+def activate(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Run the start command on the member."""
+    return _start(tools, operation, operation["properties"])
+
+
+def reactivate(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Stop and start the application where it is, with new arguments."""
+    previous = operation["previous"] or operation["properties"]
+    _command(tools, operation, previous["stop"], {}, recorded_server(operation))
+    return _start(tools, operation, operation["properties"])
+
+
+def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Run the stop command where the application was started; on a member that is off or gone the
+    fence's proof stands for it, and of a server that was replaced the proof of its deletion.
+
+    That the member quiesced for its fence is no such proof: a start that was under way then may
+    have ended since.
+    """
+    proof = fence_proof(operation)
+    if proof is None or proof["rung"] == "quiesce":
+        server_id = recorded_server(operation)
+        if not _was_deleted(tools, operation, server_id):
+            _command(tools, operation, operation["properties"]["stop"], {}, server_id)
+    return {}
+
+
+def _was_deleted(tools: Tools, operation: Document, server_id: str) -> bool:
+    """Whether it is proven that a server which was replaced since is gone, and what ran there with
+    it: nobody is left to be asked."""
+    if operation["member"] and operation["member"]["server_id"] == server_id:
+        return False
+    if servers.server_state(tools.cloud, server_id).exists:
+        return False
+    return servers.deletion(tools.cloud, server_id).proven
+
+
+def _start(tools: Tools, operation: Document, properties: Document) -> dict[str, Any]:
+    arguments = {k: v for k, v in properties.items() if k not in ("member", "start", "stop")}
+    server_id = member_server(operation)
+    _command(tools, operation, properties["start"], arguments, server_id)
+    return {
+        "physical_id": f"{server_id}/{properties['start']}",
+        "attributes": {"server_id": server_id},
+    }
+
+
+def _command(
+    tools: Tools, operation: Document, name: str, arguments: dict[str, Any], server_id: str
+) -> CommandResult:
+    member = operation["member"]
+    command = Command(
+        id=derived_id(operation["key"], name),
+        to=Address(operation["group_id"], operation["group"], member["name"], server_id),
+        epoch=member["epoch"],
+        name=name,
+        arguments=arguments,
+        limit=min(SILENCE, operation["timeout"]),
+        longest=operation["timeout"],
+    )
+    return run_command(tools.channel, command)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands to members: sent once, waited for as long as their agent is at work, and what was
+observed where no result came."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from mistral_failover.agent.channel.interface import (
+    Channel,
+    ChannelError,
+    Command,
+    CommandResult,
+    Heartbeat,
+)
+from mistral_failover.fault_points import reach
+from mistral_failover.runtime.errors import ActionError, masked
+from mistral_failover.runtime.remedies import start_command
+
+SILENCE = 30.0
+"""Seconds without a word of the agent's after which an operation's command is given up."""
+_RECENT = 15.0  # seconds within which an agent that lives has sent a heartbeat
+
+
+def run_command(channel: Channel, command: Command) -> CommandResult:
+    """Run a command on a member.
+
+    An agent that has not taken the command, and whose heartbeat says that it is at work (stopping
+    what it has to since it was deposed, say), is waited for as well. Raises ActionError
+    COMMAND_FAILED; ChannelError, whose message says what was observed; LeaseLost.
+    """
+    reach("command.before")
+    result = _wait(channel, command)
+    reach("command.after")
+    if result.exit_code != 0:
+        said = masked((result.stderr or result.stdout).strip())[-500:]
+        raise ActionError(
+            "COMMAND_FAILED",
+            f"{command.name} on {command.to.member} ended with {result.exit_code}: {said}",
+            f"Look at {command.name} on {command.to.member}, then: "
+            + start_command(command.to.group),
+        )
+    return result
+
+
+def _wait(channel: Channel, command: Command) -> CommandResult:
+    began = time.monotonic()
+    left = command.patience
+    while True:
+        attempt = replace(command, limit=min(command.limit, left), longest=left)
+        try:
+            return channel.run(attempt)
+        except ChannelError as error:
+            seconds = time.monotonic() - began
+            left = command.patience - seconds
+            if error.code == "UNKNOWN_OUTCOME":
+                raise _unknown(command, error) from None
+            if error.code != "NO_ANSWER":
+                raise
+            beat, words = last_word(channel, command)
+            if error.heard or left <= 0 or beat is None or not _at_work(beat, command.limit):
+                said = _observed(command, error.heard, beat, words, seconds)
+                raise _unanswered(command, said, error) from None
+
+
+def last_word(channel: Channel, command: Command) -> tuple[Heartbeat | None, str]:
+    """The last heartbeat of the agent that a command is for, if it is known, and a clause that
+    tells of it. Raises LeaseLost."""
+    try:
+        beat = channel.heard(command.to)
+    except ChannelError as error:
+        return None, f"of its heartbeats nothing is known: {error.message.rstrip('.')}"
+    if beat is None:
+        return None, "no heartbeat of it is known"
+    return beat, f"its last heartbeat came {beat.ago:.0f} s ago"
+
+
+def _at_work(beat: Heartbeat, limit: float) -> bool:
+    return bool(beat.running) and beat.ago <= max(limit, _RECENT)
+
+
+def _observed(
+    command: Command, heard: str, beat: Heartbeat | None, words: str, seconds: float
+) -> str:
+    agent = f"{command.to.member}'s agent"
+    if heard and seconds >= command.patience:
+        return f"{agent} says that {command.name} still runs after {seconds:.0f} s"
+    if heard:
+        return f"{agent} said nothing more for {command.limit:g} s: {heard} ({words})"
+    if beat is not None and _at_work(beat, command.limit):
+        at_work = f"{' and '.join(beat.running)} still {'run' if beat.running[1:] else 'runs'}"
+        return f"{agent} says that {at_work} after {seconds:.0f} s, and {command.name} waits"
+    return f"{agent} said nothing for {command.limit:g} s ({words})"
+
+
+def _unanswered(command: Command, said: str, error: ChannelError) -> ChannelError:
+    member, group = command.to.member, command.to.group
+    return ChannelError(
+        "NO_ANSWER",
+        said,
+        f"Find out whether {member} still runs, and mend its agent, then: {start_command(group)}. "
+        f"Only if it is lost, have it fenced: {start_command(group, lost=member)}",
+        heard=error.heard,
+        detail=error.detail,
+    )
+
+
+def _unknown(command: Command, error: ChannelError) -> ChannelError:
+    """With the command that settles it, as a person has to give it on the node."""
+    return ChannelError(
+        error.code,
+        error.message,
+        f"Look on {command.to.member} whether {command.name} took effect, say so there with "
+        f"`failover-agent settle {command.id} --done` or `--not-done`. The operation is taken up "
+        f"by: {start_command(command.to.group)}",
+        heard=error.heard,
+    )

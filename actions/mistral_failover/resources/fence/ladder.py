@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Climbing a fence's ladder: rung by rung, until one proves that the member no longer writes.
+
+A rung that can not be had yields no proof and no failure: the next one is tried. Without any
+proof the operation is blocked, and says what would help; it never assumes. A rung whose service
+could not be reached has neither proven nor disproven anything: if no other one proves it either,
+the operation has failed transiently, and is to be tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from mistral_failover.agent.channel.interface import ChannelError, Command
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud import servers
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.servers import Evidence
+from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.convergence.records import Record
+from mistral_failover.fault_points import reach
+from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
+from mistral_failover.model.ids import derived_id
+from mistral_failover.resources.commands import run_command
+from mistral_failover.resources.fence.workflow_rung import prove
+from mistral_failover.resources.operation_tools import Document, Tools
+from mistral_failover.runtime.errors import ActionError, masked
+from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.store.groups import MemberRow
+
+Rung = Mapping[str, Any]
+"""A rung as the goal has it: kind, limit; longest of quiesce, workflow of workflow."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """The member to fence.
+
+    ``servers``: every server that records of the member were made on, which need not be the one
+    behind its name by now. ``stops``: (server, stop command) of each application there, first
+    of those that need others.
+    ``unvouched``: names of what is there and no stop command speaks for. ``confirmed``: what a
+    person vouches for by now, or None; they may speak while the ladder is climbed. ``attached``:
+    the servers among them that volumes of the group hang on.
+    """
+
+    member: MemberRow
+    servers: tuple[str, ...]
+    stops: tuple[tuple[str, str], ...]
+    unvouched: tuple[str, ...]
+    confirmed: Callable[[], str | None]
+    attached: tuple[str, ...] = ()
+
+
+def suspect_of(
+    member: MemberRow, records: Iterable[Record], confirmed: Callable[[], str | None]
+) -> Suspect:
+    """What has to be fenced of a member, by the group's live records."""
+    records = list(records)
+    heights = _heights(records)
+    here = [r for r in records if r.member == member.name and r.action != "INIT"]
+    servers = {_server_of(r, member) for r in here} or {member.server_id}
+    stops: dict[tuple[str | None, str], int] = {}
+    for r in here:
+        if r.type == ACTIVATION and r.properties and "stop" in r.properties:
+            stop = (_server_of(r, member), str(r.properties["stop"]))
+            stops[stop] = max(stops.get(stop, 0), heights[r.id])
+    # A volume is at rest when the applications on its own server are; of other things nobody knows.
+    quiet = {server for server, _ in stops}
+    attached = {_server_of(r, member) for r in here if r.type == ATTACHMENT}
+    return Suspect(
+        member=member,
+        servers=tuple(sorted(filter(None, servers))),
+        stops=tuple(
+            (server, stop)
+            for (server, stop), _ in sorted(
+                stops.items(), key=lambda found: (found[0][0] or "", -found[1], found[0][1])
+            )
+            if server
+        ),
+        unvouched=tuple(
+            sorted(
+                r.name
+                for r in here
+                if r.type != ACTIVATION
+                and not (r.type == ATTACHMENT and _server_of(r, member) in quiet)
+            )
+        ),
+        confirmed=confirmed,
+        attached=tuple(sorted(filter(None, attached))),
+    )
+
+
+def _heights(records: list[Record]) -> dict[str, int]:
+    """How high each record stands: higher than all that it requires."""
+    heights = dict.fromkeys((r.id for r in records), 0)
+    for _ in records:  # so many rounds do, whatever is required of whom
+        before = dict(heights)
+        for r in records:
+            below = [heights[needed] + 1 for needed in r.requires if needed in heights]
+            heights[r.id] = max([heights[r.id], *below])
+        if heights == before:
+            break
+    return heights
+
+
+def _server_of(record: Record, member: MemberRow) -> str | None:
+    server: str | None = record.attributes.get("server_id") or member.server_id
+    return server
+
+
+@dataclass(frozen=True)
+class Climb:
+    """An ascent of the ladder; ``tried`` says what came of each rung without a proof, ``unasked``
+    has the errors of rungs whose service could not be reached."""
+
+    tools: Tools
+    operation: Document
+    suspect: Suspect
+    tried: list[str] = field(default_factory=list)
+    unasked: list[CloudError | ChannelError] = field(default_factory=list)
+
+
+def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]:
+    """Climb the ladder; returns rung and observed, the proof in a sentence.
+
+    First the member's agents are told that they are deposed, if they can be. What a person confirms
+    counts before any rung. A member that quiesced is climbed on for while Nova has its server in
+    error, since Nova detaches nothing from that until it is stopped; without a further proof its
+    word is the proof, and for that nothing is deleted and no workflow is run. Raises ActionError
+    FENCE_UNPROVEN, blocked, when nothing yields one; also transient, where a rung's service could
+    not be reached.
+    """
+    climb = Climb(tools, operation, suspect)
+    _depose(climb)
+    quiesced: Evidence | None = None
+    for rung in operation["properties"]["ladder"]:
+        if quiesced is not None and rung["kind"] in ("delete", "workflow"):
+            continue
+        evidence = _confirm(climb, rung)
+        if not evidence.proven:
+            evidence = _RUNGS[rung["kind"]](climb, rung)
+        if evidence.proven and evidence.rung == "quiesce" and _in_error(tools, suspect):
+            quiesced = evidence
+        elif evidence.proven:
+            return _proof(evidence)
+        elif evidence.rung != "confirm":
+            climb.tried.append(f"{evidence.rung}: {evidence.observed}")
+    # Somebody may have spoken meanwhile.
+    evidence = _confirm(climb, {})
+    if evidence.proven:
+        return _proof(evidence)
+    if quiesced is not None:
+        return _proof(quiesced)
+    group, name = operation["group"], suspect.member.name
+    waits_for = climb.unasked[0] if climb.unasked else None
+    raise ActionError(
+        "FENCE_UNPROVEN",
+        f"it is not certain that {name} no longer writes "
+        f"({'; '.join([*climb.tried, f'confirm: {evidence.observed}'])})",
+        f"Make sure that it is off, then confirm it: {confirm_command(group, name)} (or run the "
+        f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).',
+        blocked=True,
+        transient=waits_for is not None,
+        service=waits_for.service if waits_for else "",
+        detail=waits_for.detail if waits_for else "",
+    )
+
+
+def _depose(climb: Climb) -> None:
+    """Tell every server's agent that its epoch is over. One that is out of reach learns it when it
+    comes back; a channel that is out of reach is no reason not to fence."""
+    operation, member = climb.operation, climb.suspect.member
+    for server in climb.suspect.servers:
+        address = Address(operation["group_id"], operation["group"], member.name, server)
+        reach("depose.before")
+        try:
+            climb.tools.channel.depose(address, member.epoch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the ladder is to be climbed
+            _raise_ours(error)
+            said = f"depose: {_words(error)}"
+            if said not in climb.tried and climb.suspect.stops:  # else no agent is in question
+                climb.tried.append(said)
+        reach("depose.after")
+
+
+def _proof(evidence: Evidence) -> dict[str, Any]:
+    return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
+
+
+def _in_error(tools: Tools, suspect: Suspect) -> bool:
+    """Whether Nova refuses to detach volumes from a server of the member's, for the state that it
+    has it in (409, "while it is in vm_state error"; measured with Nova 34)."""
+    try:
+        states = [servers.server_state(tools.cloud, server) for server in suspect.attached]
+    except CloudError as error:
+        _raise_ours(error)
+        return False  # it quiesced; whether Nova detaches will show
+    return any(state.status == "ERROR" for state in states)
+
+
+def _quiesce(climb: Climb, rung: Rung) -> Evidence:
+    """The member's own agent says that everything of the group on it has stopped."""
+    operation, member = climb.operation, climb.suspect.member
+    if climb.suspect.unvouched:
+        named = ", ".join(climb.suspect.unvouched)
+        return Evidence(False, "quiesce", f"no stop command on {member.name} speaks for {named}")
+    for server, name in climb.suspect.stops:
+        command = Command(
+            id=derived_id(operation["key"], server, name),
+            to=Address(operation["group_id"], operation["group"], member.name, server),
+            epoch=member.epoch,
+            name=name,
+            limit=float(rung["limit"]),
+            longest=float(rung.get("longest", rung["limit"])),
+        )
+        try:
+            run_command(climb.tools.channel, command)
+        except Exception as error:  # noqa: BLE001 - no word of a member's holds its fence up
+            return _unproven(climb, "quiesce", error)
+    done = " and ".join(sorted({stop for _, stop in climb.suspect.stops}))
+    return Evidence(
+        True,
+        "quiesce",
+        f"{member.name} confirmed: {done}" if done else f"nothing of the group is on {member.name}",
+    )
+
+
+def _stop(climb: Climb, rung: Rung) -> Evidence:
+    return _by_nova(servers.stop, climb, rung)
+
+
+def _delete(climb: Climb, rung: Rung) -> Evidence:
+    return _by_nova(servers.delete_server, climb, rung)
+
+
+def _by_nova(verb: Callable[..., Evidence], climb: Climb, rung: Rung) -> Evidence:
+    """The proofs of all the member's servers, or the first that is missing."""
+    kind, limit, suspect = rung["kind"], float(rung["limit"]), climb.suspect
+    if not suspect.servers:
+        return Evidence(False, kind, f"no server of {suspect.member.name} is known")
+    proofs = []
+    for server in suspect.servers:
+        try:
+            evidence = verb(climb.tools.cloud, server, limit)
+        except CloudError as error:
+            return _unproven(climb, kind, error)
+        if not evidence.proven:
+            return evidence
+        proofs.append(evidence.observed)
+    return Evidence(True, kind, " ".join(proofs))
+
+
+def _workflow(climb: Climb, rung: Rung) -> Evidence:
+    """A workflow of the user's says so."""
+    name, suspect = rung["workflow"], climb.suspect
+    facts = {
+        "group": climb.operation["group"],
+        "member": suspect.member.name,
+        "servers": list(suspect.servers),
+        "because": "; ".join([f"{suspect.member.name} is declared lost", *climb.tried]),
+    }
+    try:
+        return prove(climb.tools, climb.operation, name, facts, float(rung["limit"]))
+    except CloudError as error:
+        return _unproven(climb, "workflow", error, f"{name}: ")
+
+
+def _unproven(climb: Climb, rung: str, error: Exception, whose: str = "") -> Evidence:
+    """What a rung that failed yields: no proof. It is noted if it may yield one later."""
+    _raise_ours(error)
+    if isinstance(error, CloudError | ChannelError) and error.transient:
+        climb.unasked.append(error)
+    return Evidence(False, rung, f"{whose}{_words(error)}")
+
+
+def _words(error: Exception) -> str:
+    """What went wrong. What a command wrote may hold anything, and goes into a workflow's input."""
+    if not isinstance(error, ChannelError | CloudError | ActionError):
+        return f"the command channel failed ({type(error).__name__})"
+    said = masked(error.message).rstrip(".")
+    return f"{said}. {error.remedy}" if error.code == "UNKNOWN_OUTCOME" else said
+
+
+def _raise_ours(error: Exception) -> None:
+    """Raise what says nothing about the member: that it is not for us any more to find out, or that
+    the state store, without which no call is permitted, is away."""
+    ours = isinstance(error, LeaseLost | SQLAlchemyError)
+    if ours or getattr(error, "code", None) in NO_RIGHTS:
+        raise error
+
+
+def _confirm(climb: Climb, rung: Rung) -> Evidence:
+    """A person vouched for it. Nobody is waited for here: their word triggers the fence again."""
+    because = climb.suspect.confirmed()
+    if because is None:
+        return Evidence(False, "confirm", "nobody has confirmed it yet")
+    return Evidence(True, "confirm", f"a person confirmed it: {because}")
+
+
+_RUNGS: Mapping[str, Callable[[Climb, Rung], Evidence]] = {
+    "quiesce": _quiesce,
+    "stop": _stop,
+    "delete": _delete,
+    "workflow": _workflow,
+    "confirm": _confirm,
+}

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operation of a ``group_member``: Heat makes another server for a member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from shlex import quote
+from typing import Any
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.replacements import Replacement
+from mistral_failover.cloud.replacements import replace_member as replace_by_heat
+from mistral_failover.fault_points import reach
+from mistral_failover.groups import kept_parts, refresh_members
+from mistral_failover.groups.refresh_members import notice
+from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.resources.operation_tools import Document, Tools
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.remedies import going_on, start_command
+from mistral_failover.store import groups
+from mistral_failover.store.leases import elapsed
+
+
+def replace_server(request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    """Have Heat make another server for a member; then see it, which begins the member's next
+    epoch, and tell the agent of the former one that it is deposed.
+
+    Safe to repeat at any point: the server that is to go is named. Raises CloudError, LeaseLost.
+    """
+    began = elapsed()
+    stands = standing(request, operation["group"])
+    wish = operation["properties"]
+    member, old = str(wish["member"]), str(wish["server_id"])
+    with going_on(operation["group"]), _left_for_good(operation["group"], member):
+        found: Replacement = replace_by_heat(
+            tools.cloud,
+            operation["stack"],
+            member,
+            autoscaling_group=stands.group.members.autoscaling_group,
+            resource=wish.get("resource"),
+            server_id=old,
+            # Heat shows it, and by it a repeat knows its own mark.
+            reason=f"replaced by mistral-failover, operation {operation['key']}",
+            limit=float(operation["timeout"]),
+            keep=kept_parts.carried(request, operation["group_id"], operation["group"]),
+        )
+    reach("replaced.before")
+    _see(request, tools, stands, member, old)
+    return {
+        "physical_id": found.server,
+        "attributes": {
+            "old_server": old,
+            "server": found.server,
+            "seconds": round(elapsed() - began, 1),
+        },
+    }
+
+
+@contextmanager
+def _left_for_good(group: str, member: str) -> Iterator[None]:
+    """Say what ends the wish for another server of a member that Heat does not know any more."""
+    try:
+        yield
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            error.remedy += (
+                " If the member has left the stack for good: "
+                f"{start_command(group)} --lost '' --recovered {quote(member)}."
+            )
+        raise
+
+
+def _see(request: Request, tools: Tools, stands: Standing, member: str, old: str) -> None:
+    """Notice who the members are by now. The former server is told again by every repeat: whoever
+    died in between had raised the epoch, and nobody would know any more that it was to be told."""
+    _, others = notice(
+        request, stands.state.id, lambda: refresh_members.members_now(tools.cloud, stands.group)
+    )
+    rows = request.runtime.database.reading(lambda tx: groups.members_of(tx, stands.state.id))
+    told = [one for one in others if one.name != member]
+    if (now := rows.get(member)) is not None and now.server_id != old:
+        told.insert(0, groups.Replaced(member, old, now.epoch))
+    refresh_members.depose(request, tools.cloud, stands, told)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operations of the shipped types share.
+
+Each operation is a plain function in the module of its type. It gets its tools and the operation's
+document (see ``mistral.operation_documents``) and returns ``{"physical_id", "attributes"}``. Each
+looks at reality before it acts, so a repeat is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.agent.channel.interface import Channel
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.mistral.api import Mistral
+from mistral_failover.model.goal import fence_name
+from mistral_failover.runtime.errors import ActionError
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What an operation acts with; every call passes the lease's guard.
+
+    ``mistral``: finds Mistral's own API, None where nobody says where it is; raises CloudError.
+    """
+
+    cloud: Cloud
+    channel: Channel
+    mistral: Callable[[], Mistral | None] = lambda: None
+
+
+def member_server(operation: Document) -> str:
+    """The id of the server behind the operation's member. Raises ActionError UNKNOWN_MEMBER."""
+    member = operation["member"]
+    if not member or not member["server_id"]:
+        name = member["name"] if member else "the member"
+        raise ActionError(
+            "UNKNOWN_MEMBER",
+            f"{name} has no server in stack {operation['stack']}",
+            "Check the group's members against the stack's resources.",
+        )
+    return str(member["server_id"])
+
+
+def recorded_server(operation: Document) -> str:
+    """The id of the server that the resource was made on, else of the one behind its member."""
+    recorded = operation["resource"]["attributes"].get("server_id")
+    return str(recorded) if recorded else member_server(operation)
+
+
+def fence_proof(operation: Document) -> Document | None:
+    """The rung and the sentence that prove this resource's member fenced, if its fence came
+    before this operation."""
+    member = operation["member"]
+    fence = operation["inputs"].get(fence_name(member["name"])) if member else None
+    return fence["attributes"] if fence else None

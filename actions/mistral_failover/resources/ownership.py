@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose a traversal or an operation is. Ids and whole documents come in as plain inputs, so anybody
+could name another project's: those are treated as if they did not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.convergence.records import GroupState, Operation, Ticket
+from mistral_failover.mistral.operation_documents import (
+    operation_document,
+    read_operation,
+    read_ticket,
+)
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, views
+
+
+def group_of(request: Request, traversal_id: str) -> GroupState | None:
+    """The group of a traversal; None where the request's project has no such traversal."""
+    found: GroupState | None = request.runtime.database.reading(
+        lambda tx: _group(request, tx, traversal_id)
+    )
+    return found
+
+
+def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]]:
+    """The operation that a document's ticket stands for, as the state store has it.
+
+    The ticket alone is the right to carry it out. Whatever else a document says of whom and what
+    the operation is about, its key, verb, group, stack, resource, member, properties and time, is
+    read anew: a member is commanded with the executor's rights, not with those of whoever wrote
+    the document. What it says of ``previous``, ``inputs`` and ``unknown`` counts.
+
+    Raises ActionError BAD_INPUT; UNKNOWN_OPERATION for one that the project does not have;
+    LeaseLost for one that was handed out again since.
+    """
+    given = read_operation(document)
+    ticket = read_ticket(given["ticket"])
+    found = request.runtime.database.reading(lambda tx: _as_stored(request, tx, ticket, given))
+    if found is None:
+        raise ActionError(
+            "UNKNOWN_OPERATION",
+            f"this project has no operation {ticket.key}",
+            "Hand on the workflow's input as it was received.",
+        )
+    return found
+
+
+def _as_stored(
+    request: Request, tx: Any, ticket: Ticket, given: Mapping[str, Any]
+) -> tuple[Ticket, Mapping[str, Any]] | None:
+    state = _group(request, tx, ticket.traversal_id)
+    entry = _entry(tx, state, ticket) if state else None
+    if state is None or entry is None:
+        return None
+    record = tx.record(ticket.node.resource_id)
+    if (entry["token"], entry["traversal_id"]) != (ticket.lock.token, ticket.traversal_id):
+        raise LeaseLost(f"operation {ticket.key} was handed out again since")
+    group = request.runtime.definitions.group(tx, state)
+    spec = group.types[record.type].operations[ticket.verb]
+    longest = request.runtime.settings.lease
+    ticket = replace(ticket, lock=replace(ticket.lock, lease=min(ticket.lock.lease, longest)))
+    operation = Operation(
+        ticket,
+        record,
+        entry["intent"]["properties"],
+        given["previous"],
+        given["inputs"],
+        given["unknown"] is True,
+    )
+    members = groups.members_of(tx, state.id)
+    stored = operation_document(operation, group, members, spec.timeout)
+    return ticket, _in_the_epoch_given(stored, given)
+
+
+def _in_the_epoch_given(stored: dict[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An operation is for the epoch in which it was handed out, and nobody can name a later one;
+    the server that is behind the member's name by now need not be the one of that epoch."""
+    member, said = stored["member"], given["member"]
+    epoch = said.get("epoch") if isinstance(said, Mapping) else None
+    if member is None or not isinstance(epoch, int) or epoch >= member["epoch"]:
+        return stored
+    return {**stored, "member": {**member, "epoch": epoch, "server_id": None}}
+
+
+def _group(request: Request, tx: Any, traversal_id: str) -> GroupState | None:
+    """The group of a traversal, if both are the project's."""
+    traversal = tx.traversal(traversal_id)
+    state: GroupState | None = groups.get(tx, traversal.group_id) if traversal else None
+    return state if state is not None and state.project_id == request.project_id else None
+
+
+def _entry(tx: Any, state: GroupState, ticket: Ticket) -> dict[str, Any] | None:
+    """What the ledger has of a ticket's operation, if that is one on a resource of the group."""
+    record = tx.record(ticket.node.resource_id)
+    if record is None or record.group_id != state.id:
+        return None
+    entry = views.operation(tx, ticket.key)
+    if entry is None or (entry["resource_id"], entry["verb"]) != (record.id, ticket.verb):
+        return None
+    return entry

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of a ``volume_attachment``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mistral_failover.cloud import servers, volumes
+from mistral_failover.cloud.detaching import Release
+from mistral_failover.cloud.update_guard import replaced_volume
+from mistral_failover.convergence.records import Record
+from mistral_failover.resources.operation_tools import (
+    Document,
+    Tools,
+    fence_proof,
+    member_server,
+    recorded_server,
+)
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.remedies import going_on, start_command
+from mistral_failover.store.attached_volumes import Held
+
+
+def attach_volume(tools: Tools, operation: Document, known: Held | None = None) -> dict[str, Any]:
+    """Attach the volume to the member's server; returns device, server_id, attachment_id.
+
+    ``known``: what the resource was made with last. Where the same name stands for another volume
+    by now, Heat has made a new one, which is empty: only a person can say which one is meant, and
+    does so by another name for it in the group file. Raises CloudError VOLUME_REPLACED.
+    """
+    server_id = member_server(operation)
+    volume = operation["properties"]["volume"]
+    volume_id = volumes.resolve_volume(tools.cloud, operation["stack"], volume)
+    with going_on(operation["group"]):
+        if known is not None and known.name == volume and known.volume_id != volume_id:
+            raise replaced_volume(operation["group"], volume, known.volume_id, volume_id)
+        attributes = volumes.attach(
+            tools.cloud,
+            volume_id,
+            server_id,
+            operation["timeout"],
+            unknown=operation["unknown"],
+        )
+    return {"physical_id": volume_id, "attributes": attributes}
+
+
+def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Detach the volume from the server that it was attached to, and see it gone.
+
+    That server is the one recorded, not the one now behind the member's name. Where its host is
+    down it may be deleted, if the user allowed it and a fence proves it off; an agent's word that
+    it quiesced does not, for the guest is alive.
+    """
+    record = operation["resource"]
+    volume_id = record["physical_id"] or volumes.resolve_volume(
+        tools.cloud, operation["stack"], operation["properties"]["volume"]
+    )
+    server_id = recorded_server(operation)
+    proof = fence_proof(operation)
+    if proof is None:
+        _refuse_unproven(tools, operation, server_id)
+    elif proof["rung"] == "stop":
+        _refuse_started(tools, operation, server_id)
+    release = Release(
+        off=proof["observed"] if proof and proof["rung"] != "quiesce" else None,
+        fenced=proof is not None,
+        delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
+    )
+    with going_on(operation["group"]):
+        volumes.detach(
+            tools.cloud,
+            volume_id,
+            server_id,
+            operation["timeout"],
+            release,
+            unknown=operation["unknown"],
+        )
+    return {}
+
+
+def sharing(records: Iterable[Record], operation: Document) -> list[str]:
+    """The names of the group's other resources that have the same volume on the same server."""
+    resource, server_id = operation["resource"], recorded_server(operation)
+    return sorted(
+        record.name
+        for record in records
+        if record.id != resource["id"]
+        and record.type == resource["type"]
+        and record.physical_id is not None
+        and record.physical_id == resource["physical_id"]
+        and record.attributes.get("server_id") == server_id
+        and record.action in ("CREATE", "UPDATE")
+        and record.status == "COMPLETE"
+    )
+
+
+def _refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
+    """Who was stopped may have been started again while this waited for a person."""
+    if servers.server_state(tools.cloud, server_id).status == "ACTIVE":
+        member = operation["member"]["name"]
+        raise ActionError(
+            "FENCE_UNPROVEN",
+            f"server {server_id} was stopped for the fence of {member}, and started again since",
+            f"What fences it anew: {start_command(operation['group'], lost=member)}",
+        )
+
+
+def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
+    """A server that is gone took its attachments with it, at once where its host was dead: then
+    its guest may still write, and only a fence tells."""
+    if servers.server_state(tools.cloud, server_id).exists:
+        return
+    evidence = servers.deletion(tools.cloud, server_id)
+    if not evidence.proven:
+        member = operation["member"]["name"]
+        raise ActionError(
+            "FENCE_UNPROVEN",
+            evidence.observed.rstrip("."),
+            f"What fences it: {start_command(operation['group'], lost=member)}",
+        )

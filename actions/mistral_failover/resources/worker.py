@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker does with one node: check it, carry its operation out under its lock, conclude."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import tenacity
+from sqlalchemy.exc import SQLAlchemyError
+
+from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.records import Operation, Outcome, Ready, Step, Ticket
+from mistral_failover.fault_points import reach
+from mistral_failover.mistral import action_runner, event_hooks, user_workflows
+from mistral_failover.mistral.operation_documents import operation_document
+from mistral_failover.model.group import Group
+from mistral_failover.model.types import OperationSpec
+from mistral_failover.runtime import rights
+from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.process import LeaseGuard, Request
+from mistral_failover.store import groups
+from mistral_failover.store.leases import elapsed
+
+
+@dataclass
+class NodeWorker:
+    """Works nodes of one group off, on behalf of a request. ``ended``: why the request's rights do
+    not suffice any more, as a sentence and a code."""
+
+    request: Request
+    group_id: str
+    ended: tuple[str, str] | None = None
+
+    def submit(self, ready: Ready) -> bool:
+        """Have a thread of this process work a node off, and what becomes ready by that. False: one
+        does already, or the process is stopping."""
+        return self.request.runtime.workers.submit(self.group_id, ready, self.work)
+
+    def work(self, ready: Ready) -> Iterable[Ready]:
+        """Work a node off in this thread; returns what became ready by that."""
+        try:
+            return self._checked(ready).ready
+        finally:
+            event_hooks.after(self.request)
+
+    def _checked(self, ready: Ready) -> Step:
+        """Check a node, carry its operation out under its lock, conclude it."""
+        runtime, since = self.request.runtime, elapsed()
+        step = runtime.engine.check(ready, self.request.owner)
+        if step.operation is not None:
+            ticket = step.operation.ticket
+            with runtime.leases.hold(ticket.lock, since) as lease:
+                outcome = self._outcome(step.operation, runtime.guard(lease))
+                step = self._concluded(ticket, outcome)
+            if step.retry_at is not None:
+                # A loop would do, but its execution may be lost in the same outage.
+                pause = max(0.0, step.retry_at - runtime.database.reading(lambda tx: tx.now()))
+                runtime.workers.submit_later(self.group_id, ready, self.work, pause)
+        reach("work.next")
+        return step
+
+    def _outcome(self, operation: Operation, guard: LeaseGuard) -> Outcome:
+        """Carry an operation out. Never raises: the lock is held, so there has to be an outcome."""
+        request = self.request
+        try:
+            document, spec = described(request, operation)
+        except Exception as error:  # noqa: BLE001 - nothing was done yet, so it can be tried again
+            said = {**describe(error), "transient": True}
+            return Outcome(error=said, transient=True, unknown=True)
+        if spec.action is not None:
+            return action_runner.run(spec.action, document, request.context)
+        return user_workflows.operate(request, guard, str(spec.workflow), document)
+
+    def _concluded(self, ticket: Ticket, outcome: Outcome) -> Step:
+        """Record what came of an operation, or leave it to another worker."""
+        engine, code = self.request.runtime.engine, (outcome.error or {}).get("code")
+        if code == "LEASE_LOST":
+            return engine.abandon(ticket, "its lease was lost in the middle")
+        if code == "HANDED_BACK":
+            return engine.abandon(ticket, "its process is stopping", "HANDED_BACK")
+        if why := rights.ended(self.request, ticket, outcome):
+            self.ended = why
+            engine.abandon(ticket, *why)
+            return Step(why[0])  # this request would be refused again
+        return _insisted(self.request, ticket, outcome)
+
+
+def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
+    """Conclude, and insist while the lease may last: only this worker knows the outcome, so a
+    database that is away for a moment must not make it unknown."""
+    for attempt in tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(SQLAlchemyError),
+        stop=tenacity.stop_after_delay(ticket.lock.lease),
+        wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
+        reraise=True,
+    ):
+        with attempt:
+            return request.runtime.engine.conclude(ticket, outcome)
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+def described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
+    """What an operation is told, and what its type says of it. Raises UnknownGroup."""
+
+    def read(tx: Any) -> tuple[Group, dict[str, groups.MemberRow]]:
+        state = groups.get(tx, operation.record.group_id)
+        if state is None:
+            raise UnknownGroup(operation.record.group_id)
+        return request.runtime.definitions.group(tx, state), groups.members_of(tx, state.id)
+
+    group, members = request.runtime.database.reading(read)
+    spec = group.types[operation.record.type].operations[operation.ticket.verb]
+    return operation_document(operation, group, members, spec.timeout), spec

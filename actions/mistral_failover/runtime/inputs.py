@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the inputs of actions. Each function raises ActionError BAD_INPUT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.model.stages import Stage
+from mistral_failover.runtime.errors import ActionError, masked
+
+
+def text(key: str, value: Any) -> str:
+    """A required text input. Raises ActionError BAD_INPUT."""
+    if not isinstance(value, str) or not value:
+        raise ActionError("BAD_INPUT", f"{key}: text is expected, not {value!r}", f"Give {key}.")
+    # What people say is written down for all to read, and they may have pasted a token.
+    return masked(value) if key == "because" else value
+
+
+def optional_text(key: str, value: Any) -> str | None:
+    """A text input that may be missing or empty."""
+    return None if value is None or value == "" else text(key, value)
+
+
+def names(key: str, value: Any) -> tuple[str, ...]:
+    """A list of names; one name alone and nothing at all are accepted."""
+    if value is None or value == "":
+        return ()
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(v, str) for v in listed):
+        raise ActionError(
+            "BAD_INPUT", f"{key}: a list of names is expected, not {value!r}", f"Correct {key}."
+        )
+    return tuple(listed)
+
+
+def whole(key: str, value: Any, lowest: int, highest: int) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise ActionError(
+            "BAD_INPUT",
+            f"{key}: a whole number from {lowest} to {highest} is expected, not {value!r}",
+            f"Correct {key}.",
+        )
+    return value
+
+
+def stage(key: str, value: Any) -> Stage:
+    """The name of a stage."""
+    try:
+        return Stage(value)
+    except ValueError:
+        raise ActionError(
+            "BAD_INPUT", f"{key}: {value!r} is no stage", f"Name one of {', '.join(Stage)}."
+        ) from None
+
+
+def flag(key: str, value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ActionError(
+            "BAD_INPUT", f"{key}: true or false is expected, not {value!r}", f"Correct {key}."
+        )
+    return value

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an id that a person types, mostly its first digits, to the one thing that it stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.model.text import plain
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store.id_lookup import SHORTEST, Match, matches
+
+
+def identified(
+    request: Request, tx: Any, said: str, group: str | None = None, kind: str | None = None
+) -> Match:
+    """What of the request's project has the id, or the only thing whose id begins so. ``group`` and
+    ``kind`` (of ``Match``) narrow it down.
+
+    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID.
+    """
+    found = matches(tx, request.project_id, said.strip().lower(), group, kind)
+    if not found and said != said.lower():
+        found = matches(tx, request.project_id, said, group, kind)
+    if not found:
+        raise unknown(said, group, kind)
+    if len(found) > 1:
+        named = "; ".join(
+            f"{match.kind} {match.id}" + (f" of {match.group}" if match.group else "")
+            for match in found
+        )
+        raise ActionError(
+            "AMBIGUOUS_ID",
+            f"{plain(said)} may be one of: {named}",
+            "Give more digits, or the group.",
+        )
+    return found[0]
+
+
+def unknown(said: str, group: str | None = None, kind: str | None = None) -> ActionError:
+    """That nothing has the id: nothing of ``kind``, and nothing of ``group`` where one is given."""
+    where = f"{group} of this project" if group else "this project"
+    what = f"no {kind}" if kind else "nothing"
+    return ActionError(
+        "UNKNOWN_ID",
+        f"{what} of {where} has the id {plain(said)}",
+        f"Give the whole id or its first {SHORTEST} digits at least; {_SHOWN[kind]}",
+    )
+
+
+_SHOWN = {
+    None: "failover status, goals, history, alarms and locks show ids.",
+    "incident": "failover alarms and failover status show ids.",
+    "plan": "or plan again, which is quick: failover plan GROUP.",
+    "resource": "failover locks and failover status show ids.",
+    "traversal": "failover history GROUP -f json shows ids.",
+}

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The secret of an installation is read from a file that only Mistral can read."""
+
+import os
+
+import pytest
+
+from mistral_failover.agent.channel.interface import ChannelError
+from mistral_failover.agent.channel.keys import read_secret
+
+SECRET = b"0123456789abcdef" * 2
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(content, mode=0o600):
+        path = tmp_path / "agents.key"
+        path.write_bytes(content)
+        path.chmod(mode)
+        return str(path)
+
+    return make
+
+
+def refused(path):
+    with pytest.raises(ChannelError) as raised:
+        read_secret(path)
+    assert raised.value.code == "CONFIG"
+    assert SECRET.decode() not in f"{raised.value} {raised.value.remedy}"
+    return raised.value
+
+
+def test_white_space_around_the_secret_does_not_count(write):
+    assert read_secret(write(b"  " + SECRET + b"\n")) == SECRET
+
+
+def test_the_group_may_read_it_and_nobody_else(write):
+    assert read_secret(write(SECRET, 0o640)) == SECRET
+    for mode in (0o644, 0o602, 0o666):
+        assert "chmod" in refused(write(SECRET, mode)).remedy
+
+
+def test_a_short_or_missing_or_unnamed_one_says_how_to_make_it(write, tmp_path):
+    for path in (write(SECRET[:31] + b"\n\n\n"), str(tmp_path / "none"), str(tmp_path), None, ""):
+        remedy = refused(path).remedy
+        assert "[failover] agent_key_file" in remedy
+        assert "openssl rand" in remedy
+
+
+def test_a_new_secret_is_found(write):
+    path = write(SECRET)
+    assert read_secret(path) == SECRET
+    os.utime(write(b"y" * 40), ns=(1, 1))
+    assert read_secret(path) == b"y" * 40

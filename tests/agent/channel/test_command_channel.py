@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A command runs once in a guest, and its result comes back, or the reason why not."""
+
+import dataclasses
+import re
+import threading
+
+import pytest
+
+from emulator.emulated_clients import until
+from mistral_failover.agent.channel.interface import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.guard import LeaseLost, Unguarded
+
+
+@pytest.fixture
+def channel_of(emulated):
+    def make(cloud):
+        url = emulated.url.replace("http://", "emulator+http://")
+        return channel_for(url, Means(cloud.session, Unguarded()))
+
+    return make
+
+
+@pytest.fixture
+def channel(cloud, channel_of, emulator):
+    emulator.add_application("pg", start="pg-start", stop="pg-stop")
+    return channel_of(cloud)
+
+
+def command(server_id, name="pg-start", **more):
+    return Command(
+        **{
+            "id": "key-1",
+            "to": Address("group-1", "payments", "db_a", server_id),
+            "epoch": 3,
+            "name": name,
+            "limit": 5.0,
+            **more,
+        }
+    )
+
+
+def test_a_command_runs_and_returns_its_result(channel, pair, emulator):
+    result = channel.run(command(pair.a))
+    assert (result.id, result.exit_code, result.replayed) == ("key-1", 0, False)
+    assert result.stdout
+    assert emulator.nodes()[pair.a]["applications"] == ["pg"]
+
+
+def test_the_same_id_again_returns_the_recorded_result(channel, pair, emulator):
+    first = channel.run(command(pair.a))
+    again = channel.run(command(pair.a))
+    assert again.replayed
+    assert again.stdout == first.stdout
+    assert len(emulator.audit(kind="application_started")) == 1
+
+
+def test_a_command_that_fails_is_a_result(channel, pair, emulator):
+    emulator.add_application("db", start="db-start", stop="db-stop", needs_volume=True)
+    result = channel.run(command(pair.a, "db-start"))
+    assert result.exit_code == 32
+    assert result.stderr
+
+
+def test_a_command_of_an_older_epoch_is_refused(channel, pair):
+    channel.run(command(pair.a))
+    with pytest.raises(ChannelError) as raised:
+        channel.run(command(pair.a, "pg-stop", id="key-0", epoch=2))
+    assert raised.value.code == "OLD_EPOCH"
+
+
+def test_a_command_that_the_member_does_not_allow_is_refused(channel, pair):
+    with pytest.raises(ChannelError) as raised:
+        channel.run(command(pair.a, "rm"))
+    assert raised.value.code == "REFUSED"
+    assert "allow-list" in raised.value.remedy
+
+
+@pytest.mark.parametrize("fault", ["crash", "hang"])
+def test_a_guest_that_does_not_answer_is_given_up_after_the_limit(channel, pair, emulator, fault):
+    emulator.fault("server", pair.a, fault)
+    with pytest.raises(ChannelError) as raised:
+        channel.run(command(pair.a, limit=0.2))
+    assert raised.value.code == "NO_ANSWER"
+    assert "db_a" in raised.value.message
+
+
+def test_a_command_longer_than_one_http_call_is_waited_for(
+    connect, channel_of, channel, pair, emulator
+):
+    emulator.set_latency(command_start=0.9)
+    cloud = connect()
+    cloud.session.timeout = 0.5
+    assert channel_of(cloud).run(command(pair.a)).exit_code == 0
+    assert len(emulator.audit(kind="application_started")) == 1
+
+
+def test_a_member_that_says_that_it_is_at_work_is_waited_for_beyond_the_limit(
+    connect, channel_of, channel, pair, emulator
+):
+    emulator.set_latency(command_start=0.8)
+    cloud = connect()
+    cloud.session.timeout = 0.2
+
+    result = channel_of(cloud).run(command(pair.a, limit=0.4, longest=10.0))
+
+    assert (result.exit_code, result.replayed) == (0, True)
+
+
+def test_one_that_is_at_work_for_too_long_is_given_up_and_it_is_told_what_it_said(
+    connect, channel_of, channel, pair, emulator
+):
+    emulator.set_latency(command_start=30)
+    cloud = connect()
+    cloud.session.timeout = 0.1
+    with pytest.raises(ChannelError) as raised:
+        channel_of(cloud).run(command(pair.a, limit=0.2, longest=0.5))
+    assert raised.value.code == "NO_ANSWER"
+    assert raised.value.heard == "it said 0 s ago that pg-start runs"
+
+
+def test_one_that_falls_silent_at_work_is_given_up_after_the_limit(
+    connect, channel_of, channel, pair, emulator
+):
+    emulator.set_latency(command_start=30)
+    cloud = connect()
+    cloud.session.timeout = 0.1
+    threading.Timer(0.2, lambda: emulator.fault("server", pair.a, "hang")).start()
+    with pytest.raises(ChannelError) as raised:
+        channel_of(cloud).run(command(pair.a, limit=0.5, longest=60.0))
+    assert raised.value.code == "NO_ANSWER"
+    assert re.fullmatch(r"it said [01] s ago that pg-start runs", raised.value.heard)
+
+
+ADDRESS = Address("group-1", "payments", "db_a", "")
+
+
+def address(server_id):
+    return dataclasses.replace(ADDRESS, server_id=server_id)
+
+
+def test_who_is_deposed_stops_its_applications_and_takes_no_older_command(channel, pair, emulator):
+    channel.run(command(pair.a))
+
+    channel.depose(address(pair.a), 4)
+
+    assert emulator.nodes()[pair.a]["applications"] == []
+    with pytest.raises(ChannelError) as raised:
+        channel.run(command(pair.a, id="key-2"))
+    assert raised.value.code == "OLD_EPOCH"
+    heard = channel.heard(address(pair.a))
+    assert (heard.epoch, heard.running, heard.deposed) == (4, (), "stopped pg")
+    assert channel.run(command(pair.a, id="key-3", epoch=4)).exit_code == 0
+    assert channel.heard(address(pair.a)).deposed is None
+
+
+def test_deposing_again_changes_nothing(channel, pair, emulator):
+    channel.run(command(pair.a))
+    for epoch in (4, 4, 3):
+        channel.depose(address(pair.a), epoch)
+
+    assert [e["epoch"] for e in emulator.audit(kind="deposed")] == [4]
+    assert channel.heard(address(pair.a)).epoch == 4
+
+
+@pytest.mark.parametrize(("fault", "running"), [("hang", ["pg"]), ("crash", [])])
+def test_who_comes_back_finds_itself_deposed(channel, pair, emulator, fault, running):
+    channel.run(command(pair.a))
+    emulator.fault("server", pair.a, fault)
+
+    channel.depose(address(pair.a), 4)
+
+    assert emulator.nodes()[pair.a]["applications"] == running
+    assert emulator.audit(kind="deposed") == []
+    emulator.fault("server", pair.a, "thaw" if fault == "hang" else "revive")
+    assert emulator.nodes()[pair.a]["applications"] == []
+    assert [e["applications"] for e in emulator.audit(kind="deposed")] == [running]
+    assert channel.heard(address(pair.a)).epoch == 4
+
+
+def test_a_guest_of_a_host_that_comes_back_finds_itself_deposed(channel, pair, emulator):
+    channel.run(command(pair.a))
+    host = emulator.nodes()[pair.a]["host"]
+    emulator.fault("host", host, "power_off")
+    channel.depose(address(pair.a), 4)
+    assert emulator.audit(kind="deposed") == []
+
+    emulator.fault("host", host, "revive")
+
+    (told,) = emulator.audit(kind="deposed")
+    assert (told["server"], told["epoch"]) == (pair.a, 4)
+    with pytest.raises(ChannelError) as raised:
+        channel.run(command(pair.a, id="key-2"))
+    assert raised.value.code == "OLD_EPOCH"
+
+
+def test_who_is_deposed_at_work_takes_no_effect_any_more(channel, pair, emulator):
+    emulator.set_latency(command_start=0.4)
+    caught = []
+
+    def start():
+        with pytest.raises(ChannelError) as raised:
+            channel.run(command(pair.a))
+        caught.append(raised.value.code)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    until(lambda: emulator.audit(kind="command_started"))
+    assert channel.heard(address(pair.a)).running == ("pg-start",)
+    channel.depose(address(pair.a), 4)
+    thread.join()
+
+    assert caught == ["OLD_EPOCH"]
+    until(lambda: [e for e in emulator.critical() if e["outcome"] == "killed"])
+    assert emulator.audit(kind="application_started") == []
+
+
+def test_a_deposed_member_takes_a_newer_command_once_everything_is_stopped(channel, pair, emulator):
+    channel.run(command(pair.a))
+    emulator.set_latency(command_stop=0.3)
+    channel.depose(address(pair.a), 4)
+    emulator.api_fault("on_deposed", "fail")
+
+    assert channel.heard(address(pair.a)).deposed == "stopping pg"
+    assert channel.run(command(pair.a, "pg-stop", id="key-2", epoch=4)).stdout == (
+        "pg is not running"
+    )
+    (stopped,) = emulator.audit(kind="application_stopped")
+    (taken,) = [e for e in emulator.audit(kind="command_started") if e["id"] == "key-2"]
+    assert stopped["seq"] < taken["seq"]
+
+
+def test_a_command_of_a_newer_epoch_deposes_whoever_did_not_know(channel, pair, emulator):
+    channel.run(command(pair.a))
+
+    channel.run(command(pair.a, "pg-stop", id="key-2", epoch=5))
+
+    assert [e["epoch"] for e in emulator.audit(kind="deposed")] == [5]
+
+
+def test_of_who_is_out_of_reach_the_last_word_is_known(channel, pair, emulator):
+    assert channel.heard(address(pair.a)).ago == 0
+    emulator.fault("server", pair.a, "hang")
+    until(lambda: channel.heard(address(pair.a)).ago > 0)
+
+
+def test_of_a_node_that_is_not_there_nothing_is_known_and_deposing_it_is_harmless(
+    connect, channel_of, channel, pair
+):
+    channel.depose(address("nobody"), 4)
+    assert channel.heard(address("nobody")) is None
+    stranger = channel_of(connect("other"))
+    stranger.depose(address(pair.a), 9)
+    assert stranger.heard(address(pair.a)) is None
+    assert channel.heard(address(pair.a)).epoch == 0
+
+
+def test_a_guest_of_another_project_is_not_reached(connect, channel_of, pair):
+    with pytest.raises(ChannelError) as raised:
+        channel_of(connect("other")).run(command(pair.a, limit=0.1))
+    assert raised.value.code == "UNREACHABLE"
+
+
+def test_a_revoked_token_is_refused(channel, pair, emulated):
+    emulated.emulation.state.tokens.clear()
+    with pytest.raises(ChannelError) as raised:
+        channel.run(command(pair.a))
+    assert raised.value.code == "REFUSED"
+
+
+def test_no_command_starts_once_the_lease_is_lost(connect, channel_of, channel, pair, emulator):
+    lost = threading.Event()
+
+    class Ending:
+        request_id = None
+
+        def permit(self, method):
+            if lost.is_set():
+                raise LeaseLost("The lease has ended.")
+            return 5.0
+
+    late = channel_of(connect(guard=Ending()))
+    lost.set()
+    with pytest.raises(LeaseLost):
+        late.run(command(pair.a))
+    assert emulator.audit(kind="command_started") == []

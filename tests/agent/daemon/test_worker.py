@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lane, and a deposed agent, go on whatever the journal and people do meanwhile."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from mistral_failover.agent.broker import Broker
+from mistral_failover.agent.channel.interface import ChannelError
+from mistral_failover.agent.daemon import intake, journal
+from mistral_failover.agent.daemon.deposed import Deposer
+from mistral_failover.agent.daemon.intake import Intake
+from mistral_failover.agent.daemon.journal import Journal
+from mistral_failover.agent.daemon.messages import OWN
+from mistral_failover.agent.daemon.worker import Work, look_at_it
+from support.agent_dispatcher import Delivery, DeskRig, document, sealed
+from support.agents import Node, shell, until
+
+
+@pytest.fixture
+def rig(tmp_path):
+    one = DeskRig(tmp_path)
+    yield one
+    one.journal.close()
+
+
+@pytest.fixture
+def work(rig):
+    return Work(rig.config, rig.journal, rig.desk, lambda _queue: True)
+
+
+def full(*_args, **_more):
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def unknown(rig, command_id="key-1", name="increment"):
+    rig.journal.start(3, command_id, name, {}, "reply")
+    rig.journal.leave(3, command_id, "unknown", "the agent died while it ran")
+
+
+def test_what_a_person_settled_while_it_waited_does_not_run(rig, work, tmp_path):
+    unknown(rig)
+    rig.command(*sealed(document(name="increment", arguments={})))
+    (job,) = rig.begun
+    assert rig.journal.settle("key-1", done=True).state == "done"
+    rig.said()
+    work.carry_out(job)
+    assert not (tmp_path / "counter").exists()
+    assert [(a["state"], a["exit_code"], a["replayed"]) for a in rig.said()] == [("done", 0, True)]
+    assert "a person said" in rig.journal.find(3, "key-1").message
+
+
+@pytest.mark.parametrize("check", [None, ["/bin/sh", "-c", "exit 2"]])
+def test_what_is_said_of_an_unknown_command_does_not_grow(rig, check):
+    unknown(rig)
+    spec = replace(rig.config.commands["increment"], check=check and tuple(check))
+    said = set()
+    for _ in range(3):
+        state, message = look_at_it(spec, rig.journal.find(3, "key-1"), threading.Event())
+        rig.journal.leave(3, "key-1", state, message)
+        said.add(message)
+    assert len(said) == 1
+
+
+def test_a_lane_goes_on_after_what_could_not_be_ended(rig, work, monkeypatch):
+    ended = []
+    end = rig.desk.end
+
+    def fails_once(job, document):
+        ended.append(job.request.id)
+        if len(ended) == 1:
+            raise RuntimeError("the result can not be signed")
+        end(job, document)
+
+    monkeypatch.setattr(rig.desk, "end", fails_once)
+    for name in ("first", "second"):
+        rig.desk.take_command(_delivery(name))
+    rig.desk.begin(work.hand_over)
+    assert rig.desk.wait_until_quiet(10)
+    rig.desk.begin(work.hand_over)
+    assert rig.desk.wait_until_quiet(10)
+    until(lambda: "second" in ended)
+    assert rig.journal.find(3, "second").state == "done"
+
+
+def _delivery(name):
+    return Delivery(*sealed(document(id=name, name="increment", arguments={})))
+
+
+def test_a_lane_goes_on_after_a_command_that_the_journal_lost(rig, work, monkeypatch):
+    rig.desk.take_command(_delivery("first"))
+    with monkeypatch.context() as lost:
+        rig.desk.begin(rig.begun.append)
+        lost.setattr(rig.journal, "find", lambda *_: None)
+        work.carry_out(rig.begun[0])
+    assert rig.desk.running() == []
+    assert {a["state"] for a in rig.said()} <= {"accepted"}, "it may have run"
+
+
+def test_what_could_not_be_begun_again_is_not_told_as_done(rig, work, monkeypatch):
+    unknown(rig)
+    rig.command(*sealed(document(name="increment", arguments={})))
+    rig.journal.settle("key-1", done=False)
+    rig.said()
+    monkeypatch.setattr(rig.journal, "start", full)
+    work.carry_out(rig.begun[0])
+    assert [a["state"] for a in rig.said()] == ["refused"]
+    assert rig.journal.find(3, "key-1").state == "received"
+
+
+def test_a_full_disk_keeps_no_deposed_agent_from_stopping(rig, monkeypatch, tmp_path):
+    slow = replace(
+        rig.config.commands["stop"],
+        argv=tuple(shell(f"sleep 0.2; echo stop >> {tmp_path}/stops")),
+    )
+    config = replace(
+        rig.config, commands={**rig.config.commands, "stop": slow}, on_deposed=("stop",)
+    )
+    deposer = Deposer(config, rig.journal, rig.desk)
+    for method in ("start", "running", "done"):
+        monkeypatch.setattr(rig.journal, method, full)
+    assert deposer._stop_by(9, f"{OWN}9:1", "stop") is None
+    assert (tmp_path / "stops").read_text() == "stop\n"
+    assert rig.desk._own is None
+
+
+def test_a_stop_command_that_fails_is_no_success_on_a_full_disk(rig, monkeypatch):
+    failing = replace(rig.config.commands["stop"], argv=("/bin/false",))
+    config = replace(rig.config, commands={"stop": failing}, on_deposed=("stop",))
+    monkeypatch.setattr(rig.journal, "done", full)
+    assert Deposer(config, rig.journal, rig.desk)._stop_all(9) == "stop ended with 1"
+
+
+def test_an_agent_begins_on_a_full_disk(tmp_path, monkeypatch):
+    node = Node(tmp_path / "node", f"memory://{uuid.uuid4().hex}")
+    with node.agent():
+        node.run(id="before")
+    with Journal(node.journal) as former:
+        former.start(1, "key-1", "increment", {}, "reply")
+    open_file = journal.open_file
+
+    def opened(folder):
+        db = open_file(folder)
+        db.execute("PRAGMA query_only = ON")
+        return db
+
+    monkeypatch.setattr(journal, "open_file", opened)
+    with node.agent():
+        assert node.run(id="before").replayed
+        with pytest.raises(ChannelError) as raised:
+            node.run(limit=1.0)
+        assert raised.value.code == "NO_ANSWER", "it may have run"
+        with pytest.raises(ChannelError) as raised:
+            node.run(id="new", limit=5.0)
+        assert raised.value.code == "REFUSED"
+    assert node.count() == 1
+
+
+def test_a_broker_that_is_away_does_not_look_like_a_dead_agent(rig, monkeypatch):
+    monkeypatch.setattr(intake, "_SLICE", 0.01)
+    monkeypatch.setattr("mistral_failover.agent.daemon.backoff.Pauses.next", lambda _: 20.0)
+    stop, heard = threading.Event(), []
+
+    def alive():
+        heard.append(1)
+        if len(heard) == 5:
+            stop.set()
+
+    address = rig.config.identity.address
+    broker = Broker("amqp://a:b@127.0.0.1:1/f")
+    reading = Intake(broker, address, rig.desk, lambda: False, alive)
+    thread = threading.Thread(target=reading.run, args=(stop,), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert len(heard) == 5
+    stop.set()

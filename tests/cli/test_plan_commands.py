@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover plan`` and ``failover start``, against a real Mistral."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mistral_failover.cli import order
+from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.plan import Start, facts_said
+from support.commands import failover
+
+
+@pytest.mark.parametrize(
+    ("sentence", "lost", "recovered"),
+    [
+        ("db_a is down", ["db_a"], []),
+        ("  db_a  has failed. ", ["db_a"], []),
+        ('"db_a" is LOST!', ["db_a"], []),
+        ("db_a dead", ["db_a"], []),
+        ("db_b is well", [], ["db_b"]),
+        ("db_b recovered", [], ["db_b"]),
+        ("db_b has recovered", [], ["db_b"]),
+        ("db_b is back", [], ["db_b"]),
+        ("db_b is up again", [], ["db_b"]),
+        ("member db_a is not responding", ["db_a"], []),
+    ],
+)
+def test_a_fact_is_read_as_people_write_it(
+    sentence: str, lost: list[str], recovered: list[str]
+) -> None:
+    assert facts_said([sentence]) == (lost, recovered)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "",
+        "db_a",
+        "db_a is",
+        "db_a is purple",
+        "db_a is not down",
+        "is db_a down?",
+        "all is lost now",
+    ],
+)
+def test_a_fact_that_is_not_understood_is_refused_with_those_that_are(sentence: str) -> None:
+    with pytest.raises(CommandFailed, match="MEMBER is WORD") as caught:
+        facts_said([sentence])
+
+    assert "down" in str(caught.value)
+    assert "recovered" in str(caught.value)
+
+
+def started(monkeypatch: pytest.MonkeyPatch, status: str, *words: str) -> dict[str, Any]:
+    """The inputs that ``failover start payments ...`` orders, of a group that stands so."""
+    orders: list[dict[str, Any]] = []
+
+    def follow(_app: Any, _workflow: str, inputs: Any, **_: Any) -> dict[str, Any]:
+        orders.append(dict(inputs))
+        return {"status": "COMPLETE"}
+
+    monkeypatch.setattr(order, "follow", follow)
+    command = Start(SimpleNamespace(), None)
+    roles = {} if status == "REMOVED" else {"active": "db_a"}
+    answer = {
+        "status": "COMPLETE" if status == "REMOVED" else status,
+        "roles": {} if status == "DEFINED" else roles,
+        "traversal": None if status == "DEFINED" else {"id": "some"},
+    }
+    monkeypatch.setattr(command, "ask", lambda *_, **__: answer)
+    command.take_action(command.get_parser("failover start").parse_args(["payments", *words]))
+    return orders[0]
+
+
+@pytest.mark.parametrize("words", [(), ("--because", "it looks odd")])
+def test_who_says_nothing_of_a_group_that_is_well_is_refused(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(CommandFailed, match="BAD_INPUT") as caught:
+        started(monkeypatch, "COMPLETE", *words)
+
+    for way in ("--lost MEMBER", '--fact "MEMBER is down"', "failover switchover payments"):
+        assert way in str(caught.value)
+
+
+def test_a_group_that_was_taken_out_of_service_is_not_brought_up_by_who_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(CommandFailed, match="failover group activate payments"):
+        started(monkeypatch, "REMOVED")
+
+
+@pytest.mark.parametrize("status", ["FAILED", "BLOCKED", "IN_PROGRESS", "DEFINED"])
+def test_who_says_nothing_goes_on_to_the_goal_and_declares_nobody_lost(
+    monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    assert started(monkeypatch, status) == {"group": "payments", "lost": []}
+
+
+def test_what_is_said_is_ordered_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"lost": ["db_a"]}
+    for words in (("--lost", "db_a"), ("--fact", "db_a is down")):
+        assert started(monkeypatch, "COMPLETE", *words) == {"group": "payments", **said}
+    assert started(monkeypatch, "COMPLETE", "--recovered", "db_b") == {
+        "group": "payments",
+        "lost": [],
+        "recovered": ["db_b"],
+    }
+
+
+def test_a_plan_is_shown_to_people_and_to_machines_and_started_as_it_is(deployment: Any) -> None:
+    group = "planned"
+    deployment.protect(group)
+
+    shown = deployment.failover("plan", group, "--fact", "db_a is down", "--fit-width")
+    plan = json.loads(deployment.failover("plan", group, "--lost", "db_a", "-f", "json").stdout)
+
+    assert shown.returncode == 0, shown.stderr
+    for words in ("attach volume: data on db_b", "at once", "db_a is fenced", "[NO_STANDBY]"):
+        assert words in " ".join(shown.stdout.replace("|", " ").split()), words
+    assert plan["plan"] in shown.stdout  # the same world, the same plan
+    assert plan["roles"] == {"active": "db_b"}
+    assert deployment.status(group)["roles"] == {"active": "db_a"}
+
+    started = deployment.failover("start", "--plan", plan["plan"][:8], "-f", "json")
+    again = deployment.failover("plan", "--plan", plan["plan"])
+    stale = deployment.failover("plan", group, "--verb", "remove", "-f", "json")
+
+    assert started.returncode == 0, started.stderr
+    assert json.loads(started.stdout)["status"] == "COMPLETE"
+    for step in plan["steps"]:
+        assert f"{step['what']}: started" in started.stderr
+    assert deployment.status(group)["roles"] == {"active": "db_b"}
+    assert "no longer so" in again.stdout
+
+    deployment.run("failover", group=group, lost=[], recovered=["db_a"])
+    refused = deployment.failover("start", "--plan", json.loads(stale.stdout)["plan"])
+
+    assert refused.returncode == 1
+    assert "PLAN_STALE" in refused.stdout
+    assert f"failover plan {group} --verb remove" in " ".join(
+        refused.stdout.replace("|", " ").split()
+    )
+    assert "the group was given another goal" in " ".join(refused.stdout.replace("|", " ").split())
+    assert deployment.status(group)["roles"] == {"active": "db_b"}
+
+
+def test_a_start_that_says_nothing_fences_nobody_of_a_group_that_is_well(deployment: Any) -> None:
+    group = "all-well"
+    deployment.protect(group)
+
+    done = deployment.failover("start", group)
+
+    assert (done.returncode, "[BAD_INPUT]" in done.stderr) == (1, True)
+    assert deployment.status(group)["lost"] == []
+    assert deployment.status(group)["roles"] == {"active": "db_a"}
+    told = deployment.shown("plan", group)
+    assert "db_a is taken as lost, since nothing else was said" in told["sentence"]
+    unknown = deployment.failover("start", "all-wel")
+    assert 'Did you mean "all-well"?' in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan"],
+        ["plan", "payments", "--plan", "some-id"],
+        ["plan", "payments", "--fact", "db_a dwn"],
+        ["start"],
+        ["start", "payments", "--plan", "some-id"],
+        ["start", "payments", "--fact", "db_a dwn"],
+    ],
+)
+def test_a_wrong_command_line_is_refused_without_asking_mistral(words: list[str]) -> None:
+    done = failover("--mistral-url", "http://127.0.0.1:1/v2", *words)
+
+    assert (done.returncode, "[USAGE]" in done.stderr) == (2, True), done.stderr

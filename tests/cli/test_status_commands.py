@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover status``, ``watch`` and ``history``, against a real Mistral."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from support.closable_address import Doorway
+from support.commands import heeds_ctrl_c
+
+
+@pytest.fixture(scope="session")
+def blocked(deployment: Any) -> str:
+    """A group that waits for a person's word."""
+    group = "waiting"
+    deployment.protect(group, fence=["confirm"])
+    deployment.mistral.client.run("failover.on_alarm", deployment.crash(group))
+    assert deployment.status(group)["status"] == "BLOCKED"
+    return group
+
+
+def test_the_status_is_one_screen_with_what_a_person_needs(deployment: Any) -> None:
+    done = deployment.failover("status", deployment.group)
+
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line[0] != " ")
+    assert lines["group"] == "payments (stack payments)"
+    assert lines["status"].startswith("COMPLETE since 20")
+    assert lines["active"].startswith("active on db_b (server ")
+    assert lines["volumes"] == "data on db_b as /dev/vdb (there)"
+    assert lines["members"].startswith("db_a: epoch 1, agent: heard ")
+    assert len(done.stdout.splitlines()) < 25
+
+
+def test_what_is_blocked_says_why_and_the_command_that_helps(deployment: Any, blocked: str) -> None:
+    done = deployment.failover("status", blocked)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^status +BLOCKED for ", done.stdout, re.MULTILINE)
+    assert f"failover confirm-fenced {blocked} db_a --because" in done.stdout
+    assert "LOST" in done.stdout
+
+
+def test_machines_get_the_status_whole(deployment: Any, blocked: str) -> None:
+    found = deployment.shown("status", blocked)
+
+    assert found["status"] == "BLOCKED"
+    assert {"traversal", "resources", "remedies", "alarms", "agents", "now"} <= set(found)
+    assert set(found["agents"]) == {"db_a", "db_b"}
+
+
+def test_without_a_group_all_of_them_stand_there(deployment: Any, blocked: str) -> None:
+    people = deployment.failover("status").stdout
+    whole = deployment.shown("status")
+
+    (row,) = [line for line in people.splitlines() if line.startswith(blocked)]
+    assert "BLOCKED since" in row
+    assert "lost: db_a" in row
+    assert f"failover status {blocked}" in row
+    assert {row["name"] for row in whole["overview"]} >= {blocked, deployment.group}
+    assert whole["held"] == len(whole["alarms"]), "as in the status of one group"
+
+
+def test_an_unknown_group_is_named(deployment: Any) -> None:
+    for words in (("status", "nobody"), ("watch", "nobody"), ("history", "nobody")):
+        done = deployment.failover(*words)
+        assert done.returncode == 1
+        assert "[UNKNOWN_GROUP]" in done.stderr
+
+
+@pytest.mark.parametrize(("group", "code"), [("payments", 0), ("waiting", 3)])
+def test_watching_until_rest_ends_with_the_status_as_its_exit_code(
+    deployment: Any, blocked: str, group: str, code: int
+) -> None:
+    done = deployment.failover("watch", group, "--until-rest")
+
+    assert done.returncode == code, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert f"-- {group} is " in last
+    assert ("confirm-fenced" in last) == (code == 3)
+
+
+def test_a_watcher_sees_each_step_and_a_mistral_that_goes_away_for_a_while(
+    deployment: Any,
+) -> None:
+    group = "observed"
+    deployment.protect(group)
+    words = ("watch", group, "--interval", "0.1")
+    with Doorway(deployment.mistral.url) as door:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mistral_failover.cli.main", *words],
+            env=os.environ | {"FAILOVER_MISTRAL_URL": door.url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=heeds_ctrl_c,
+        )
+        told: list[str] = []
+        reading = threading.Thread(target=lambda: told.extend(process.stdout or ()))
+        reading.start()
+        try:
+            until(lambda: any("is COMPLETE; active on db_a" in line for line in told))
+            door.shut()
+            until(lambda: any("it is asked again" in line for line in told))
+            deployment.run("switchover", group=group)
+            door.open()
+            until(lambda: any("is COMPLETE; active on db_b" in line for line in told))
+            process.send_signal(signal.SIGINT)
+            code = process.wait(60)
+        finally:
+            process.kill()
+            reading.join()
+            errors = process.stderr.read() if process.stderr else ""
+
+    assert code == 0, errors
+    assert sum("quiesce: database on db_a: done" in line for line in told) == 1
+    assert sum("it is asked again" in line for line in told) == 1
+
+
+def until(true: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def storied(deployment: Any) -> str:
+    """A group that was brought up, and switched over."""
+    group = "storied"
+    deployment.protect(group)
+    deployment.run("switchover", group=group, because="a test of the standby")
+    return group
+
+
+def test_the_history_has_a_sentence_a_step_and_the_stages_durations_for_people(
+    deployment: Any, storied: str
+) -> None:
+    done = deployment.failover("history", storied)
+    rows = deployment.shown("history", storied)
+
+    assert done.returncode == 0, done.stderr
+    assert "a test of the standby" in done.stdout
+    stages = [line.split()[0] for line in done.stderr.splitlines()]
+    assert stages == ["quiesce", "move_volumes", "activate", "update_stack", "in"]
+    assert [row["sentence"] for row in rows][-1] == "the goal is reached"
+    assert rows == sorted(rows, key=lambda row: row["id"])
+
+
+def test_the_history_of_one_traversal_or_after_a_step(deployment: Any, storied: str) -> None:
+    rows = deployment.shown("history", storied)
+    first = rows[0]["traversal_id"]
+
+    its = deployment.shown("history", storied, "--traversal", first[:8])
+    after = deployment.shown("history", storied, "--after", str(rows[2]["id"]))
+    last = deployment.shown("history", storied, "--limit", "1")
+
+    assert {row["traversal_id"] for row in its} == {first}
+    assert after == rows[3:]
+    assert last == rows[-1:]
+
+
+def test_a_history_that_is_followed_goes_on_an_object_a_line(deployment: Any) -> None:
+    group = "followed"
+    deployment.protect(group)
+    words = ("history", group, "--follow", "-f", "json")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mistral_failover.cli.main", *words],
+        env=os.environ | {"FAILOVER_MISTRAL_URL": deployment.mistral.url},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=heeds_ctrl_c,
+    )
+    told: list[str] = []
+    reading = threading.Thread(target=lambda: told.extend(process.stdout or ()))
+    reading.start()
+    try:
+        until(lambda: any("the goal is reached" in line for line in told))
+        deployment.shown("pause", group, "--because", "we look")
+        until(lambda: any("we look" in line for line in told))
+        process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+    finally:
+        process.kill()
+        reading.join()
+
+    assert code == 0
+    assert [json.loads(line)["kind"] for line in told][-1] == "pause"

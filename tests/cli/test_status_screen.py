@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The screen of ``failover status`` and ``watch``, from answers of failover.status."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from mistral_failover.cli import groups, locks, order, status_screen
+from mistral_failover.cli import status as status_commands
+from mistral_failover.cli.follow import Watched
+from mistral_failover.cli.live import live
+
+NOW = 1_800_000_000.0
+
+
+class App:
+    """What a command of cliff's knows of its application."""
+
+    def __init__(self) -> None:
+        self.stdout, self.stderr = io.StringIO(), io.StringIO()
+
+
+def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
+    """The answer about a group that stands so."""
+    under_way = word in ("IN_PROGRESS", "BLOCKED")
+    traversal = {
+        "id": "7f0c-walk",
+        "started_at": NOW - 90,
+        "ended_at": None if under_way else NOW - 30,
+        "cause": "by hand",
+        "nodes": {"DONE": 2, "WAITING": 3},
+    }
+    return {
+        "group": "payments",
+        "stack": "payments",
+        "status": word,
+        "reason": "",
+        "roles": {"active": "db_a"},
+        "lost": [],
+        "goal": "0123456789abcdef",
+        "last_complete_goal": "fedcba9876543210",
+        "traversal": traversal,
+        "members": [{"name": "db_a", "server": "s-a", "epoch": 1}],
+        "resources": [],
+        "remedies": [],
+        "under_way": [],
+        "deferred": [],
+        "waiting": [],
+        "chain": None,
+        "agents": {},
+        "pause": None,
+        "maintenance": None,
+        "now": NOW,
+        **more,
+    }
+
+
+def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
+    row = {"verb": "create", "resource": "data", "member": "db_b", "seconds": 61.0}
+    facts = status_screen.facts(
+        status("IN_PROGRESS", under_way=[{**row, "status": "unknown", "attempts": 2}])
+    )
+
+    assert facts["status"] == "IN_PROGRESS for 1 min 30 s, 2 of 5 steps"
+    assert facts["under way"] == (
+        "create data on db_b for 1 min 01 s, attempt 2, its outcome is not known"
+    )
+    assert facts["what helps"] == "failover watch payments"
+
+
+@pytest.mark.parametrize(
+    ("answer", "commands"),
+    [
+        (
+            status("BLOCKED", remedies=[{"member": "db_a", "command": "failover confirm-fenced"}]),
+            [
+                "if db_a is back: failover start payments --lost db_a   (tries the proof again)",
+                "failover confirm-fenced",
+            ],
+        ),
+        (
+            status("BLOCKED", roles={}, remedies=[{"member": "db_a", "command": "confirm"}]),
+            ["failover group delete payments --lost db_a", "confirm"],
+        ),
+        (status("BLOCKED"), ["failover sweep payments"]),
+        (status("FAILED"), ["failover start payments", "failover rollback payments"]),
+        (status("FAILED", lost=["db_a"]), ["mend that, then: failover start payments"]),
+        (status("FAILED", last_complete_goal=None), ["failover start payments"]),
+        (status("FAILED", roles={}), ["failover group delete payments", "group activate payments"]),
+        (status("IN_PROGRESS", reason="rights ended"), ["failover sweep", "failover watch"]),
+        (status("COMPLETE"), []),
+        (
+            status("COMPLETE", lost=["db_b"]),
+            [
+                "failover start payments --lost '' --recovered db_b   "
+                "(once db_b is well; then failover failback payments)"
+            ],
+        ),
+        (status("COMPLETE", roles={}), ["failover group activate payments"]),
+        (status("DEFINED", traversal=None, roles={}, goal=None), ["failover group activate"]),
+    ],
+)
+def test_each_state_has_the_commands_that_lead_on(
+    answer: dict[str, Any], commands: list[str]
+) -> None:
+    helps = status_screen.helps(answer)
+
+    assert len(helps) == len(commands)
+    for line, command in zip(helps, commands, strict=True):
+        assert command in line
+
+
+def test_a_group_s_name_can_be_typed_whatever_is_in_it() -> None:
+    assert status_screen.helps(status("DEFINED", group="it's"))[0] == (
+        "failover group activate 'it'\"'\"'s'"
+    )
+
+
+def test_volumes_and_what_is_in_trouble_are_told() -> None:
+    volume = {"type": "volume_attachment", "member": "db_a", "attributes": {"device": "/dev/vdb"}}
+    rows = [
+        {**volume, "name": "data", "status": "CREATE_COMPLETE", "reason": ""},
+        {**volume, "name": "logs", "status": "DELETE_FAILED", "reason": "it is stuck"},
+        {**volume, "name": "new", "status": "INIT_COMPLETE", "attributes": {}, "reason": ""},
+    ]
+
+    facts = status_screen.facts(status("FAILED", resources=rows))
+
+    assert facts["volumes"].splitlines() == [
+        "data on db_a as /dev/vdb (there)",
+        "logs on db_a as /dev/vdb (delete failed)",
+        "new on db_a (not there yet)",
+    ]
+    assert facts["in trouble"] == "logs: it is stuck"
+
+
+COMMAND = "failover confirm-fenced payments db_a --because '...'"
+TRIED = "it is not certain that db_a no longer writes (stop: gave up. It is ACTIVE; confirm: no)."
+REASON = f"{TRIED} Make sure that it is off, then confirm it: {COMMAND} (or so). [FENCE_UNPROVEN]"
+
+
+def unproven() -> dict[str, Any]:
+    """The answer about a group whose fence proved nothing."""
+    fence = {"type": "fence", "name": "fence:db_a", "status": "CREATE_FAILED", "reason": REASON}
+    remedy = {"member": "db_a", "resource": "fence:db_a", "reason": REASON, "command": COMMAND}
+    reason = f"fence: fence:db_a: {REASON}"
+    return status("BLOCKED", lost=["db_a"], reason=reason, resources=[fence], remedies=[remedy])
+
+
+def test_the_screen_of_what_is_blocked_says_the_reason_once_and_the_command_once() -> None:
+    facts = status_screen.facts(unproven())
+
+    assert facts["why"] == f"fence: fence:db_a: {TRIED} [FENCE_UNPROVEN]"
+    assert facts["in trouble"] == "fence:db_a (create failed)"
+    assert facts["what helps"].splitlines()[1] == f"once you are sure that db_a is off: {COMMAND}"
+    assert status_screen.text(facts).count(COMMAND) == 1
+
+
+def test_a_remedy_that_stands_nowhere_else_stays_in_the_reason() -> None:
+    reason = "attach volume: data on db_b: it is in error. Set it: openstack volume set [VOLUME]"
+
+    assert status_screen.facts(status("BLOCKED", reason=reason))["why"] == reason
+
+
+def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() -> None:
+    answer, stream, terminal = unproven(), io.StringIO(), io.StringIO()
+    look = Watched(answer, [{"id": 1, "at": NOW, "sentence": answer["reason"]}])
+
+    list(status_commands._told(iter([look]), stream))
+    list(live(iter([look]), terminal))
+
+    _, last = stream.getvalue().splitlines()
+    assert "; fence: fence:db_a [FENCE_UNPROVEN]; if db_a is back" in last
+    for told in (stream, terminal):
+        assert " ".join(told.getvalue().split()).count("it is not certain") == 1
+    assert status_screen.short("its execution was ended") == "its execution was ended"
+
+
+def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:
+    assert status_screen.facts(status())["active"] == "active on db_a (server s-a)"
+    assert (
+        status_screen.facts(status("BLOCKED"))["active"] == "active is to be on db_a (server s-a)"
+    )
+
+
+def test_watch_and_the_lists_say_no_sooner_who_holds_a_role() -> None:
+    failed = status("FAILED", reason="it broke")
+
+    lines = [status_commands._stands(each) for each in (status(), status("BLOCKED"), failed)]
+
+    assert lines[0] == "payments is COMPLETE; active on db_a"
+    assert lines[1].startswith("payments is BLOCKED; active is to be on db_a; ")
+    assert lines[2].startswith("payments is FAILED; active is to be on db_a; it broke; ")
+    row = {"name": "payments", "since": NOW, "held": 0}
+    assert "active is to be on db_a" in status_commands._row(status("BLOCKED") | row)
+    answer = {"overview": [status("IN_PROGRESS") | row, status() | row]}
+    _, listed = groups.overview(answer, people=True)
+    assert [cells[2] for cells in listed] == ["active is to be on db_a", "active on db_a"]
+
+
+def test_the_outcome_of_an_order_says_who_is_wanted_until_its_goal_is_reached() -> None:
+    roles = {"active": "db_b"}
+
+    assert order.worded({"status": "BLOCKED", "roles": roles}) == {
+        "status": "BLOCKED",
+        "wanted": "active: db_b",
+    }
+    for there in ("COMPLETE", "RETURNED"):
+        assert order.worded({"status": there, "roles": roles})["roles"] == "active: db_b"
+
+
+def test_the_current_traversal_is_named_to_be_shown() -> None:
+    assert status_screen.facts(status())["traversal"] == "7f0c-walk"
+    assert "traversal" not in status_screen.facts(status("DEFINED", traversal=None))
+
+
+def test_a_group_whose_creation_was_refused_is_said_to_be_there() -> None:
+    refused = groups._left("my shop", {"state": "ERROR", "code": "NO_ELIGIBLE_MEMBER"})
+
+    assert "failover group update FILE --name 'my shop'" in refused["defined"]
+    assert "failover group delete 'my shop'" in refused["defined"]
+    assert groups._left("shop", {"status": "FAILED", "code": "FAILED"}) == {}
+    assert groups._left("shop", {"status": "COMPLETE"}) == {}
+
+
+def test_no_lock_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = locks.List(App(), None)
+    monkeypatch.setattr(command, "ask", lambda *_, **__: [])
+
+    command.take_action(command.get_parser("failover locks").parse_args([]))
+
+    assert command.app.stderr.getvalue() == "No lock is held.\n"
+
+
+def test_a_sound_file_is_said_so_and_no_empty_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(groups.files, "problems", lambda *_: [])
+    command = groups.Validate(App(), None)
+
+    code = command.run(command.get_parser("failover group validate").parse_args(["group.yaml"]))
+
+    assert (code, command.app.stdout.getvalue()) == (0, "")
+    assert command.app.stderr.getvalue() == "group.yaml: no problem was found\n"
+
+
+def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
+    waiting = {
+        "resource": "data",
+        "member": "db_b",
+        "verb": "create",
+        "waiting_for": "Cinder: connection refused",
+        "since": 25_075.4,
+        "next_try": 8.2,
+        "tries": 4,
+    }
+    again = {**waiting, "resource": "log", "member": None, "next_try": 0.0}
+    failed = {"name": "data", "type": "x", "status": "CREATE_FAILED", "reason": "no answer"}
+    tried = {"resource": "data", "member": "db_b", "verb": "create", "seconds": 3.0}
+    found = status_screen.facts(
+        status(
+            "IN_PROGRESS",
+            waiting=[waiting, again],
+            resources=[failed],
+            under_way=[{**tried, "status": "unknown", "attempts": 4}],
+        )
+    )
+
+    assert found["waits for a service"].splitlines() == [
+        "create data on db_b: waiting for Cinder: connection refused since 06:57:55, "
+        "next try in 8 s",
+        "create log: waiting for Cinder: connection refused since 06:57:55, trying again",
+    ]
+    assert {"in trouble", "under way"}.isdisjoint(found)
+
+
+def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:
+    deferred = [{"node": f"update:{n}", "deferred_to": "x"} for n in range(14)]
+
+    lines = status_screen.facts(status(deferred=deferred))["waits for a lock"].splitlines()
+
+    assert (len(lines), lines[-1]) == (11, "... and 4 more")
+
+
+def test_lines_stand_beside_their_question() -> None:
+    assert status_screen.text({"a": "one\ntwo", "long": "three"}) == (
+        "a     one\n      two\nlong  three\n"
+    )
+    assert status_screen.text({}) == ""
+
+
+def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
+    stream = io.StringIO()
+    step = {"id": 1, "at": NOW, "sentence": "the goal is reached"}
+    looks = [
+        Watched(status("IN_PROGRESS"), [step]),
+        Watched(None, away="no answer from there"),
+    ]
+
+    seen = [look.word for look in live(iter(looks), stream)]
+
+    assert seen == ["IN_PROGRESS", ""]
+    told = stream.getvalue()
+    assert "the goal is reached" in told
+    assert "no answer from there: it is asked again" in told
+    assert "active is to be on db_a (server s-a)" in told
+
+
+def test_a_group_that_waits_for_its_chain_says_so_and_offers_a_sweep_once_the_chain_has_ended() -> (
+    None
+):
+    waits = {"sentence": "waits for its chain to open the stage activate", "remedy": ""}
+    ended = {"sentence": "its chain ended with ERROR", "remedy": "failover sweep payments"}
+    reason = f"{ended['sentence']}; next: {ended['remedy']}"
+
+    running = status_screen.facts(status("IN_PROGRESS", chain=waits, reason=waits["sentence"]))
+    dead = status_screen.facts(status("IN_PROGRESS", chain=ended, reason=reason))
+
+    assert (running["why"], running["what helps"]) == (
+        "waits for its chain to open the stage activate",
+        "failover watch payments",
+    )
+    assert (dead["why"], dead["what helps"]) == (
+        "its chain ended with ERROR",
+        "failover sweep payments\nfailover watch payments",
+    )

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a traversal would do, foretold from the goal and the records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mistral_failover.convergence.dry_run import Foreseen, foresee
+from mistral_failover.convergence.graph import plan
+from mistral_failover.convergence.records import Record
+from mistral_failover.model.goal import Goal
+from mistral_failover.model.types import shipped_types
+
+TYPES = shipped_types()
+EPOCHS = {"a": 1, "b": 1}
+NOW = 1000.0
+DEVICE = {"get_attr": ["data", "device"]}
+
+
+def attachment(server: str) -> dict[str, Any]:
+    properties = {"volume": "v", "server": server}
+    return {"type": "volume_attachment", "properties": properties, "requires": []}
+
+
+def application(member: str, **arguments: Any) -> dict[str, Any]:
+    properties = {"member": member, "start": "on", "stop": "off", **arguments}
+    return {"type": "activation", "properties": properties, "requires": ["data"]}
+
+
+def record(name: str, wanted: Mapping[str, Any], **more: Any) -> Record:
+    """A record that an earlier goal left COMPLETE."""
+    properties = {**wanted["properties"], **more.pop("resolved", {})}
+    made = Record(
+        id=f"{name}0",
+        group_id="g",
+        name=name,
+        type=wanted["type"],
+        member=properties.get("member") or properties.get("server"),
+        epoch=1,
+        action="CREATE",
+        properties=properties,
+        requires=tuple(f"{required}0" for required in wanted["requires"]),
+    )
+    return replace(made, **more)
+
+
+def foreseen(
+    resources: Mapping[str, Any], records: Sequence[Record], epochs: Mapping[str, int] = EPOCHS
+) -> list[list[str]]:
+    """The waves, each operation as ``verb name``, with a question mark where it is not certain."""
+    drawn = plan(
+        Goal({"lost": [], "resources": dict(resources)}),
+        TYPES,
+        records,
+        epochs,
+        group_id="g",
+        new_id=lambda name: f"{name}1",
+    )
+    waves = foresee(drawn, TYPES, records, epochs, NOW)
+    return [[_short(each) for each in wave] for wave in waves]
+
+
+def _short(each: Foreseen) -> str:
+    return f"{each.verb} {each.record.name}{'' if each.certain else '?'}"
+
+
+DATA, ON_A = attachment("a"), application("a", device=DEVICE)
+THERE = record("data", DATA, physical_id="v", attributes={"device": "/dev/vdb"})
+RUNS = record("application", ON_A, resolved={"device": "/dev/vdb"})
+
+
+def test_what_is_as_the_goal_wants_it_is_no_operation() -> None:
+    assert foreseen({"data": DATA, "application": ON_A}, [THERE, RUNS]) == []
+
+
+def test_a_move_stops_and_detaches_before_it_attaches_and_starts() -> None:
+    goal = {"data": attachment("b"), "application": application("b", device=DEVICE)}
+
+    assert foreseen(goal, [THERE, RUNS]) == [
+        ["delete application"],
+        ["delete data"],
+        ["create data"],
+        ["create application"],
+    ]
+
+
+def test_what_is_made_anew_with_what_others_report_is_certain_all_the_same() -> None:
+    assert foreseen({"data": DATA, "application": ON_A}, []) == [
+        ["create data"],
+        ["create application"],
+    ]
+
+
+def test_a_change_of_what_is_reported_already_is_certain() -> None:
+    started_elsewhere = replace(RUNS, properties={**(RUNS.properties or {}), "device": "/dev/vdc"})
+
+    found = foreseen({"data": DATA, "application": ON_A}, [THERE, started_elsewhere])
+
+    assert found == [["update application"]]
+
+
+def test_what_hangs_on_an_operation_under_way_is_not_certain() -> None:
+    busy = replace(THERE, status="IN_PROGRESS", owner="somebody", lease_until=NOW + 5)
+
+    assert foreseen({"data": DATA, "application": ON_A}, [busy, RUNS]) == [
+        ["create data?"],
+        ["update application?"],
+    ]
+
+
+def test_what_a_dead_owner_left_is_tried_again_for_certain() -> None:
+    left = replace(THERE, status="IN_PROGRESS", owner="somebody", lease_until=NOW - 5)
+
+    assert foreseen({"data": DATA}, [left]) == [["create data"]]
+
+
+def test_what_goes_already_may_be_gone_when_its_turn_comes() -> None:
+    going = replace(THERE, action="DELETE", status="IN_PROGRESS", owner="x", lease_until=NOW + 5)
+
+    assert foreseen({}, [going]) == [["delete data?"]]
+
+
+def test_what_has_no_side_effect_is_passed_over_and_its_order_kept() -> None:
+    parameters = {
+        "type": "stack_parameters",
+        "properties": {"parameters": {"active": "a"}},
+        "requires": ["application"],
+    }
+    routing = record("routing", parameters)
+
+    assert foreseen({}, [THERE, RUNS, routing]) == [["delete application"], ["delete data"]]
+
+
+def test_what_never_came_to_be_needs_no_removal() -> None:
+    untried = replace(THERE, action="INIT", status="COMPLETE", properties=None)
+
+    assert foreseen({}, [untried]) == []

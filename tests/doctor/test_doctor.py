@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor: each thing that is amiss is a finding with its remedy, and nothing makes it fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import base, doctor, suspensions
+from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Ready
+from mistral_failover.doctor import agents
+from mistral_failover.doctor import store as store_checks
+from mistral_failover.doctor.checks import Finding, Look, examine, ok
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.settings import Settings
+
+COMMANDED = {
+    "database": {
+        "type": "activation",
+        "properties": {"member": {"get_param": "active"}, "start": "on", "stop": "off"},
+    }
+}
+
+
+def findings(context: ActionContext, group: str | None = None) -> list[dict[str, Any]]:
+    answer = doctor.Doctor(group).run(context)
+    assert not isinstance(answer, Result), answer.error
+    return list(answer["findings"])
+
+
+def of(found: list[dict[str, Any]], check: str) -> list[tuple[str, str]]:
+    return [(row["level"], row["sentence"]) for row in found if row["check"] == check]
+
+
+def test_without_a_cloud_and_mistral_everything_else_is_looked_at_all_the_same(
+    serve: Callable[..., str], context: ActionContext
+) -> None:
+    group = serve("patient")
+    suspensions.Pause(group, because="work on it").run(context)
+
+    found = findings(context, group)
+
+    (store,) = of(found, "store")
+    assert store[0] == "ok"
+    assert [level for level, _ in of(found, "rights")] == ["error"]
+    assert ("warn", "paused by somebody without a name: work on it; every alarm is held") in of(
+        found, "alarms"
+    )
+    assert all(row["remedy"] for row in found if row["level"] != "ok")
+    (fence,) = of(found, "fence")
+    assert fence == (
+        "ok",
+        "ladder: quiesce, stop, confirm; for a dead host a person has to confirm",
+    )
+    assert of(found, "goal")[0][0] == "warn"  # its traversal is under way
+
+
+def test_a_ladder_without_a_rung_for_a_dead_host_is_told(
+    serve: Callable[..., str], context: ActionContext
+) -> None:
+    found = findings(context, serve("short", fence=["quiesce", "stop"]))
+
+    ((level, sentence),) = of(found, "fence")
+    assert level == "warn"
+    assert "BLOCKED" in sentence
+
+
+def test_of_a_group_that_is_out_of_service_nobody_misses_the_stack(
+    begun: Ready, remove: Callable[[], None], context: ActionContext
+) -> None:
+    remove()
+
+    found = findings(context, "payments")
+
+    assert of(found, "goal")[0] == ("warn", "it is out of service")
+    assert of(found, "stack") + of(found, "members") + of(found, "volumes") == []
+
+
+def test_a_group_that_is_not_there_is_a_finding(state: Runtime, context: ActionContext) -> None:
+    ((level, sentence),) = of(findings(context, "nobody"), "group")
+
+    assert level == "error"
+    assert "[UNKNOWN_GROUP]" in sentence
+
+
+def test_a_state_store_that_can_not_be_opened_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, context_of: Callable[..., ActionContext]
+) -> None:
+    def refuse() -> Runtime:
+        raise ActionError("CONFIG", "no state store is configured", "Set [failover] database.")
+
+    monkeypatch.setattr(base, "runtime", refuse)
+
+    (found,) = findings(context_of("p"))
+
+    assert (found["check"], found["level"]) == ("store", "error")
+    assert found["remedy"] == "Set [failover] database."
+
+
+def test_what_several_checks_meet_is_told_once_and_the_time_is_bounded(
+    state: Runtime, context: ActionContext
+) -> None:
+    def away(look: Look) -> Iterator[Finding]:
+        yield ok("begun")
+        raise CloudError("UNREACHABLE", "Nova does not answer.")
+
+    request = Request(state, context)
+    twice = examine(Look(request), "nobody", [("a", away), ("b", away)], [])
+    late = examine(Look(request, limit=0.0), "nobody", [("a", away)], [])
+
+    assert [f.check for f in twice if "Nova" in f.sentence] == ["a"]
+    assert [(f.level, f.sentence[:13]) for f in late] == [("warn", "not looked at")] * 3
+
+
+class Line:
+    """A channel whose agents' last words are of these ages, look after look."""
+
+    def __init__(self, **ages: list[float]) -> None:
+        self.ages = ages
+
+    def heard(self, to: Address) -> Heartbeat | None:
+        ages = self.ages.get(to.member)
+        if ages is None:
+            return None
+        return Heartbeat(1, ages.pop(0) if len(ages) > 1 else ages[0], (), None)
+
+
+@pytest.fixture
+def heard(
+    state: Runtime, monkeypatch: pytest.MonkeyPatch, serve: Callable[..., str], context: Any
+) -> Callable[..., list[tuple[str, str]]]:
+    """What the doctor says of the agents on a channel."""
+
+    def ask(line: Any, listen: float = 0.0) -> list[tuple[str, str]]:
+        monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: line)
+        monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+        monkeypatch.setattr(agents, "_PAUSE", 0.0)
+        monkeypatch.setattr(agents, "LISTEN", listen)
+        look = Look(Request(state, context))
+        look.settings = replace(look.settings, command_channel="memory://")
+        group = serve("commanded", resources=COMMANDED)
+        found = examine(look, group, [], [("agents", agents.agents)])
+        return [(f.level, f.sentence) for f in found if f.check == "agents"]
+
+    return ask
+
+
+def test_silent_and_unknown_agents_are_told_apart(heard: Callable[..., Any]) -> None:
+    first, second = heard(Line(db_a=[90.0]))
+
+    assert first == ("error", "the agent on db_a has said nothing for 90 s")
+    assert second == ("error", "nothing was ever heard of the agent on db_b")
+
+
+def test_an_agent_whose_clock_is_wrong_is_not_taken_for_silent(heard: Callable[..., Any]) -> None:
+    first, second = heard(Line(db_a=[49.0, 40.0], db_b=[1.0]), listen=60.0)
+
+    assert first[0] == "warn"
+    assert "40 s old by their own time" in first[1]
+    assert second == ("ok", "the agent on db_b was heard 1 s ago, epoch 1")
+
+
+def test_a_broker_out_of_reach_is_told_once(heard: Callable[..., Any]) -> None:
+    def heard_of_nobody(to: Address) -> Heartbeat | None:
+        raise ChannelError("UNREACHABLE", "no broker answers.")
+
+    ((level, sentence),) = heard(SimpleNamespace(heard=heard_of_nobody))
+
+    assert level == "error"
+    assert "no broker answers" in sentence
+
+
+def levels(found: Iterable[Finding]) -> list[str]:
+    return [each.level for each in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, ["ok"]),
+        ({"command_channel": "emulator+http://127.0.0.1:1"}, ["ok"]),
+        ({"command_channel": "amqp://u:s@127.0.0.1/", "agent_key_file": "k"}, ["ok"]),
+        ({"command_channel": "amqps://u:s@broker.example.org/", "agent_key_file": "k"}, ["ok"]),
+        ({"command_channel": "amqp://u:s@broker.example.org/"}, ["error", "warn"]),
+    ],
+)
+def test_a_channel_must_be_signed_and_should_be_encrypted(
+    options: dict[str, Any], found: list[str]
+) -> None:
+    look: Any = SimpleNamespace(settings=Settings(**options))
+
+    assert levels(agents.channel(look)) == found
+    assert "s@" not in str(list(agents.channel(look)))
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, ["ok"]),
+        ({"http_timeout": 30.0}, ["warn"]),
+        ({"hang_after": 20.0, "storm_groups": 0}, ["error", "warn"]),
+        ({"poll_ceiling": 20.0}, ["warn"]),
+    ],
+)
+def test_options_that_do_not_fit_each_other_are_told(
+    options: dict[str, Any], found: list[str]
+) -> None:
+    look: Any = SimpleNamespace(settings=Settings(**options))
+
+    assert levels(store_checks.settings(look)) == found

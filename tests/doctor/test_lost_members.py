@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor says of members that are lost: the way home, and only once there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mistral_failover.actions.doctor import Doctor
+from mistral_failover.actions.orders import Begin
+from support.shops import Shop, emulated, of, shared, state
+
+__all__ = ["emulated", "of", "shared", "state"]
+
+
+def remedy(group: Shop, lost: str) -> str:
+    """Of the finding that a member is lost."""
+    found = group.done(Doctor(group.name))["findings"]
+    (row,) = [row for row in found if row["sentence"] == f"declared lost, and not back yet: {lost}"]
+    return str(row["remedy"])
+
+
+def test_once_another_member_serves_a_lost_one_can_come_home(of: Callable[..., Shop]) -> None:
+    group = of(2)
+    lost = group.active()
+    group.done(Begin(group.name, lost=[lost]))
+
+    expected = f"Check or replace them, then: failover failback {group.name} --recovered {lost}"
+    assert remedy(group, lost) == expected
+
+
+def test_nobody_comes_home_before_another_member_serves(of: Callable[..., Shop]) -> None:
+    group = of(2)
+    lost = group.active()
+    group.run(Begin(group.name, lost=[lost]))  # and nobody carries it out
+
+    assert remedy(group, lost) == f"failover status {group.name}"

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agents of a group last said, for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import agents
+from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.runtime.process import Request, Runtime
+
+
+class Channel:
+    """Answers as it was told to, by server."""
+
+    def __init__(self) -> None:
+        self.asked: list[Address] = []
+        self.answers: dict[str, Any] = {}
+
+    def heard(self, to: Address) -> Heartbeat | None:
+        self.asked.append(to)
+        answer: Heartbeat | ChannelError | None = self.answers.get(to.server_id)
+        if isinstance(answer, ChannelError):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
+    found = Channel()
+    monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: found)
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+    return found
+
+
+def test_each_member_s_last_word_is_told(
+    channel: Channel, serve: Callable[..., str], context: ActionContext
+) -> None:
+    name = serve("heard")
+    channel.answers["heard-b"] = Heartbeat(1, 3.4, ("pg-start",), None)
+
+    first, second = agents.Agents(name).run(context)
+
+    assert first == {
+        "member": "db_a",
+        "server": "heard-a",
+        "epoch": 1,
+        "agent": None,
+        "sentence": "nothing is known of it",
+    }
+    assert second["agent"] == {"epoch": 1, "ago": 3.4, "running": ["pg-start"], "deposed": None}
+    assert second["sentence"] == "heard 3 s ago; runs pg-start"
+    assert [(a.group, a.member) for a in channel.asked] == [(name, "db_a"), (name, "db_b")]
+
+
+def test_one_that_was_fenced_is_told_apart_from_one_that_knows_it(
+    channel: Channel,
+    serve: Callable[..., str],
+    goal: Callable[..., None],
+    context: ActionContext,
+) -> None:
+    name = serve("fenced")
+    goal("db_a", group=name)
+    channel.answers["fenced-a"] = Heartbeat(1, 90.0, (), None)
+
+    (before, _) = agents.Agents(name).run(context)
+    channel.answers["fenced-a"] = Heartbeat(2, 1.0, (), "stopped pg")
+    (after, _) = agents.Agents(name).run(context)
+
+    assert before["epoch"] == 2
+    assert before["sentence"] == "heard 90 s ago; does not know epoch 2 yet"
+    assert after["sentence"] == "heard 1 s ago; was deposed: stopped pg"
+
+
+def test_a_channel_out_of_reach_is_asked_once_and_said_in_words(
+    channel: Channel, serve: Callable[..., str], context: ActionContext
+) -> None:
+    name = serve("unreached")
+    channel.answers["unreached-a"] = ChannelError("UNREACHABLE", "no broker answers.")
+
+    rows = agents.Agents(name).run(context)
+
+    assert {row["sentence"] for row in rows} == {"UNREACHABLE: no broker answers."}
+    assert [row["agent"] for row in rows] == [None, None]
+    assert len(channel.asked) == 1
+
+
+def test_a_group_that_is_not_there_is_named(
+    state: Runtime, channel: Channel, context: ActionContext
+) -> None:
+    assert agents.Agents("nobody").run(context).error["code"] == "UNKNOWN_GROUP"

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Mistral hands on between actions, what it makes of failures, and what people read of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mistral_lib.actions import Action, Result
+
+from mistral_failover.agent.channel.interface import ChannelError
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.convergence.records import Lock, Node, Ticket
+from mistral_failover.mistral import action_runner
+from mistral_failover.mistral.operation_documents import outcome_of, read_ticket, ticket_document
+from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
+from mistral_failover.runtime.errors import ActionError, answered, describe
+
+FACTS = {"code": "NO_PLUG", "message": "there is no plug", "remedy": "buy one"}
+TOKEN = "gAAAAABmSecretSecretSecretSecret"
+
+_words = st.text(min_size=1)
+
+
+@st.composite
+def _tickets(draw: st.DrawFn) -> Ticket:
+    resource = draw(_words)
+    node = Node(draw(st.sampled_from(["update", "cleanup"])), resource)
+    lock = Lock(resource, draw(_words), draw(st.integers(1)), draw(st.floats(1, 1e6)))
+    verb = draw(st.sampled_from(["create", "update", "delete"]))
+    return Ticket(draw(_words), verb, draw(_words), node, lock, draw(_words))
+
+
+@settings(max_examples=50)
+@given(_tickets())
+def test_a_ticket_is_the_same_after_its_journey_through_mistral(ticket: Ticket) -> None:
+    assert read_ticket(json.loads(json.dumps(ticket_document(ticket)))) == ticket
+
+
+@pytest.mark.parametrize(
+    ("result", "physical_id", "attributes"),
+    [
+        ({"physical_id": "p", "attributes": {"a": 1}}, "p", {"a": 1}),
+        ({"physical_id": 7, "attributes": None}, "7", {}),
+        ({"physical_id": None}, None, {}),
+        ({"attributes": ["no mapping"]}, None, {}),
+        ({"something": "else"}, None, {}),
+        (None, None, {}),
+        ("text", None, {}),
+        ([1, 2], None, {}),
+        (True, None, {}),
+    ],
+)
+def test_whatever_an_operation_returns_without_an_error_is_a_success(
+    result: Any, physical_id: str | None, attributes: dict[str, Any]
+) -> None:
+    outcome = outcome_of(result, None)
+
+    assert outcome.ok
+    assert (outcome.physical_id, outcome.attributes) == (physical_id, attributes)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FACTS,
+        {"error": FACTS},
+        {"result": FACTS},
+        {"result": {"error": FACTS}},
+        {"error": FACTS, "result": "Failure caused by error in tasks: attach"},
+        {"error": None, "result": {"error": FACTS}},
+    ],
+    ids=["plain", "output", "result", "both", "as a failed sub-workflow says it", "empty error"],
+)
+def test_an_error_is_found_in_whatever_mistral_wraps_it(error: Any) -> None:
+    assert outcome_of({"physical_id": "p"}, error).error == FACTS
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("it broke", "it broke"),
+        ({"result": "Failure caused by error in tasks: only"}, "error in tasks: only"),
+        ({"error": {"message": "no code"}}, "no code"),
+        ({"code": 404}, "404"),
+        (["one", "two"], "one"),
+        ({}, "without a word"),
+        ([], "without a word"),
+        ("", "without a word"),
+        (False, "without a word"),
+        ("x" * 5000, "x" * 2000),
+    ],
+)
+def test_an_error_without_a_code_keeps_its_words(error: Any, words: str) -> None:
+    facts = outcome_of(None, error).error
+
+    assert facts is not None
+    assert facts["code"] == "OPERATION_FAILED"
+    assert words in facts["message"]
+    assert len(facts["message"]) <= 2000
+    assert facts["remedy"]
+
+
+@pytest.mark.parametrize(("blocked", "expected"), [(True, True), (False, False), (None, False)])
+def test_an_error_may_say_that_only_a_person_can_help(blocked: Any, expected: bool) -> None:
+    assert outcome_of(None, {"error": {**FACTS, "blocked": blocked}}).blocked is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "facts"),
+    [
+        (ActionError("A_CODE", "it broke", "mend it"), {"code": "A_CODE", "message": "it broke"}),
+        (CloudError("QUOTA", "full"), {"code": "QUOTA", "message": "full"}),
+        (LeaseLost("gone"), {"code": "LEASE_LOST"}),
+        (ChannelError("NO_ANSWER", "quiet"), {"code": "NO_ANSWER", "message": "quiet"}),
+        (
+            InvalidDocument("a.b", "it is wrong", "mend it"),
+            {"code": "INVALID_DOCUMENT", "message": "a.b: it is wrong", "remedy": "mend it"},
+        ),
+        (NoEligibleMember("no one", "add one", {"m": "off"}), {"reasons": {"m": "off"}}),
+        (ActionError("B", "m", "r", blocked=True), {"blocked": True}),
+        (ValueError("odd"), {"code": "UNEXPECTED", "message": "ValueError: odd"}),
+        (KeyError("k"), {"code": "UNEXPECTED", "message": "KeyError: 'k'"}),
+    ],
+)
+def test_an_exception_is_told_by_its_code_message_and_remedy(
+    error: BaseException, facts: dict[str, Any]
+) -> None:
+    told = describe(error)
+
+    assert {key: told[key] for key in facts} == facts
+    assert "remedy" in told
+
+
+def test_only_what_is_blocked_says_so() -> None:
+    assert "blocked" not in describe(ActionError("A", "m", "r"))
+
+
+def test_codes_of_others_are_not_mistaken_for_ours() -> None:
+    class Failure(Exception):
+        code = "e3q8"
+
+    assert describe(Failure("the server is away"))["code"] == "UNEXPECTED"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("failed with password=hunter2", "hunter2"),
+        ("{'auth_token': 'abcdef'}", "abcdef"),
+        ('{"password": "hunter2"}', "hunter2"),
+        (f"X-Auth-Token: {TOKEN}", TOKEN),
+        (f"could not find token: {TOKEN}", TOKEN),
+        ("amqp://mistral:hunter2@127.0.0.1:5672/ is away", "hunter2"),
+        ("mysql+pymysql://u:hunter2@db/failover", "hunter2"),
+    ],
+)
+@pytest.mark.parametrize("kind", [ValueError, lambda text: ActionError("A_CODE", text, "")])
+def test_a_secret_in_an_exception_s_text_is_masked(
+    text: str, secret: str, kind: Callable[[str], Exception]
+) -> None:
+    assert secret not in json.dumps(describe(kind(text)))
+    assert secret not in json.dumps(outcome_of(None, text).error)
+
+
+def test_an_action_answers_with_an_error_instead_of_raising() -> None:
+    def broken() -> None:
+        raise ActionError("A_CODE", "it broke", "mend it")
+
+    answer = answered(broken)()
+
+    assert isinstance(answer, Result)
+    assert answer.error == {"code": "A_CODE", "message": "it broke", "remedy": "mend it"}
+
+
+class Own(Action):
+    """A user's action: it does what its class attribute says."""
+
+    does: Callable[[], Any] = dict
+    sync = True
+
+    def __init__(self, operation: dict[str, Any]) -> None:
+        super().__init__()
+        self.operation = operation
+
+    def is_sync(self) -> bool:
+        return self.sync
+
+    def run(self, context: Any) -> Any:
+        return type(self).does()
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> type[Own]:
+    """The class that the name ``own.action`` stands for."""
+
+    class Mine(Own):
+        pass
+
+    known = {"own.action": Mine}
+    monkeypatch.setattr(action_runner, "action_class", known.__getitem__)
+    return Mine
+
+
+def fail(error: Exception) -> Callable[[], Any]:
+    def raising() -> Any:
+        raise error
+
+    return raising
+
+
+@pytest.mark.parametrize(
+    ("does", "physical_id"),
+    [
+        (lambda: {"physical_id": "p"}, "p"),
+        (lambda: Result(data={"physical_id": "p"}), "p"),
+        (lambda: None, None),
+        (lambda: Result(data=None), None),
+        (lambda: "done", None),
+        (lambda: {"attributes": {"pair": (1, 2)}}, None),
+    ],
+)
+def test_what_an_action_returns_in_place_is_its_outcome(
+    own: type[Own], does: Callable[[], Any], physical_id: str | None
+) -> None:
+    own.does = staticmethod(does)
+
+    outcome = action_runner.run("own.action", {}, None)
+
+    assert outcome.ok
+    assert outcome.physical_id == physical_id
+    assert json.loads(json.dumps(outcome.attributes)) == outcome.attributes
+
+
+@pytest.mark.parametrize(
+    ("does", "code"),
+    [
+        (fail(ValueError("odd")), "UNEXPECTED"),
+        (fail(CloudError("QUOTA", "full")), "QUOTA"),
+        (lambda: Result(error=FACTS), "NO_PLUG"),
+        (lambda: Result(error="text"), "OPERATION_FAILED"),
+        (lambda: Result(data={"physical_id": "p"}, error=FACTS), "NO_PLUG"),
+        (lambda: {"attributes": {"at": object()}}, "UNEXPECTED"),
+        (lambda: {"attributes": {"size": float("nan")}}, "UNEXPECTED"),
+    ],
+)
+def test_an_action_that_fails_in_place_is_a_failed_outcome(
+    own: type[Own], does: Callable[[], Any], code: str
+) -> None:
+    own.does = staticmethod(does)
+
+    outcome = action_runner.run("own.action", {}, None)
+
+    assert outcome.error is not None
+    assert outcome.error["code"] == code
+
+
+class Narrow(Action):
+    """An action that takes no operation."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+
+    def run(self, context: Any) -> Any:
+        return {}
+
+
+def test_an_action_that_takes_other_inputs_is_a_failed_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(action_runner, "action_class", {"own.narrow": Narrow}.__getitem__)
+
+    outcome = action_runner.run("own.narrow", {}, None)
+
+    assert outcome.error is not None
+    assert "operation" in outcome.error["message"]
+
+
+def test_an_action_whose_result_comes_later_is_refused_before_it_runs(own: type[Own]) -> None:
+    own.sync = False
+    own.does = staticmethod(fail(AssertionError("it ran")))
+
+    outcome = action_runner.run("own.action", {}, None)
+
+    assert outcome.error is not None
+    assert outcome.error["code"] == "ASYNC_ACTION"
+
+
+def test_an_action_that_is_not_installed_is_named() -> None:
+    outcome = action_runner.run("nobody.brings_this", {}, None)
+
+    assert outcome.error is not None
+    assert outcome.error["code"] == "UNKNOWN_ACTION"
+    assert "nobody.brings_this" in outcome.error["message"]

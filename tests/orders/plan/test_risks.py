@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could go wrong with a plan is told before, each with what helps; so is how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mistral_failover.actions import orders, suspensions
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.volumes import attach
+from mistral_failover.orders.plan import steps
+from mistral_failover.runtime.process import DEFAULT_PROJECT, Request
+from mistral_failover.store import groups, incidents, views
+from support.operators import Operator
+
+
+def codes(plan: dict[str, Any]) -> set[str]:
+    for risk in plan["risks"]:
+        assert risk["sentence"], risk
+        assert risk["remedy"], risk
+        assert not risk["sentence"].endswith("."), risk
+    return {risk["code"] for risk in plan["risks"]}
+
+
+def volume(group: Any, number: int = 0) -> str:
+    return str(group.cloud.resources(group.name)[f"volume_{number}"]["physical_resource_id"])
+
+
+def test_where_nothing_speaks_against_a_plan_only_the_missing_standby_is_told(group: Any) -> None:
+    assert codes(group.plan()) == {"NO_STANDBY"}
+    assert codes(group.plan(verb="switchover")) == set()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("error", "VOLUME_ERROR"), ("detaching", "VOLUME_STUCK")]
+)
+def test_a_volume_in_trouble_is_told(group: Any, status: str, code: str) -> None:
+    Operator(group.cloud).set_volume(volume(group), status)
+
+    plan = group.plan()
+
+    assert code in codes(plan)
+    assert "volume_0" in next(r["sentence"] for r in plan["risks"] if r["code"] == code)
+
+
+def test_a_volume_that_hangs_elsewhere_is_told(protect: Callable[..., Any]) -> None:
+    group, other = protect(), protect()
+    cloud = Request(group.state, group.context()).cloud(Unguarded())
+    attach(cloud, volume(group), other.server("db_a"), 20.0)
+
+    plan = group.plan(lost=[])
+
+    assert codes(plan) == {"VOLUME_IN_USE"}
+    assert other.server("db_a") in plan["risks"][0]["remedy"]
+
+
+def test_a_target_that_is_not_well_and_stays_is_told(group: Any) -> None:
+    group.stop("db_a")
+
+    plan = group.plan(lost=["db_b"])
+
+    assert {"TARGET_UNWELL", "NO_STANDBY"} <= codes(plan)
+
+
+def test_a_member_whose_host_is_down_will_need_a_person(group: Any) -> None:
+    server = group.server("db_a")
+    host = group.cloud.nodes()[server]["host"]
+    group.cloud.fault("host", host, "power_off")
+    try:
+        plan = group.plan(lost=["db_a"], to="db_b")
+    finally:
+        group.cloud.fault("host", host, "revive")
+
+    (fence,) = plan["fences"]
+    assert (fence["member"], fence["state"], fence["longest"]) == ("db_a", "climbs", 330.0)
+    assert "else Nova's compute service reports its server off (within 30 s)" in fence["sentence"]
+    assert f"failover confirm-fenced {group.name} db_a" in fence["sentence"]
+
+
+def test_a_lock_that_is_held_and_one_of_somebody_dead_are_told(group: Any) -> None:
+    identity = groups.group_id("<default-project>", group.name)
+    records = group.state.database.reading(lambda tx: list(tx.records(identity)))
+    held, dead = records[:2]
+    group.state.database.atomically(lambda tx: tx.acquire(held, "somebody", 600.0))
+    group.state.database.atomically(lambda tx: tx.acquire(dead, "nobody", -1.0))
+
+    plan = group.plan()
+
+    assert {"LOCK_HELD", "LOCK_DEAD"} <= codes(plan)
+
+
+def test_a_traversal_under_way_and_one_that_failed_are_told(group: Any) -> None:
+    begun = group.done(orders.Begin(group.name))
+    assert "TRAVERSAL_UNDER_WAY" in codes(group.plan(lost=[]))
+
+    group.cloud.api_fault("attach", "error", status=400)
+    group.carry(begun)
+
+    assert "TRAVERSAL_FAILED" in codes(group.plan(lost=[]))
+
+
+def test_what_holds_alarms_back_is_told_and_holds_no_plan_back(group: Any) -> None:
+    group.done(suspensions.Pause(group.name, because="work on the rack"))
+    group.done(suspensions.Maintenance(group.name, because="work", minutes=5))
+    identity = groups.group_id("<default-project>", group.name)
+    alarm = {"id": f"alarm-of-{group.name}"[:36], "project_id": "<default-project>"}
+    group.state.database.atomically(
+        lambda tx: incidents.add(
+            tx,
+            incidents.Incident(
+                **alarm,
+                group_id=identity,
+                source="aodh",
+                fact={"group": group.name, "lost": "db_b"},
+                payload={},
+                decision="ADMITTED",
+                sentence="an alarm",
+            ),
+        )
+    )
+    group.state.database.atomically(lambda tx: incidents.link(tx, alarm["id"], "an earlier one"))
+
+    plan = group.plan(verb="switchover")
+
+    assert codes(plan) == {"PAUSED", "MAINTENANCE", "COOLDOWN"}
+    assert group.start(plan["plan"])["roles"] == {"active": "db_b"}
+
+
+def test_how_long_it_takes_is_known_from_earlier_operations(group: Any) -> None:
+    begun = group.start(group.plan(verb="switchover")["plan"])
+    ledger = group.state.database.reading(lambda tx: views.carried_out(tx, begun["traversal"]))
+    took = {row["verb"]: row["ended_at"] - row["started_at"] for row in ledger}
+
+    back = group.plan(verb="switchover")
+
+    (detach,) = (step for step in back["steps"] if step["what"].startswith("detach"))
+    (quiesce,) = (step for step in back["steps"] if step["what"].startswith("quiesce"))
+    deletes = [r["ended_at"] - r["started_at"] for r in ledger if r["verb"] == "delete"]
+    assert [quiesce["expected"], detach["expected"]] == pytest.approx(deletes)
+    assert took.keys() == {"create", "update", "delete"}
+    assert back["seconds"] == pytest.approx(sum(step["expected"] for step in back["steps"]))
+
+
+def test_the_whole_takes_as_long_as_the_longest_way_and_what_is_unknown_is_unknown() -> None:
+    def step(number: int, expected: float | None, *after: int, sure: bool = True) -> Any:
+        return {"number": number, "expected": expected, "after": list(after), "certain": sure}
+
+    first, slow, quick = step(1, 1.0), step(2, 5.0, 1), step(3, 2.0, 1)
+
+    assert steps.seconds([first, slow, quick, step(4, 1.0, 2, 3)]) == 7.0
+    assert steps.seconds([first, step(2, None, 1)]) is None
+    assert steps.seconds([first, step(2, None, 1, sure=False), step(3, 2.0, 2)]) == 3.0
+    assert steps.seconds([]) == 0.0
+
+
+def test_a_fence_that_stands_and_one_that_is_lifted_are_told(group: Any) -> None:
+    group.start(group.plan()["plan"])
+
+    stays = group.plan(lost=[], to="db_b")
+    lifted = group.plan(lost=[], recovered=["db_a"])
+
+    assert [(f["member"], f["state"]) for f in stays["fences"]] == [("db_a", "stands")]
+    assert [(f["member"], f["state"]) for f in lifted["fences"]] == [("db_a", "lifted")]
+    assert stays["steps"] == lifted["steps"] == []
+
+
+def test_an_alarm_that_nobody_acted_on_is_told(group: Any) -> None:
+    identity = groups.group_id(DEFAULT_PROJECT, group.name)
+    for number, decision in enumerate(("ADMITTED", "HELD")):
+        fact = {"group": group.name, "lost": "db_b"}
+        alarm = incidents.Incident(
+            f"{group.name}-{number}", DEFAULT_PROJECT, identity, "aodh", fact, {}, decision, "fire"
+        )
+        group.state.database.atomically(lambda tx, a=alarm: incidents.add(tx, a))
+
+    plan = group.plan(lost=["db_a"], to="db_b")
+
+    assert {"ALARM_NOT_BEGUN", "ALARM_HELD"} <= codes(plan)
+    assert all("db_b is lost" in r["sentence"] for r in plan["risks"] if "ALARM" in r["code"])

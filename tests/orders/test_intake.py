@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an alarm to an incident: decided once, recorded with a sentence, and never lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import alarms, orders, recovery, reports
+from mistral_failover.convergence.records import Ready
+from mistral_failover.model.goal import render_goal
+from mistral_failover.orders import failover
+from mistral_failover.orders.failover import Facts
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.store import groups, incidents, tables
+from mistral_failover.store.tables import incidents as table
+
+
+def alarm(message: str = "m1", server: str = "s-a", **more: Any) -> dict[str, Any]:
+    event = {"message_id": message, "traits": [["instance_id", 1, server]]}
+    body = {"alarm_name": "lost", "alarm_id": "a1", "previous": "ok", "current": "alarm"}
+    return {**body, "reason_data": {"type": "event", "event": event}, **more}
+
+
+def without_event(**more: Any) -> dict[str, Any]:
+    """An alarm of a kind that names no server and has no id of its own."""
+    return {**alarm(**more), "reason_data": {"type": "threshold"}}
+
+
+def replace_server(state: Runtime, project: str) -> None:
+    """Another server behind db_a, which raises its epoch."""
+    identity = groups.group_id(project, "payments")
+    state.database.atomically(lambda tx: groups.see_members(tx, identity, [("db_a", "new", 9.0)]))
+
+
+@pytest.fixture
+def hear(state: Runtime, begun: Ready, context: ActionContext) -> Callable[..., Any]:
+    """Admit an alarm for the project in which ``payments`` stands with db_a active."""
+
+    def admit(body: dict[str, Any], **about: Any) -> Any:
+        return alarms.Admit(body, **about).run(context)
+
+    return admit
+
+
+@pytest.fixture
+def kept(context: ActionContext) -> Callable[[], list[dict[str, Any]]]:
+    """The incidents of ``payments``, newest first."""
+    return lambda: reports.Status("payments").run(context)["incidents"]
+
+
+def test_an_alarm_with_half_a_character_in_it_is_not_lost(
+    hear: Callable[..., Any], kept: Callable[[], Any], context: ActionContext
+) -> None:
+    half = json.loads(r'{"reason": "bad \ud800", "odd \udfff": ["\ud83d\ude00 \ud83d"]}')
+
+    first = hear(alarm("m1", previous="alarm", current="ok", **half))
+    event = alarms.AdmitEvent(alarm("m2", "s-b", **half)).run(context)
+    signal = {"id": "w-1 \ud800", "group": "payments", "member": "db_b", "reason": "\udfff"}
+    signalled = alarms.AdmitEvent(signal).run(context)
+
+    admitted = [first, *event["admissions"], *signalled["admissions"]]
+    assert {each["incident"] for each in admitted} == {each["id"] for each in kept()}
+    assert len(admitted) == 3
+
+
+def test_what_asks_for_nothing_is_recorded_with_its_sentence(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    answer = hear(alarm(previous="alarm", current="ok"))
+
+    assert (answer["decision"], answer["workflow"]) == ("IGNORED", None)
+    (incident,) = kept()
+    assert incident["id"] == answer["incident"]
+    assert incident["decision"] == "IGNORED"
+    assert "not a transition into alarm" in incident["sentence"]
+
+
+def test_the_same_again_is_counted_on_the_same_incident(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    first = hear(alarm(previous="alarm", current="ok"))
+    again = hear(alarm(previous="alarm", current="ok"))
+
+    assert again["incident"] == first["incident"]
+    assert [i["duplicates"] for i in kept()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("about", "server", "lost"),
+    [
+        ({}, "s-a", "db_a"),
+        ({}, "s-b", "db_b"),
+        ({"group": "payments"}, "nobody's", None),
+        ({"group": "payments"}, "s-b", "db_b"),
+        ({"group": "payments", "member": "db_b"}, "s-a", "db_b"),
+        ({"member": "db_b"}, "s-a", "db_b"),
+    ],
+    ids=[
+        "the server that it names",
+        "a standby's server",
+        "nobody, when the server is nobody's",
+        "the server, within the group that is given",
+        "group and member as given",
+        "the member as given, of the server's group",
+    ],
+)
+def test_whom_an_alarm_is_about(
+    hear: Callable[..., Any],
+    state: Runtime,
+    project: str,
+    about: dict[str, str],
+    server: str,
+    lost: str | None,
+) -> None:
+    answer = hear(alarm(server=server, previous="alarm", current="ok"), **about)
+
+    found = state.database.reading(lambda tx: incidents.get(tx, project, answer["incident"]))
+    assert found is not None
+    assert found.fact == {"group": "payments", "lost": lost}
+
+
+def test_an_admitted_alarm_whose_failover_can_not_be_started_is_kept(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    answer = hear(alarm())
+
+    # No cloud is configured here, so nobody can look at the members.
+    assert answer.error["code"] == "CONFIG"
+    (incident,) = kept()
+    assert incident["decision"] == "ADMITTED"
+    assert "db_a of payments is declared lost" in incident["sentence"]
+
+
+def test_its_repeat_tries_to_start_the_failover_again(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    hear(alarm())
+
+    assert hear(alarm()).error["code"] == "CONFIG"
+    assert len(kept()) == 1
+
+
+def test_another_alarm_within_the_cooldown_is_held(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    hear(alarm())
+
+    answer = hear(alarm("m2", server="s-b"))
+
+    assert answer["decision"] == "HELD"
+    assert answer["traversal"] is None
+    assert [i["decision"] for i in kept()] == ["HELD", "ADMITTED"]
+
+
+def test_a_replaced_member_s_alarm_is_another_incident(
+    hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
+) -> None:
+    hear(without_event(previous="alarm", current="ok"), group="payments", member="db_a")
+    replace_server(state, project)
+
+    hear(without_event(previous="alarm", current="ok"), group="payments", member="db_a")
+
+    assert [i["duplicates"] for i in kept()] == [0, 0]
+
+
+def test_an_event_that_comes_late_is_still_the_same_incident(
+    hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
+) -> None:
+    """Its own fence raised the member's epoch meanwhile: that makes no new event of it."""
+    hear(alarm(previous="alarm", current="ok"), group="payments", member="db_a")
+    replace_server(state, project)
+
+    hear(alarm(previous="alarm", current="ok"), group="payments", member="db_a")
+
+    assert [i["duplicates"] for i in kept()] == [1]
+
+
+def test_an_alarm_about_a_server_that_nobody_knows_does_not_take_the_active_member_down(
+    hear: Callable[..., Any], kept: Callable[[], Any]
+) -> None:
+    answer = hear(alarm(server="unknown"), group="payments")
+
+    assert answer["decision"] == "HELD"
+    assert "unknown is not known as a member of payments" in answer["sentence"]
+    assert [i["decision"] for i in kept()] == ["HELD"]
+
+
+def test_an_alarm_that_was_held_is_judged_again_when_it_repeats(
+    hear: Callable[..., Any], state: Runtime, project: str, kept: Callable[[], Any]
+) -> None:
+    hear(alarm("m1", server="late"), group="payments")
+    identity = groups.group_id(project, "payments")
+    state.database.atomically(lambda tx: groups.see_members(tx, identity, [("db_c", "late", 9.0)]))
+
+    again = hear(alarm("m1", server="late"), group="payments")
+
+    # No cloud is configured here: it was admitted, and could not be started.
+    assert again.error["code"] == "CONFIG"
+    (incident,) = kept()
+    assert (incident["decision"], incident["duplicates"]) == ("ADMITTED", 1)
+    found = state.database.reading(lambda tx: incidents.get(tx, project, incident["id"]))
+    assert found is not None
+    assert found.fact["lost"] == "db_c", "not the active member"
+
+
+def test_to_admit_by_hand_what_names_nobody_takes_a_name(
+    hear: Callable[..., Any], context: ActionContext, kept: Callable[[], Any]
+) -> None:
+    held = hear(alarm(server="unknown"), group="payments")
+
+    answer = orders.Begin("payments", incident=held["incident"]).run(context)
+
+    assert answer.error["code"] == "BAD_INPUT"
+    assert "does not say which member is lost" in answer.error["message"]
+    assert [i["decision"] for i in kept()] == ["HELD"]
+
+
+@pytest.mark.parametrize(
+    ("said", "facts"),
+    [
+        ({"lost": ["db_a"], "to": "db_b"}, Facts(to="db_b", lost=("db_a",), heal=True)),
+        ({"recovered": ["db_b"]}, Facts(lost=("db_a",), recovered=("db_b",), heal=True)),
+        ({"to": {"active": "db_b"}}, Facts(to={"active": "db_b"}, lost=("db_a",), heal=True)),
+    ],
+)
+def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
+    hear: Callable[..., Any],
+    context: ActionContext,
+    monkeypatch: pytest.MonkeyPatch,
+    said: Any,
+    facts: Facts,
+) -> None:
+    """Their process died before the traversal began."""
+    hear(alarm("m1", server="s-b"))
+    held = hear(alarm("m2", server="s-a"))
+    assert held["decision"] == "HELD"
+    started = []
+
+    def die(request: Any, facts: Facts) -> Any:
+        started.append(facts)
+        raise ConnectionError("the process died")
+
+    monkeypatch.setattr(failover, "moving", die)
+    orders.Begin("payments", incident=held["incident"], **said).run(context)
+    swept = recovery.Sweep("payments").run(context)
+
+    assert held["incident"] in [row["incident"] for row in swept["refused"]]
+    assert started[0] == facts
+    assert facts in started[1:]
+
+
+def test_the_cooldown_counts_from_the_admission_of_what_was_held_before(
+    hear: Callable[..., Any], state: Runtime, project: str
+) -> None:
+    held = hear(alarm("m1", server="late"), group="payments")
+    identity = groups.group_id(project, "payments")
+
+    def make_old(tx: Any) -> None:
+        tx.execute(
+            tables.incidents.update()
+            .where(tables.incidents.c.id == held["incident"])
+            .values(first_at=1.0, decided_at=1.0)
+        )
+        groups.see_members(tx, identity, [("db_c", "late", 9.0)])
+
+    state.database.atomically(make_old)
+    hear(alarm("m1", server="late"), group="payments")
+
+    assert hear(alarm("m2"))["decision"] == "HELD"
+
+
+def test_a_group_that_nobody_activated_has_nobody_to_lose(
+    define: Callable[..., str], context: ActionContext
+) -> None:
+    define("idle")
+
+    answer = alarms.Admit(without_event(), group="idle").run(context)
+
+    assert answer["decision"] == "IGNORED"
+    assert "idle is not in service" in answer["sentence"]
+
+
+@pytest.mark.parametrize("lost", [None, ["db_a"]])
+def test_what_a_person_is_starting_is_not_started_by_an_alarm_about_the_same(
+    hear: Callable[..., Any],
+    state: Runtime,
+    begun: Ready,
+    project: str,
+    lost: Any,
+) -> None:
+    identity = groups.group_id(project, "payments")
+    group = state.database.reading(
+        lambda tx: state.definitions.group(tx, tx.lock_group(identity, shared=True))
+    )
+    asked = incidents.Incident(
+        f"asked-in-{project}",
+        project,
+        identity,
+        incidents.OPERATOR,
+        {"group": "payments", "to": None, "lost": lost},
+        {},
+        "ADMITTED",
+        "by hand",
+    )
+    state.database.atomically(lambda tx: incidents.add(tx, asked))
+    state.engine.start(
+        identity,
+        render_goal(group, {"active": "db_b"}, ["db_a"]),
+        traversal_id=f"by-hand-in-{project}",
+        expected=begun.traversal_id,
+        cause="by hand",
+        incident_id=asked.id,
+    )
+
+    # The person's own action has not come to linking the two yet.
+    answer = hear(alarm())
+
+    assert answer["decision"] == "DUPLICATE"
+    assert answer["incident"] == asked.id
+    assert answer["workflow"] is None
+
+
+def test_a_person_s_start_that_fails_leaves_an_incident_that_no_sweep_takes_up(
+    begun: Ready, context: ActionContext, kept: Callable[[], Any]
+) -> None:
+    assert orders.Begin("payments").run(context).error["code"] == "CONFIG"
+
+    assert [i["decision"] for i in kept()] == ["REFUSED"]
+    swept = recovery.Sweep("payments").run(context)
+    assert (swept["started"], swept["refused"]) == ([], [])
+
+
+def test_a_sweep_keeps_on_about_an_alarm_whose_failover_can_not_be_started(
+    hear: Callable[..., Any], begun: Ready, context: ActionContext
+) -> None:
+    hear(alarm())
+
+    swept = recovery.Sweep("payments").run(context)
+
+    assert [r["error"]["code"] for r in swept["refused"]] == ["CONFIG"]
+    assert [row["traversal"] for row in swept["chains"]] == [begun.traversal_id]
+
+
+def test_a_sweep_of_one_group_leaves_the_others_alone(
+    hear: Callable[..., Any], define: Callable[..., str], context: ActionContext
+) -> None:
+    define("other")
+    hear(alarm())
+
+    swept = recovery.Sweep("other").run(context)
+
+    assert not any(rows for key, rows in swept.items() if key != "unable"), swept
+
+
+def test_no_incident_keeps_the_request_s_token(hear: Callable[..., Any], state: Runtime) -> None:
+    hear(alarm(auth_token="s3cret"))
+
+    with state.database.engine.connect() as connection:
+        assert "s3cret" not in str(connection.execute(table.select()).all())

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operations of the shipped types do beyond what the adapters do for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
+from mistral_failover.cloud import servers, volumes
+from mistral_failover.cloud.detaching import Release
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.servers import Evidence, ServerState
+from mistral_failover.convergence.records import Record
+from mistral_failover.mistral.operation_documents import outcome_of
+from mistral_failover.resources import activation, volume_attachment
+from mistral_failover.resources.operation_tools import Tools
+from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.remedies import going_on
+
+MEMBER = {"name": "db_a", "server_id": "s-a", "epoch": 3}
+PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device": "/dev/vdb"}
+OPERATION: dict[str, Any] = {
+    "key": "k",
+    "group": "payments",
+    "group_id": "g-1",
+    "stack": "payments",
+    "resource": {"id": "r", "physical_id": None, "attributes": {"server_id": "s-a"}},
+    "member": MEMBER,
+    "properties": PROPERTIES,
+    "previous": None,
+    "inputs": {},
+    "unknown": False,
+    "timeout": 300.0,
+}
+
+
+def fenced(rung: str) -> dict[str, Any]:
+    return {"fence:db_a": {"id": None, "attributes": {"rung": rung, "observed": "it is off"}}}
+
+
+class Obedient:
+    """A channel to a member that does what it is told, or ends with ``code``."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+        self.commands: list[Command] = []
+
+    def run(self, command: Command) -> CommandResult:
+        self.commands.append(command)
+        return CommandResult(command.id, self.code, "out", "no such device\n", False)
+
+
+def tools(channel: Obedient) -> Tools:
+    return Tools(None, channel)  # type: ignore[arg-type] - no operation here calls the cloud
+
+
+def test_the_start_command_gets_every_further_property_as_an_argument() -> None:
+    channel = Obedient()
+
+    made = activation.activate(tools(channel), OPERATION)
+
+    (command,) = channel.commands
+    assert (command.name, command.arguments) == ("pg-start", {"device": "/dev/vdb"})
+    assert (command.to.member, command.to.server_id, command.epoch) == ("db_a", "s-a", 3)
+    assert (command.limit, command.patience) == (30.0, 300.0)
+    assert made == {"physical_id": "s-a/pg-start", "attributes": {"server_id": "s-a"}}
+
+
+def test_silence_may_not_last_longer_than_the_operation() -> None:
+    channel = Obedient()
+
+    activation.activate(tools(channel), {**OPERATION, "timeout": 5.0})
+
+    assert (channel.commands[0].limit, channel.commands[0].patience) == (5.0, 5.0)
+
+
+def test_a_command_whose_outcome_the_agent_does_not_know_is_a_person_s_to_settle() -> None:
+    class Forgetful(Obedient):
+        def run(self, command: Command) -> CommandResult:
+            self.commands.append(command)
+            raise ChannelError("UNKNOWN_OUTCOME", "the agent died meanwhile")
+
+    channel = Forgetful()
+    with pytest.raises(ChannelError) as caught:
+        activation.activate(tools(channel), OPERATION)
+
+    outcome = outcome_of(None, describe(caught.value))
+    assert outcome.unknown, "a repeat carries the same id, and meets what the person said"
+    assert not outcome.blocked
+    assert outcome.error is not None
+    assert outcome.error["code"] == "UNKNOWN_OUTCOME"
+    settle = f"`failover-agent settle {channel.commands[0].id} --done` or `--not-done`"
+    assert settle in outcome.error["remedy"]
+    assert "db_a" in outcome.error["remedy"]
+
+
+def test_a_repeat_of_an_operation_sends_the_same_command_id() -> None:
+    channel = Obedient()
+    for _ in range(2):
+        activation.activate(tools(channel), OPERATION)
+    activation.activate(tools(channel), {**OPERATION, "key": "another"})
+
+    first, again, other = (command.id for command in channel.commands)
+    assert first == again != other
+
+
+@pytest.mark.parametrize("previous", [None, {**PROPERTIES, "stop": "old-stop"}])
+def test_new_arguments_stop_the_application_as_it_was_and_start_it_anew(previous: Any) -> None:
+    channel = Obedient()
+
+    activation.reactivate(tools(channel), {**OPERATION, "previous": previous})
+
+    stop = (previous or PROPERTIES)["stop"]
+    assert [command.name for command in channel.commands] == [stop, "pg-start"]
+    assert channel.commands[0].arguments == {}
+
+
+def test_a_quiesce_runs_the_stop_command() -> None:
+    channel = Obedient()
+
+    activation.quiesce(tools(channel), OPERATION)
+
+    assert [command.name for command in channel.commands] == ["pg-stop"]
+
+
+@pytest.mark.parametrize(
+    ("exists", "proven", "asked"),
+    [(True, False, ["s-a"]), (False, False, ["s-a"]), (False, True, [])],
+)
+def test_the_stop_goes_to_the_server_that_it_was_started_on_unless_that_was_provenly_deleted(
+    monkeypatch: pytest.MonkeyPatch, exists: bool, proven: bool, asked: list[str]
+) -> None:
+    channel = Obedient()
+    state = ServerState("ACTIVE" if exists else None, None, None, exists=exists)
+    monkeypatch.setattr(servers, "server_state", lambda cloud, server: state)
+    monkeypatch.setattr(
+        servers, "deletion", lambda cloud, server: Evidence(proven, "delete", "as recorded")
+    )
+
+    moved = {**OPERATION, "member": {**MEMBER, "server_id": "s-new"}}
+    activation.quiesce(tools(channel), moved)
+
+    assert [command.to.server_id for command in channel.commands] == asked
+
+
+@pytest.mark.parametrize("rung", ["stop", "delete", "confirm"])
+def test_a_member_that_is_off_is_quiesced_by_the_proof_alone(rung: str) -> None:
+    channel = Obedient()
+
+    activation.quiesce(tools(channel), {**OPERATION, "inputs": fenced(rung)})
+
+    assert channel.commands == []
+
+
+def test_a_member_that_quiesced_for_its_fence_is_stopped_all_the_same() -> None:
+    """A start that was under way then may have ended since."""
+    channel = Obedient()
+
+    activation.quiesce(tools(channel), {**OPERATION, "inputs": fenced("quiesce")})
+
+    assert [command.name for command in channel.commands] == ["pg-stop"]
+
+
+def test_another_members_fence_is_no_proof_for_this_one() -> None:
+    channel = Obedient()
+    others = {"fence:db_b": fenced("stop")["fence:db_a"]}
+
+    activation.quiesce(tools(channel), {**OPERATION, "inputs": others})
+
+    assert [command.name for command in channel.commands] == ["pg-stop"]
+
+
+@pytest.mark.parametrize(
+    ("exists", "proven", "inputs", "refused"),
+    [
+        (True, False, {}, False),
+        (False, True, {}, False),
+        (False, False, {}, True),
+        (False, False, fenced("confirm"), False),
+    ],
+)
+def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
+    monkeypatch: pytest.MonkeyPatch, exists: bool, proven: bool, inputs: Any, refused: bool
+) -> None:
+    detached: list[str] = []
+    state = ServerState("ACTIVE" if exists else "", None, None, exists)
+    monkeypatch.setattr(servers, "server_state", lambda *_: state)
+    monkeypatch.setattr(
+        servers, "deletion", lambda *_: Evidence(proven, "delete", "it may be running")
+    )
+
+    def detach(_c: Any, _v: str, server: str, _l: float, _r: Release, *, unknown: bool) -> None:
+        detached.append(server)
+
+    monkeypatch.setattr(volumes, "detach", detach)
+    resource = {**OPERATION["resource"], "physical_id": "v1"}
+    operation = {**OPERATION, "resource": resource, "inputs": inputs}
+
+    if refused:
+        with pytest.raises(ActionError, match="it may be running") as caught:
+            volume_attachment.detach_volume(tools(Obedient()), operation)
+        assert caught.value.code == "FENCE_UNPROVEN"
+        assert "failover start payments --lost db_a" in caught.value.remedy
+    else:
+        volume_attachment.detach_volume(tools(Obedient()), operation)
+    assert detached == ([] if refused else ["s-a"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "properties", "release"),
+    [
+        ({}, {}, Release()),
+        ({}, {"when_host_is_down": "delete_server"}, Release(delete_server=True)),
+        (fenced("quiesce"), {}, Release(fenced=True)),
+        (fenced("stop"), {"when_host_is_down": "ask"}, Release("it is off", True)),
+        (
+            fenced("confirm"),
+            {"when_host_is_down": "delete_server"},
+            Release("it is off", True, True),
+        ),
+    ],
+)
+def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
+    monkeypatch: pytest.MonkeyPatch, inputs: Any, properties: Any, release: Release
+) -> None:
+    asked: list[Release] = []
+    status = "SHUTOFF" if inputs == fenced("stop") else "ACTIVE"
+    monkeypatch.setattr(servers, "server_state", lambda *_: ServerState(status, None, None, True))
+
+    def detach(_c: Any, _v: str, _s: str, _l: float, terms: Release, *, unknown: bool) -> None:
+        asked.append(terms)
+
+    monkeypatch.setattr(volumes, "detach", detach)
+    resource = {**OPERATION["resource"], "physical_id": "v1"}
+    operation = {**OPERATION, "resource": resource, "inputs": inputs, "properties": properties}
+
+    volume_attachment.detach_volume(tools(Obedient()), operation)
+
+    assert asked == [release]
+
+
+def test_from_a_server_that_was_started_after_its_fence_stopped_it_no_volume_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(servers, "server_state", lambda *_: ServerState("ACTIVE", None, None, True))
+    monkeypatch.setattr(volumes, "detach", lambda *given: asked.append(given))
+    resource = {**OPERATION["resource"], "physical_id": "v1"}
+    operation = {**OPERATION, "resource": resource, "inputs": fenced("stop")}
+
+    with pytest.raises(ActionError, match="started again since") as caught:
+        volume_attachment.detach_volume(tools(Obedient()), operation)
+
+    assert caught.value.code == "FENCE_UNPROVEN"
+    assert asked == []
+
+
+@pytest.mark.parametrize("is_blocked", [True, False])
+@pytest.mark.parametrize("verb", ["attach", "detach"])
+def test_who_has_to_help_is_told_how_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, verb: str, is_blocked: bool
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise CloudError("VOLUME_ERROR", "it is in error", remedy="Do this.", blocked=is_blocked)
+
+    state = ServerState("ACTIVE", None, None, True)
+    monkeypatch.setattr(servers, "server_state", lambda *_: state)
+    monkeypatch.setattr(volumes, "resolve_volume", lambda *_: "v1")
+    monkeypatch.setattr(volumes, verb, refuse)
+    operation = {**OPERATION, "properties": {"volume": "data", "server": "db_a"}}
+    perform = {
+        "attach": volume_attachment.attach_volume,
+        "detach": volume_attachment.detach_volume,
+    }[verb]
+
+    with pytest.raises(CloudError) as caught:
+        perform(tools(Obedient()), operation)
+
+    assert ("failover sweep" in caught.value.remedy) is is_blocked
+    assert caught.value.remedy.startswith("Do this. ")
+    assert caught.value.remedy.endswith("failover start payments")
+
+
+@pytest.mark.parametrize("error", [LeaseLost("it is gone"), CloudError("TOKEN_EXPIRED", "no")])
+def test_who_needs_do_nothing_is_not_told_to_go_on(error: CloudError) -> None:
+    before = error.remedy
+
+    with pytest.raises(CloudError) as caught, going_on("payments"):
+        raise error
+
+    assert caught.value.remedy == before
+
+
+def record(name: str, **changes: Any) -> Record:
+    made: dict[str, Any] = {
+        "id": name,
+        "group_id": "g",
+        "name": name,
+        "type": "volume_attachment",
+        "member": "db_a",
+        "epoch": 0,
+        "action": "CREATE",
+        "status": "COMPLETE",
+        "physical_id": "v1",
+        "attributes": {"server_id": "s-a"},
+    }
+    return Record(**made | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        ({}, True),
+        ({"id": "r"}, False),
+        ({"action": "DELETE"}, False),
+        ({"status": "FAILED"}, False),
+        ({"status": "IN_PROGRESS"}, False),
+        ({"physical_id": "v2"}, False),
+        ({"attributes": {"server_id": "s-b"}}, False),
+        ({"type": "house"}, False),
+    ],
+)
+def test_a_volume_stays_where_another_resource_has_it_too(changes: Any, shares: bool) -> None:
+    resource = {**OPERATION["resource"], "type": "volume_attachment", "physical_id": "v1"}
+
+    found = volume_attachment.sharing(
+        [record("other", **changes)], {**OPERATION, "resource": resource}
+    )
+
+    assert found == (["other"] if shares else [])
+
+
+@pytest.mark.parametrize(
+    "perform", [activation.activate, activation.reactivate, activation.quiesce]
+)
+def test_a_command_that_fails_is_told_in_its_own_words(perform: Any) -> None:
+    with pytest.raises(ActionError, match="ended with 32: no such device") as caught:
+        perform(tools(Obedient(32)), OPERATION)
+
+    assert caught.value.code == "COMMAND_FAILED"
+    assert caught.value.remedy.endswith(" on db_a, then: failover start payments")
+
+
+@pytest.mark.parametrize(
+    ("member", "who"),
+    [(None, "the member has no server"), ({**MEMBER, "server_id": None}, "db_a has no server")],
+)
+@pytest.mark.parametrize(
+    "perform", [activation.activate, activation.quiesce, volume_attachment.attach_volume]
+)
+def test_a_member_without_a_server_is_refused_before_anything_is_done(
+    perform: Any, member: Any, who: str
+) -> None:
+    channel = Obedient()
+
+    resource = {**OPERATION["resource"], "attributes": {}}
+    with pytest.raises(ActionError, match=who) as caught:
+        perform(tools(channel), {**OPERATION, "member": member, "resource": resource})
+
+    assert caught.value.code == "UNKNOWN_MEMBER"
+    assert channel.commands == []

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard between an operation's lease and its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import locks, operations
+from mistral_failover.cloud.guard import HandedBack, LeaseLost
+from mistral_failover.convergence.records import Lock, Ready
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import LeaseGuard, Runtime
+from mistral_failover.settings import Settings
+from mistral_failover.store.leases import Lease
+from support.driving import handed_out
+
+LENGTH, MARGIN = 30.0, 2.0
+
+
+class Held:
+    """A lease on a clock that the test moves, in a store that grants renewals or does not."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.grants = True
+        self.asked = 0
+        self.takes = 0.0
+        self.lease = Lease(
+            self,  # type: ignore[arg-type] - of a store it needs this one method
+            Lock("r", "o", 1, LENGTH),
+            self.now,
+            lambda: self.now,
+        )
+        self.guard = LeaseGuard(self.lease, MARGIN)
+
+    def atomically(self, function: Callable[[Any], Any]) -> bool:
+        self.asked += 1
+        self.now += self.takes
+        return self.grants
+
+
+@pytest.mark.parametrize(
+    ("method", "passed", "renewed"),
+    [
+        ("GET", 0, False),
+        ("GET", 19, False),
+        ("GET", 21, True),
+        ("HEAD", 19, False),
+        ("POST", 0, True),
+        ("POST", 9, True),
+        ("POST", 11, True),
+        ("PATCH", 11, True),
+        ("DELETE", 11, True),
+        ("PUT", 11, True),
+    ],
+)
+def test_a_call_gets_what_is_left_and_one_that_changes_something_a_fresh_lease(
+    method: str, passed: float, renewed: bool
+) -> None:
+    held = Held()
+    held.now += passed
+
+    allowed = held.guard.permit(method)
+
+    assert held.asked == int(renewed)
+    assert allowed == (LENGTH if renewed else LENGTH - passed) - MARGIN
+
+
+def test_the_time_that_a_renewal_took_is_not_granted_to_a_call_that_changes_something() -> None:
+    held = Held()
+    held.takes = 5.0
+
+    assert held.guard.permit("POST") == LENGTH - MARGIN - 5.0
+
+
+def test_no_call_starts_once_a_renewal_was_refused() -> None:
+    held = Held()
+    held.now += 21
+    held.grants = False
+
+    with pytest.raises(LeaseLost, match="lease on resource r is lost"):
+        held.guard.permit("GET")
+
+    held.grants = True
+    with pytest.raises(LeaseLost):
+        held.guard.permit("GET")
+    assert held.asked == 1
+
+
+def test_a_process_that_slept_through_its_lease_does_not_even_ask_for_more() -> None:
+    held = Held()
+    held.now += LENGTH
+
+    with pytest.raises(LeaseLost):
+        held.guard.permit("GET")
+
+    assert held.asked == 0
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_a_process_that_gives_its_work_back_starts_no_call(method: str) -> None:
+    held = Held()
+
+    with pytest.raises(HandedBack) as refused:
+        LeaseGuard(held.lease, MARGIN, lambda: True).permit(method)
+
+    assert refused.value.code == "HANDED_BACK"
+    assert held.asked == 0
+
+
+def test_a_margin_as_long_as_the_lease_permits_nothing() -> None:
+    held = Held()
+
+    with pytest.raises(LeaseLost):
+        LeaseGuard(held.lease, LENGTH).permit("GET")
+
+
+def test_a_margin_that_leaves_little_of_a_lease_is_refused_at_the_start(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'state.sqlite'}"
+
+    with pytest.raises(ActionError, match="lease_margin") as caught:
+        Runtime(Settings(database=url, lease=30.0, lease_margin=10.1))
+
+    assert caught.value.code == "CONFIG"
+    assert "a third of lease" in caught.value.remedy
+    assert Runtime(Settings(database=url, lease=30.0, lease_margin=10.0))
+
+
+def test_an_operation_whose_lock_was_stolen_touches_nothing(
+    state: Runtime, begun: Ready, context: ActionContext
+) -> None:
+    document = handed_out(state, context, begun)
+    ticket = {**document["ticket"], "lock": {**document["ticket"]["lock"], "token": 99}}
+
+    answer = operations.Activate({**document, "ticket": ticket}).run(context)
+
+    assert answer.error["code"] == "LEASE_LOST"
+
+
+def test_an_operation_that_is_a_workflow_is_locked_for_one_lease_like_any_other(
+    state: Runtime, begun: Ready, context: ActionContext
+) -> None:
+    lock = handed_out(state, context, begun)["ticket"]["lock"]
+
+    (held,) = locks.Locks("payments").run(context)
+    assert lock["lease"] == state.settings.lease
+    assert held["lease_left"] <= state.settings.lease

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A state store that is away is told as such: worth another try, without the words of SQLAlchemy,
+which quote statements."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+import sqlalchemy as sa
+
+from mistral_failover.runtime.errors import describe
+from mistral_failover.store.database import Database
+
+STATEMENT = "SELECT traversal FROM secrets_of_the_schema"
+
+
+def refused(tmp_path: Path) -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    return f"mysql+pymysql://root:hunter2@127.0.0.1:{port}/failover"
+
+
+def no_such_directory(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/nowhere/failover.sqlite"
+
+
+@pytest.mark.parametrize(
+    ("url", "detail"),
+    [(refused, "connection refused"), (no_such_directory, "error SQLITE_CANTOPEN")],
+)
+def test_a_store_that_does_not_answer(
+    tmp_path: Path, url: Callable[[Path], str], detail: str
+) -> None:
+    database = Database(url(tmp_path))
+    with pytest.raises(sa.exc.SQLAlchemyError) as raised:
+        database.reading(lambda tx: tx.now())
+
+    facts = describe(raised.value)
+
+    assert facts["code"] == "STORE_UNREACHABLE"
+    assert facts["transient"] is True
+    assert (facts["service"], facts["detail"]) == ("the state store", detail)
+    assert facts["message"] == f"The state store can not be used: {detail}"
+    assert "Start the database" in facts["remedy"]
+    assert "hunter2" not in str(facts)
+
+
+def of_mysql(number: int, kind: type[Exception] = pymysql.OperationalError) -> Exception:
+    wrapped = {
+        pymysql.OperationalError: sa.exc.OperationalError,
+        pymysql.ProgrammingError: sa.exc.ProgrammingError,
+        pymysql.IntegrityError: sa.exc.IntegrityError,
+    }[kind]
+    return wrapped(STATEMENT, {}, kind(number, "words of the server"))
+
+
+class OfPostgresql(Exception):
+    """What psycopg raises has the state of SQL."""
+
+    def __init__(self, sqlstate: str | None) -> None:
+        super().__init__("words of the server")
+        self.sqlstate = sqlstate
+
+
+def of_postgresql(sqlstate: str | None) -> Exception:
+    return sa.exc.OperationalError(STATEMENT, {}, OfPostgresql(sqlstate))
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (of_mysql(2006), "connection lost"),
+        (of_mysql(2013), "connection lost"),
+        (of_mysql(1927), "connection lost"),
+        (of_mysql(1040), "error 1040"),  # too many connections
+        (of_mysql(1053), "error 1053"),  # it is shutting down
+        (of_mysql(1047), "error 1047"),  # its cluster has no majority
+        (of_mysql(1213), "error 1213"),  # deadlocks without end
+        (of_postgresql("57P01"), "error 57P01"),  # an administrator shuts it down
+        (of_postgresql("08006"), "error 08006"),
+        (of_postgresql(None), "connection lost"),
+        (
+            sa.exc.DBAPIError(STATEMENT, {}, Exception("gone"), connection_invalidated=True),
+            "connection lost",
+        ),
+        (sa.exc.TimeoutError("QueuePool limit of size 32 overflow 32"), "no connection is free"),
+    ],
+    ids=str,
+)
+def test_a_store_that_went_away(error: Exception, detail: str) -> None:
+    facts = describe(error)
+
+    assert (facts["code"], facts["transient"], facts["detail"]) == (
+        "STORE_UNREACHABLE",
+        True,
+        detail,
+    )
+    assert facts["unknown"] is True, "what was begun may have taken effect"
+    assert STATEMENT not in str(facts)
+    assert "words of the server" not in str(facts)
+
+
+def missing_table() -> Exception:
+    engine = sa.create_engine("sqlite://")
+    with pytest.raises(sa.exc.OperationalError) as raised, engine.connect() as connection:
+        connection.execute(sa.text(STATEMENT))
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        (lambda: of_mysql(1045), "error 1045"),  # it refuses the login
+        (lambda: of_mysql(1049), "error 1049"),  # it has no such database
+        (lambda: of_mysql(1146, pymysql.ProgrammingError), "error 1146"),
+        (lambda: of_mysql(1452, pymysql.IntegrityError), "error 1452"),
+        (lambda: of_postgresql("28P01"), "error 28P01"),
+        (missing_table, "error SQLITE_ERROR"),
+    ],
+)
+def test_a_store_that_is_there_and_refuses_is_nothing_to_wait_for(
+    make: Callable[[], Any], number: str
+) -> None:
+    facts = describe(make())
+
+    assert facts["code"] == "STORE_ERROR"
+    assert number in facts["message"]
+    assert "transient" not in facts
+    assert facts["unknown"] is True
+    assert STATEMENT not in str(facts)
+    assert "words of the server" not in str(facts)
