@@ -13,15 +13,7 @@ import pytest
 from mistral_lib.actions import Action
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import (
-    alarms,
-    members,
-    operations,
-    orders,
-    plans,
-    recovery,
-    reports,
-)
+from mistral_failover.actions import alarms, members, operations, orders, plans, recovery, reports
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.mistral.operation_documents import read_ticket, ticket_document

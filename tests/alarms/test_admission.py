@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistral_failover.alarms.admission import RULES, Situation, Storm, Suspension, admit, nobody
+from mistral_failover.alarms.admission import (
+    RULES,
+    Situation,
+    Storm,
+    Suspension,
+    admit,
+    without_group,
+)
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.model.group import Limits
 
@@ -162,11 +169,11 @@ def test_every_verdict_names_its_rule() -> None:
 def test_an_alarm_of_nobody_is_held_and_says_why(
     alarm: Alarm, group: str | None, words: str
 ) -> None:
-    verdict = nobody(alarm, group)
+    verdict = without_group(alarm, group)
 
     assert (verdict.decision, verdict.rule) == ("HELD", "unknown")
     assert words in verdict.sentence
-    assert nobody(replace(alarm, firing=False), group).decision == "IGNORED"
+    assert without_group(replace(alarm, firing=False), group).decision == "IGNORED"
 
 
 def test_a_rule_that_has_nothing_to_say_stays_silent() -> None:

@@ -117,7 +117,7 @@ def test_alarms_of_nobody_at_once_are_one_incident(executors: list[Runtime], ser
     recorded = together(EXECUTORS, lambda n: hear(executors[n], alarm("k", "nobody's")))
 
     assert decisions(recorded) == {"HELD": EXECUTORS}
-    (listed,) = held_alarms.held(request_of(executors[0]), None, 10)["held"]
+    (listed,) = held_alarms.list_held_alarms(request_of(executors[0]), None, 10)["held"]
     assert listed["heard"] == EXECUTORS
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.cli import order
-from mistral_failover.cli.progress import Teller
+from mistral_failover.cli.progress import Progress
 
 ENDED = {"id": "of a Mistral that was started anew", "state": "CANCELLED", "output": None}
 
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 
 def followed(client: Any, journal: Any, group: str | None) -> dict[str, Any]:
     """What is made of an execution that was ended from outside."""
-    with Teller(io.StringIO()) as tell:
+    with Progress(io.StringIO()) as tell:
         following = order._Following(client, journal, tell, group, 60)
         execution, facts = following.to_its_end("failover.switchover", dict(ENDED))
     return {"state": execution["state"], **facts}
@@ -33,7 +33,7 @@ def test_an_order_whose_execution_was_ended_is_followed_by_its_group(deployment:
     group, client = "cut-short", deployment.mistral.client
     deployment.protect(group)
 
-    with Teller(io.StringIO()) as tell:
+    with Progress(io.StringIO()) as tell:
         journal = order._Journal(client, group, tell, set())
         never_begun = followed(client, journal, group)
         deployment.run("switchover", group=group)
@@ -59,7 +59,7 @@ def test_a_sweep_that_was_ended_does_not_say_that_nothing_was_left(
 
 def test_a_sentence_with_brackets_is_told_on_a_terminal() -> None:
     stream = Terminal()
-    with Teller(stream) as tell:
+    with Progress(stream) as tell:
         tell(1.0, "failed", "the answer was [/v2] and [bold]")
     assert "[/v2] and [bold]" in stream.getvalue()
 

@@ -12,7 +12,7 @@ import pytest
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import claims
+from mistral_failover.cloud.volume_holders import holders_of
 from mistral_failover.cloud.volumes import attach, detach
 from mistral_failover.emulator.client import EmulatorClient
 from support.emulated import Pair
@@ -52,7 +52,7 @@ def test_it_does_not_keep_the_volume_from_being_attached(
     made = attach(patient, pair.volume, server, 10)
 
     assert made["server_id"] == server
-    assert [c.id for c in claims(patient, pair.volume)] == [made["attachment_id"]]
+    assert [c.id for c in holders_of(patient, pair.volume)] == [made["attachment_id"]]
     assert listed(patient, pair) == ([made["attachment_id"]] if where == "a" else [])
 
 
@@ -61,7 +61,7 @@ def test_it_goes_when_the_volume_is_to_be_free_of_the_server(patient: Cloud, pai
     detach(patient, pair.volume, pair.a, 10)
 
     assert listed(patient, pair) == []
-    assert claims(patient, pair.volume) == []
+    assert holders_of(patient, pair.volume) == []
     assert patient.volumes.volumes.get(pair.volume).status == "available"
 
 
@@ -94,7 +94,7 @@ def test_what_nova_does_not_give_up_is_a_person_s_and_nothing_more_is_left(
     error = raised.value
     assert (error.code, error.blocked) == ("DEVICE_LEFT", True)
     assert f"openstack server delete {pair.a}" in error.remedy
-    assert claims(patient, pair.volume) == []
+    assert holders_of(patient, pair.volume) == []
     assert patient.volumes.volumes.get(pair.volume).status == "available"
 
 
@@ -110,7 +110,7 @@ def test_an_attempt_that_died_over_it_is_gone_on_with(
 
     verb(patient, pair.volume, pair.a, 10)
 
-    own = [c.id for c in claims(patient, pair.volume)]
+    own = [c.id for c in holders_of(patient, pair.volume)]
     assert own == listed(patient, pair)
     assert len(own) == (1 if verb is attach else 0)
     assert made not in own

@@ -15,7 +15,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import Link
 from mistral_failover.cloud.servers import ServerState
 from mistral_failover.cloud.stacks import SERVER, VOLUME, StackResource
-from mistral_failover.cloud.update_guard import Keep, refuse_marked
+from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
 
 OTHER = "OS::Heat::TestResource"
 
@@ -53,7 +53,7 @@ def cloud_of(
 
 def names(cloud: Any, rows: list[Link], **more: Any) -> set[str]:
     ids = {each.resource.physical_id for each in rows}
-    return set(heat_replacements.taken(cloud, rows, ids, **more))
+    return set(heat_replacements.predicted_replacements(cloud, rows, ids, **more))
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_what_another_one_has_replaced_takes_nothing_along_any_more() -> None:
     assert names(cloud, [old, row("config"), row("node", SERVER)]) == {"OLD"}
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, rows: list[Link], keep: Keep, **more: Any) -> str:
+def refusal(monkeypatch: pytest.MonkeyPatch, rows: list[Link], keep: KeptParts, **more: Any) -> str:
     monkeypatch.setattr(update_guard, "rows_of", lambda cloud, stack: rows)
     used = {"node": {"properties": {"of": {"get_resource": "standby"}}}}
     cloud = cloud_of({"s": {"resources": used}}, volumes={"DATA": "error"})
@@ -198,7 +198,7 @@ def test_nothing_is_marked_that_would_take_along_who_carries_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = [row("standby", SERVER), row("node", SERVER)]
-    keep = Keep("payments", {"NODE": "db_a"})
+    keep = KeptParts("payments", {"NODE": "db_a"})
 
     assert refusal(monkeypatch, rows, keep, marking=("name/s", "standby")) == "CONFLICT"
     refuse_marked(cloud_of(), "name/s", keep)
@@ -208,7 +208,7 @@ def test_nothing_is_marked_that_would_take_along_who_carries_something(
 def test_a_volume_that_would_be_replaced_stops_the_update(
     status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = Keep("payments", volumes={"DATA": "data"})
+    keep = KeptParts("payments", volumes={"DATA": "data"})
     assert refusal(monkeypatch, [row("data", VOLUME, status)], keep) == "VOLUME_MARKED"
 
 
@@ -218,6 +218,6 @@ def test_a_volume_that_heat_does_not_show_any_more_under_its_name_stops_the_upda
     rows = [row("data", VOLUME, id="NEW")]
     monkeypatch.setattr(update_guard, "rows_of", lambda cloud, stack: rows)
 
-    assert refusal(monkeypatch, rows, Keep("g", volumes={"DATA": "data"})) == "VOLUME_REPLACED"
-    refuse_marked(cloud_of(), "s", Keep("g", volumes={"DATA": "DATA"}))  # named by its id
-    refuse_marked(cloud_of(), "s", Keep("g", volumes={"NEW": "data"}))
+    assert refusal(monkeypatch, rows, KeptParts("g", volumes={"DATA": "data"})) == "VOLUME_REPLACED"
+    refuse_marked(cloud_of(), "s", KeptParts("g", volumes={"DATA": "DATA"}))  # named by its id
+    refuse_marked(cloud_of(), "s", KeptParts("g", volumes={"NEW": "data"}))

@@ -19,7 +19,7 @@ from mistral_failover.cloud.heat_replacements import rows_of
 from mistral_failover.cloud.patches import SENDS, patch_parameters
 from mistral_failover.cloud.replacements import Replacement, replace_member
 from mistral_failover.cloud.stacks import Member, members, stack_map
-from mistral_failover.cloud.update_guard import Keep
+from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.fault_points import arm, disarm
 from mistral_failover.settings import Settings
@@ -283,7 +283,7 @@ def test_nothing_is_marked_or_sent_while_that_would_take_a_server_that_must_stay
     cloud, emulator, group, old, replace
 ):
     (other,) = [m for m in members(cloud, group, autoscaling_group="db_servers") if m != old]
-    keep = Keep("shop", {other.server_id: other.name})
+    keep = KeptParts("shop", {other.server_id: other.name})
     wrong = {"db_servers": group, other.name: nested(cloud, group)}
     for name, owner in wrong.items():
         cloud.heat.resources.mark_unhealthy(owner, name, True, "somebody's check")
@@ -305,7 +305,7 @@ def test_nothing_is_marked_or_sent_while_that_would_take_a_server_that_must_stay
 def test_parameters_are_not_sent_while_that_would_take_a_server_that_must_stay(
     cloud, emulator, pair
 ):
-    keep = Keep("payments", {pair.a: "db_a"})
+    keep = KeptParts("payments", {pair.a: "db_a"})
     cloud.heat.resources.mark_unhealthy(pair.name, "db_a", True, "somebody's check")
 
     with pytest.raises(CloudError) as raised:
@@ -318,7 +318,7 @@ def test_parameters_are_not_sent_while_that_would_take_a_server_that_must_stay(
 
 def test_who_carries_something_again_is_not_even_marked(cloud, emulator, group, old, replace):
     with pytest.raises(CloudError) as raised:
-        replace(keep=lambda: Keep("shop", {old.server_id: old.name}))
+        replace(keep=lambda: KeptParts("shop", {old.server_id: old.name}))
     assert raised.value.code == "CONFLICT"
     assert (marks(emulator), patches(emulator)) == ([], [])
 
@@ -326,7 +326,7 @@ def test_who_carries_something_again_is_not_even_marked(cloud, emulator, group, 
 def test_who_carries_something_again_once_it_was_marked_is_not_replaced(
     cloud, emulator, group, old, replace
 ):
-    asked = iter([Keep(), Keep("shop", {old.server_id: old.name})])
+    asked = iter([KeptParts(), KeptParts("shop", {old.server_id: old.name})])
     with pytest.raises(CloudError) as raised:
         replace(keep=lambda: next(asked))
     assert raised.value.code == "CONFLICT"
@@ -336,7 +336,7 @@ def test_who_carries_something_again_once_it_was_marked_is_not_replaced(
 def test_a_server_in_error_that_heat_failed_to_update_must_stay_as_well(
     cloud, emulator, pair, monkeypatch
 ):
-    keep = Keep("payments", {pair.a: "db_a"})
+    keep = KeptParts("payments", {pair.a: "db_a"})
     (link,) = [row for row in rows_of(cloud, pair.name) if row.resource.physical_id == pair.a]
     broken = replaced(link, resource=replaced(link.resource, status="UPDATE_FAILED"))
     monkeypatch.setattr(marks_module, "rows_of", lambda *_: [broken])

@@ -14,7 +14,7 @@ from contract.rig import NOBODY, Rig
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import claims, sight
+from mistral_failover.cloud.volume_holders import holders_of, volume_fingerprint
 from mistral_failover.cloud.volumes import attach, detach
 
 OFF = Release(off="a person confirmed it", fenced=True)
@@ -44,7 +44,7 @@ def blocked(action: Any, *given: Any) -> CloudError:
     assert error.about == {
         "volume": volume,
         "server": server,
-        "sight": sight(cloud, volume, server),
+        "sight": volume_fingerprint(cloud, volume, server),
     }
     return error
 
@@ -94,7 +94,7 @@ def test_a_reservation_that_nova_does_not_know_is_given_back(
     attach(cloud, volume, two.a, limit(rig))
 
     assert rig.holders(volume) == [two.a]
-    assert orphan not in [each.id for each in claims(cloud, volume)] or whose == "own"
+    assert orphan not in [each.id for each in holders_of(cloud, volume)] or whose == "own"
     detach(cloud, volume, two.a, limit(rig))
     assert attach(cloud, volume, two.b, limit(rig))["server_id"] == two.b
 
@@ -109,9 +109,9 @@ def test_an_attachment_of_a_server_that_nobody_knows_waits_for_a_person(
     assert error.code == "VOLUME_DISPUTED"
     assert "gone from Nova" in error.message
     assert f"volume attachment delete {orphan}" in error.remedy
-    assert [each.id for each in claims(cloud, volume)] == [orphan]
+    assert [each.id for each in holders_of(cloud, volume)] == [orphan]
     assert demo.cinder("DELETE", f"/attachments/{orphan}").ok
-    assert sight(cloud, volume, two.a) != (error.about or {})["sight"]
+    assert volume_fingerprint(cloud, volume, two.a) != (error.about or {})["sight"]
     assert attach(cloud, volume, two.a, limit(rig))["server_id"] == two.a
 
 
@@ -151,7 +151,7 @@ def test_what_a_lost_server_has_left_in_cinder_goes_with_the_proof_alone(
     assert error.code == "VOLUME_DISPUTED"
     assert orphan in error.remedy
     detach(own, volume, NOBODY, limit(rig), OFF)
-    assert claims(own, volume) == []
+    assert holders_of(own, volume) == []
     assert rig.volume_status(volume) == "available"
 
 

@@ -14,7 +14,7 @@ from contract.templates import MARKS
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import stack_map
-from mistral_failover.cloud.update_guard import Keep, refuse_marked
+from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def updated(rig: Rig, stack: Made) -> str:
     return rig.settled(stack)
 
 
-def refusal(cloud: Cloud, stack: Made, keep: Keep) -> str:
+def refusal(cloud: Cloud, stack: Made, keep: KeptParts) -> str:
     with pytest.raises(CloudError) as raised:
         refuse_marked(cloud, stack.name, keep)
     return raised.value.code
@@ -42,8 +42,8 @@ def test_a_server_goes_with_what_its_properties_refer_to_and_no_other(
     before = {name: one.physical_id for name, one in stack_map(cloud, marks.name).items()}
     cloud.heat.resources.mark_unhealthy(marks.name, "config", True, "a test")
 
-    assert refusal(cloud, marks, Keep("g", {before["user"]: "user"})) == "MEMBER_MARKED"
-    refuse_marked(cloud, marks.name, Keep("g", {before["later"]: "later"}))
+    assert refusal(cloud, marks, KeptParts("g", {before["user"]: "user"})) == "MEMBER_MARKED"
+    refuse_marked(cloud, marks.name, KeptParts("g", {before["later"]: "later"}))
 
     assert updated(rig, marks) == "UPDATE_COMPLETE"
     after = {name: one.physical_id for name, one in stack_map(cloud, marks.name).items()}
@@ -56,7 +56,7 @@ def test_a_marked_volume_is_replaced_by_a_new_one_and_deleted_once_it_is_free(
     known = stack_map(cloud, marks.name)
     old, server = known["data"].physical_id, known["later"].physical_id
     rig.attach(server, old)
-    keep = Keep("g", volumes={old: "data"})
+    keep = KeptParts("g", volumes={old: "data"})
     refuse_marked(cloud, marks.name, keep)
     cloud.heat.resources.mark_unhealthy(marks.name, "data", True, "a test")
     assert refusal(cloud, marks, keep) == "VOLUME_MARKED"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mistral_failover.convergence.dry_run import Foreseen, foresee
+from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
 from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import Goal
@@ -58,11 +58,11 @@ def foreseen(
         group_id="g",
         new_id=lambda name: f"{name}1",
     )
-    waves = foresee(drawn, TYPES, records, epochs, NOW)
+    waves = dry_run_steps(drawn, TYPES, records, epochs, NOW)
     return [[_short(each) for each in wave] for wave in waves]
 
 
-def _short(each: Foreseen) -> str:
+def _short(each: DryRunStep) -> str:
     return f"{each.verb} {each.record.name}{'' if each.certain else '?'}"
 
 

@@ -7,17 +7,17 @@ import pytest
 
 from mistral_failover.cli.drill import FAULTS, RECOVERABLE
 from mistral_failover.drill import active_active, examples
-from mistral_failover.drill.scenarios import STORIES, replicated, server_may_go
+from mistral_failover.drill.scenarios import SCENARIOS, replicated, server_may_go
 from mistral_failover.model.group import parse_group
 
 
 def test_the_command_line_offers_every_story() -> None:
-    assert set(FAULTS) == set(STORIES)
+    assert set(FAULTS) == set(SCENARIOS)
 
 
 def test_the_command_line_offers_active_active_with_what_a_member_comes_back_from() -> None:
     assert RECOVERABLE == active_active.FAULTS
-    assert set(active_active.FAULTS) < set(STORIES)
+    assert set(active_active.FAULTS) < set(SCENARIOS)
 
 
 @pytest.mark.parametrize("volumes", [1, 3])
@@ -41,9 +41,9 @@ def test_each_application_of_active_active_is_told_of_its_own_volumes(volumes: i
 
 
 @pytest.mark.parametrize("volumes", [1, 2])
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_the_group_of_every_story_is_one(name: str, volumes: int) -> None:
-    definition = STORIES[name].adapt(examples.group(volumes))
+    definition = SCENARIOS[name].adapt(examples.group(volumes))
 
     assert "database" in parse_group(definition, name="payments").resources
 

@@ -35,7 +35,7 @@ def test_it_sweeps_for_a_blocked_volume_once_in_a_while(
     monkeypatch.setattr(state, "settings", replace(state.settings, sweep_after=60.0))
     monkeypatch.setattr(background_sweep.runtime, "runtime", lambda: state)
     mistral: Any = None
-    sweeper = background_sweep.SelfSweep(mistral)
+    sweeper = background_sweep.BackgroundSweep(mistral)
     step = state.engine.check(begun, "e/a@h:1")
     assert step.operation is not None
     about = {"volume": "v1", "server": "s-a", "sight": "it is in error"}

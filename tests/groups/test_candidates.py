@@ -18,7 +18,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import ServerState
 from mistral_failover.groups import agent_health, candidates
 from mistral_failover.groups.candidates import Seen
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.process import Request, Runtime
@@ -60,14 +60,20 @@ def world(
         *lost: str, members: tuple[str, ...] = NAMES, marked: str = "", thorough: bool = False
     ) -> dict[str, MemberFact]:
         request = Request(state, context)
-        stands = standing(request, "payments")
+        snapshot = group_snapshot(request, "payments")
         seen = [
             Seen(name, name, 1.0, "CHECK_FAILED" if name == marked else "CREATE_COMPLETE")
             for name in members
         ]
         cloud: Any = SimpleNamespace()
         found = candidates.look(
-            request, cloud, stands.group, stands.state.id, seen, frozenset(lost), thorough=thorough
+            request,
+            cloud,
+            snapshot.group,
+            snapshot.state.id,
+            seen,
+            frozenset(lost),
+            thorough=thorough,
         )
         assert [fact.name for fact in found] == list(members)
         return {fact.name: fact for fact in found}

@@ -21,7 +21,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.groups.kept_parts import volumes_of
 from mistral_failover.runtime.process import Request, Runtime
-from mistral_failover.store.attached_volumes import Held
+from mistral_failover.store.attached_volumes import AttachedVolume
 from support.agents import until
 from support.shops import (
     ACTIVE,
@@ -221,4 +221,4 @@ NAMED = {"properties": {"volume": "data_volume"}}
 def test_a_volume_is_known_also_while_it_hangs_nowhere(
     records: list[Record], kept: dict[str, str]
 ) -> None:
-    assert volumes_of(records, {"data": Held("data_volume", "before")}) == kept
+    assert volumes_of(records, {"data": AttachedVolume("data_volume", "before")}) == kept

@@ -20,10 +20,10 @@ from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.cloud.servers import ServerState
 from mistral_failover.convergence.records import Ready
 from mistral_failover.groups import candidates, refresh_members
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import empty_goal, render_goal
 from mistral_failover.orders import failover
-from mistral_failover.orders.failover import Facts
+from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.resources import worker
 from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.store import groups
@@ -92,8 +92,8 @@ def look(
         ]
         monkeypatch.setattr(refresh_members, "stack_members", lambda *given, **more: found)
         request = Request(state, context)
-        stands = standing(request, "payments")
-        failover.look_at_members(request, stands, Facts(), remember=remember)
+        snapshot = group_snapshot(request, "payments")
+        failover.look_at_members(request, snapshot, FailoverRequest(), remember=remember)
 
     return at
 

@@ -9,7 +9,7 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import recovery
 from mistral_failover.convergence.records import Outcome, Ready
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import render_goal
 from mistral_failover.runtime.process import Request, Runtime
 
@@ -25,13 +25,13 @@ def test_a_goal_is_reached_when_its_traversal_is_complete_and_not_before(
     state: Runtime, context: ActionContext, begun: Ready
 ) -> None:
     request = Request(state, context)
-    assert not standing(request, "payments").reached
+    assert not group_snapshot(request, "payments").reached
 
     step = state.engine.check(begun, "a test")
     assert step.operation is not None
     state.engine.conclude(step.operation.ticket, Outcome())
 
-    assert standing(request, "payments").reached
+    assert group_snapshot(request, "payments").reached
 
 
 def test_a_goal_that_failed_is_not_reached(
@@ -41,7 +41,7 @@ def test_a_goal_that_failed_is_not_reached(
     assert step.operation is not None
     state.engine.conclude(step.operation.ticket, Outcome(error={"code": "NO", "message": "no"}))
 
-    assert not standing(Request(state, context), "payments").reached
+    assert not group_snapshot(Request(state, context), "payments").reached
 
 
 def test_a_member_is_occupied_by_the_records_on_it(
@@ -49,23 +49,23 @@ def test_a_member_is_occupied_by_the_records_on_it(
 ) -> None:
     started(resources=ON_MEMBERS)
 
-    assert standing(Request(state, context), "payments").occupied == {"db_a"}
+    assert group_snapshot(Request(state, context), "payments").occupied == {"db_a"}
 
 
 def test_nobody_is_occupied_by_what_sits_on_no_member(
     state: Runtime, context: ActionContext, begun: Ready
 ) -> None:
-    assert standing(Request(state, context), "payments").occupied == frozenset()
+    assert group_snapshot(Request(state, context), "payments").occupied == frozenset()
 
 
 def test_a_report_tells_its_own_traversal_s_goal_after_a_newer_one_began(
     state: Runtime, context: ActionContext, begun: Ready
 ) -> None:
-    stands = standing(Request(state, context), "payments")
+    snapshot = group_snapshot(Request(state, context), "payments")
     newer = f"newer-than-{begun.traversal_id}"
     state.engine.start(
-        stands.state.id,
-        render_goal(stands.group, {"active": "db_b"}, ["db_a"]),
+        snapshot.state.id,
+        render_goal(snapshot.group, {"active": "db_b"}, ["db_a"]),
         traversal_id=newer,
         expected=begun.traversal_id,
         cause="a test",

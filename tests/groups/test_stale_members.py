@@ -11,9 +11,9 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups import refresh_members
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.orders import failover
-from mistral_failover.orders.failover import Facts
+from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.store import groups
@@ -58,9 +58,9 @@ def test_who_wakes_up_behind_a_replacement_looks_again(
             group.replace(standby)  # by somebody else, and with all that belongs to it
         return seen
 
-    stands = standing(request_, group.name)
+    snapshot = group_snapshot(request_, group.name)
     monkeypatch.setattr(failover, "members_now", freeze)
-    facts = failover.look_at_members(request_, stands, Facts(lost=()), remember=True)
+    facts = failover.look_at_members(request_, snapshot, FailoverRequest(lost=()), remember=True)
 
     now = group.servers()[standby]
     assert now != former
@@ -77,21 +77,21 @@ def test_who_sees_nothing_but_the_past_gives_up(
 ) -> None:
     group = of(2)
     standby = group.members[1]
-    stands = standing(request_, group.name)
-    stale = refresh_members.members_now(request_.cloud(Unguarded()), stands.group)
+    snapshot = group_snapshot(request_, group.name)
+    stale = refresh_members.members_now(request_.cloud(Unguarded()), snapshot.group)
     servers = iter(f"server-{number}" for number in range(100))
 
     def busy(*_: Any) -> Any:
         """Others notice a new server, each time that somebody looks."""
         seen = [(standby, next(servers), 1.0)]
         request_.runtime.database.atomically(
-            lambda tx: groups.see_members(tx, stands.state.id, seen)
+            lambda tx: groups.see_members(tx, snapshot.state.id, seen)
         )
         return stale
 
     monkeypatch.setattr(failover, "members_now", busy)
     with pytest.raises(ActionError) as raised:
-        failover.look_at_members(request_, stands, Facts(lost=()), remember=True)
+        failover.look_at_members(request_, snapshot, FailoverRequest(lost=()), remember=True)
 
     assert raised.value.code == "CONTENDED"
     assert deposed == []

@@ -82,7 +82,7 @@ def request_of(
 
 def tell(request: Request, project: str, group: str = "payments") -> list[dict[str, Any]]:
     identity = groups.group_id(project, group)
-    return event_hooks.tell(request, identity, time.monotonic() + 60)
+    return event_hooks.send(request, identity, time.monotonic() + 60)
 
 
 def test_each_event_starts_the_workflow_once_with_what_happened(
@@ -174,7 +174,7 @@ def test_a_refusal_is_written_down_once_and_told_later(
         assert "Workflow not found" in row["sentence"]
     kinds = sa.select(journal.c.sentence).where(
         journal.c.group_id == groups.group_id(project, "payments"),
-        journal.c.kind == event_hooks.UNTOLD,
+        journal.c.kind == event_hooks.NOT_SENT,
     )
     noted = state.database.reading(lambda tx: tx.connection.execute(kinds).scalars().all())
     assert noted == [row["sentence"]]
@@ -366,7 +366,7 @@ def test_telling_goes_on_in_a_thread_of_its_own(
     project: str,
 ) -> None:
     started(on_event=HOOK)
-    teller = event_hooks.Teller()
+    teller = event_hooks.EventSender()
 
     teller.soon(request_of(), ["no such group", groups.group_id(project, "payments")])
 

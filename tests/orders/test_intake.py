@@ -14,7 +14,7 @@ from mistral_failover.actions import alarms, orders, recovery, reports
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import render_goal
 from mistral_failover.orders import failover
-from mistral_failover.orders.failover import Facts
+from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups, incidents, tables
 from mistral_failover.store.tables import incidents as table
@@ -223,9 +223,12 @@ def test_to_admit_by_hand_what_names_nobody_takes_a_name(
 @pytest.mark.parametrize(
     ("said", "facts"),
     [
-        ({"lost": ["db_a"], "to": "db_b"}, Facts(to="db_b", lost=("db_a",), heal=True)),
-        ({"recovered": ["db_b"]}, Facts(lost=("db_a",), recovered=("db_b",), heal=True)),
-        ({"to": {"active": "db_b"}}, Facts(to={"active": "db_b"}, lost=("db_a",), heal=True)),
+        ({"lost": ["db_a"], "to": "db_b"}, FailoverRequest(to="db_b", lost=("db_a",), heal=True)),
+        ({"recovered": ["db_b"]}, FailoverRequest(lost=("db_a",), recovered=("db_b",), heal=True)),
+        (
+            {"to": {"active": "db_b"}},
+            FailoverRequest(to={"active": "db_b"}, lost=("db_a",), heal=True),
+        ),
     ],
 )
 def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
@@ -233,7 +236,7 @@ def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
     context: ActionContext,
     monkeypatch: pytest.MonkeyPatch,
     said: Any,
-    facts: Facts,
+    facts: FailoverRequest,
 ) -> None:
     """Their process died before the traversal began."""
     hear(alarm("m1", server="s-b"))
@@ -241,7 +244,7 @@ def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
     assert held["decision"] == "HELD"
     started = []
 
-    def die(request: Any, facts: Facts) -> Any:
+    def die(request: Any, facts: FailoverRequest) -> Any:
         started.append(facts)
         raise ConnectionError("the process died")
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.records import GroupState
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.group import parse_group
-from mistral_failover.orders.failover import Facts, next_goal
+from mistral_failover.orders.failover import FailoverRequest, next_goal
 from mistral_failover.runtime.errors import ActionError
 
 STATE = GroupState("g", "p", "payments", "v", None, None)
@@ -21,14 +21,14 @@ A, B, C = (MemberFact(name, age) for name, age in (("db_a", 1.0), ("db_b", 2.0),
 SICK_B = MemberFact("db_b", 2.0, False, "its host is DOWN")
 
 
-def stands(
+def snapshot(
     *,
     active: str | None = "db_a",
     lost: tuple[str, ...] = (),
     roles: list[str] | None = None,
     reached: bool = True,
     occupied: tuple[str, ...] = (),
-) -> Standing:
+) -> GroupSnapshot:
     document: dict[str, Any] = {
         "failover_template_version": "2026-11-21",
         "stack": "payments",
@@ -40,47 +40,62 @@ def stands(
     }
     held = dict.fromkeys(roles or ["active"], active) if active else {}
     group = parse_group(document)
-    return Standing(STATE, group, held, frozenset(lost), reached, frozenset(occupied))
+    return GroupSnapshot(STATE, group, held, frozenset(lost), reached, frozenset(occupied))
 
 
 @pytest.mark.parametrize(
     ("standing", "facts", "active", "lost"),
     [
-        (stands(active=None), Facts(lost=()), "db_a", []),
-        (stands(active=None), Facts(), "db_a", []),
-        (stands(), Facts(), "db_b", ["db_a"]),
-        (stands(), Facts(lost=()), "db_a", []),
-        (stands(), Facts(lost=("db_b",)), "db_a", ["db_b"]),
-        (stands(), Facts(lost=("db_a", "db_b")), "db_c", ["db_a", "db_b"]),
-        (stands(), Facts(to="db_c"), "db_c", ["db_a"]),
-        (stands(), Facts(to="db_c", lost=()), "db_c", []),
-        (stands(), Facts(to={"active": "db_c"}, lost=()), "db_c", []),
-        (stands(active="db_b", lost=("db_a",)), Facts(), "db_c", ["db_a", "db_b"]),
-        (stands(active="db_b", lost=("db_a",)), Facts(lost=()), "db_b", ["db_a"]),
+        (snapshot(active=None), FailoverRequest(lost=()), "db_a", []),
+        (snapshot(active=None), FailoverRequest(), "db_a", []),
+        (snapshot(), FailoverRequest(), "db_b", ["db_a"]),
+        (snapshot(), FailoverRequest(lost=()), "db_a", []),
+        (snapshot(), FailoverRequest(lost=("db_b",)), "db_a", ["db_b"]),
+        (snapshot(), FailoverRequest(lost=("db_a", "db_b")), "db_c", ["db_a", "db_b"]),
+        (snapshot(), FailoverRequest(to="db_c"), "db_c", ["db_a"]),
+        (snapshot(), FailoverRequest(to="db_c", lost=()), "db_c", []),
+        (snapshot(), FailoverRequest(to={"active": "db_c"}, lost=()), "db_c", []),
+        (snapshot(active="db_b", lost=("db_a",)), FailoverRequest(), "db_c", ["db_a", "db_b"]),
+        (snapshot(active="db_b", lost=("db_a",)), FailoverRequest(lost=()), "db_b", ["db_a"]),
         (
-            stands(active="db_b", lost=("db_a",)),
-            Facts(lost=(), recovered=("db_a",)),
+            snapshot(active="db_b", lost=("db_a",)),
+            FailoverRequest(lost=(), recovered=("db_a",)),
             "db_b",
             [],
         ),
-        (stands(active="db_b", lost=("db_a",)), Facts(recovered=("db_a",)), "db_a", ["db_b"]),
-        (stands(), Facts(lost=("db_a",), recovered=("db_a",)), "db_a", []),
-        (stands(lost=("db_gone",)), Facts(lost=()), "db_a", []),
-        (stands(active="db_gone"), Facts(lost=()), "db_a", []),
-        # A member that left the stack stays lost as long as anything is left on it.
-        (stands(lost=("db_gone",), occupied=("db_gone",)), Facts(lost=()), "db_a", ["db_gone"]),
         (
-            stands(active="db_gone", occupied=("db_gone",)),
-            Facts(lost=("db_gone",)),
+            snapshot(active="db_b", lost=("db_a",)),
+            FailoverRequest(recovered=("db_a",)),
+            "db_a",
+            ["db_b"],
+        ),
+        (snapshot(), FailoverRequest(lost=("db_a",), recovered=("db_a",)), "db_a", []),
+        (snapshot(lost=("db_gone",)), FailoverRequest(lost=()), "db_a", []),
+        (snapshot(active="db_gone"), FailoverRequest(lost=()), "db_a", []),
+        # A member that left the stack stays lost as long as anything is left on it.
+        (
+            snapshot(lost=("db_gone",), occupied=("db_gone",)),
+            FailoverRequest(lost=()),
+            "db_a",
+            ["db_gone"],
+        ),
+        (
+            snapshot(active="db_gone", occupied=("db_gone",)),
+            FailoverRequest(lost=("db_gone",)),
             "db_a",
             ["db_gone"],
         ),
         # What failed is tried again: whoever was to take over is not lost for that.
-        (stands(active="db_b", lost=("db_a",), reached=False), Facts(), "db_b", ["db_a"]),
+        (
+            snapshot(active="db_b", lost=("db_a",), reached=False),
+            FailoverRequest(),
+            "db_b",
+            ["db_a"],
+        ),
     ],
 )
 def test_the_goal_follows_from_standing_and_facts(
-    standing: Standing, facts: Facts, active: str, lost: list[str]
+    standing: GroupSnapshot, facts: FailoverRequest, active: str, lost: list[str]
 ) -> None:
     goal = next_goal(standing, facts, [A, B, C]).document
 
@@ -88,17 +103,23 @@ def test_the_goal_follows_from_standing_and_facts(
 
 
 def test_a_member_that_is_not_healthy_takes_no_vacant_role() -> None:
-    assert next_goal(stands(), Facts(), [A, SICK_B, C]).document["roles"] == {"active": "db_c"}
+    assert next_goal(snapshot(), FailoverRequest(), [A, SICK_B, C]).document["roles"] == {
+        "active": "db_c"
+    }
 
 
 def test_all_roles_of_the_lost_move_to_the_survivors() -> None:
-    roles = next_goal(stands(roles=["left", "right"]), Facts(), [A, B, C]).document["roles"]
+    roles = next_goal(snapshot(roles=["left", "right"]), FailoverRequest(), [A, B, C]).document[
+        "roles"
+    ]
 
     assert roles == {"left": "db_b", "right": "db_c"}
 
 
 def test_the_same_facts_give_the_same_version() -> None:
-    versions = {next_goal(stands(), Facts(), members).version for members in ([A, B], [B, A])}
+    versions = {
+        next_goal(snapshot(), FailoverRequest(), members).version for members in ([A, B], [B, A])
+    }
 
     assert len(versions) == 1
 
@@ -106,13 +127,15 @@ def test_the_same_facts_give_the_same_version() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (Facts(lost=("db_x",)), "lost: db_x is not a member of payments"),
-        (Facts(recovered=("db_x",)), "recovered: db_x is not a member of payments"),
+        (FailoverRequest(lost=("db_x",)), "lost: db_x is not a member of payments"),
+        (FailoverRequest(recovered=("db_x",)), "recovered: db_x is not a member of payments"),
     ],
 )
-def test_a_name_that_is_no_member_is_refused_with_those_that_are(facts: Facts, words: str) -> None:
+def test_a_name_that_is_no_member_is_refused_with_those_that_are(
+    facts: FailoverRequest, words: str
+) -> None:
     with pytest.raises(ActionError, match=words) as caught:
-        next_goal(stands(), facts, [A, B, C])
+        next_goal(snapshot(), facts, [A, B, C])
 
     assert caught.value.code == "UNKNOWN_MEMBER"
     assert "db_a, db_b, db_c" in caught.value.remedy
@@ -122,41 +145,43 @@ def test_a_name_that_is_no_member_is_refused_with_those_that_are(facts: Facts, w
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
-        (Facts(lost=("db_a", "db_b")), {"db_a": "it is declared lost"}),
-        (Facts(to="db_a"), {"db_a": "it is declared lost"}),
-        (Facts(to="db_b", lost=()), {"db_b": "its host is DOWN"}),
+        (FailoverRequest(lost=("db_a", "db_b")), {"db_a": "it is declared lost"}),
+        (FailoverRequest(to="db_a"), {"db_a": "it is declared lost"}),
+        (FailoverRequest(to="db_b", lost=()), {"db_b": "its host is DOWN"}),
     ],
 )
-def test_where_nobody_can_take_a_role_it_says_why(facts: Facts, reason: dict[str, str]) -> None:
+def test_where_nobody_can_take_a_role_it_says_why(
+    facts: FailoverRequest, reason: dict[str, str]
+) -> None:
     with pytest.raises(NoEligibleMember) as caught:
-        next_goal(stands(), facts, [A, SICK_B])
+        next_goal(snapshot(), facts, [A, SICK_B])
 
     assert reason.items() <= caught.value.reasons.items()
 
 
-def spread(**more: Any) -> Standing:
+def spread(**more: Any) -> GroupSnapshot:
     """Two members hold a role each."""
     held = {"left": "db_a", "right": "db_b"}
-    return replace(stands(roles=["left", "right"]), roles=held, **more)
+    return replace(snapshot(roles=["left", "right"]), roles=held, **more)
 
 
 def test_of_several_holders_nobody_is_declared_lost_unless_somebody_says_who() -> None:
     with pytest.raises(ActionError, match="left on db_a, right on db_b") as caught:
-        next_goal(spread(), Facts(), [A, B, C])
+        next_goal(spread(), FailoverRequest(), [A, B, C])
 
     assert caught.value.code == "BAD_INPUT"
-    named = next_goal(spread(), Facts(lost=("db_a",)), [A, B, C]).document
+    named = next_goal(spread(), FailoverRequest(lost=("db_a",)), [A, B, C]).document
     assert named["roles"] == {"left": "db_c", "right": "db_b"}
-    nobody = next_goal(spread(), Facts(lost=()), [A, B, C]).document
+    nobody = next_goal(spread(), FailoverRequest(lost=()), [A, B, C]).document
     assert nobody["roles"] == {"left": "db_a", "right": "db_b"}
 
 
 def test_what_was_not_reached_is_tried_again_by_several_holders_too() -> None:
-    goal = next_goal(spread(reached=False), Facts(), [A, B, C]).document
+    goal = next_goal(spread(reached=False), FailoverRequest(), [A, B, C]).document
 
     assert (goal["roles"], goal["lost"]) == ({"left": "db_a", "right": "db_b"}, [])
 
 
 def test_a_role_that_the_group_does_not_have_is_refused() -> None:
     with pytest.raises(InvalidDocument, match="unknown role"):
-        next_goal(stands(), Facts(to={"passive": "db_b"}), [A, B, C])
+        next_goal(snapshot(), FailoverRequest(to={"passive": "db_b"}), [A, B, C])

@@ -58,7 +58,7 @@ def test_an_order_whose_process_died_before_it_began_is_no_alarm_either(
 ) -> None:
     context = context_of(project)
 
-    def dies(stands: Any) -> Any:
+    def dies(snapshot: Any) -> Any:
         raise RuntimeError("the process is gone")
 
     with pytest.raises(RuntimeError):
@@ -75,11 +75,11 @@ def test_the_same_execution_may_give_a_refused_order_again(
 ) -> None:
     request = Request(state, context)
 
-    def unable(stands: Any) -> Any:
+    def unable(snapshot: Any) -> Any:
         raise ActionError("UNREACHABLE", "the cloud is away", "Wait.")
 
-    def able(stands: Any) -> Any:
-        return render_goal(stands.group, {"active": "db_b"}, [])
+    def able(snapshot: Any) -> Any:
+        return render_goal(snapshot.group, {"active": "db_b"}, [])
 
     with pytest.raises(ActionError):
         intake.ordered(request, "payments", unable, {}, "a move")
@@ -97,10 +97,10 @@ def test_an_order_that_another_delivery_has_begun_is_not_refused(
     """Between the start of its traversal and the note of that in the incident."""
     request = Request(state, context)
 
-    def able(stands: Any) -> Any:
-        return render_goal(stands.group, {"active": "db_b"}, [])
+    def able(snapshot: Any) -> Any:
+        return render_goal(snapshot.group, {"active": "db_b"}, [])
 
-    def too_late(stands: Any) -> Any:
+    def too_late(snapshot: Any) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(store, "link", lambda *_: None)
             intake.ordered(request, "payments", able, {}, "a move")
@@ -116,7 +116,7 @@ def test_an_order_that_another_delivery_has_begun_is_not_refused(
 def test_an_order_of_what_is_so_already_asked_for_nothing(
     begun: Ready, state: Runtime, context: ActionContext
 ) -> None:
-    def there(stands: Any) -> Any:
+    def there(snapshot: Any) -> Any:
         raise intake.NothingToDo("db_a holds active already")
 
     with pytest.raises(intake.NothingToDo):

@@ -270,7 +270,7 @@ def test_whoever_dies_around_the_new_epoch_leaves_it_to_the_next_to_tell_the_for
     def dies(here: str) -> bool:
         return here in deaths and deaths.pop() == here
 
-    def depose(request: Any, cloud: Any, stands: Any, replaced: Any) -> None:
+    def depose(request: Any, cloud: Any, snapshot: Any, replaced: Any) -> None:
         if replaced and dies("after"):
             raise Injected("the epoch is raised, and nobody was told")
         told.extend((one.name, one.server_id, one.epoch) for one in replaced)

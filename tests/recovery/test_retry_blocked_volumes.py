@@ -38,7 +38,7 @@ def sight(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise seen["now"]
         return str(seen["now"])
 
-    monkeypatch.setattr(retry_blocked_volumes, "sight", look)
+    monkeypatch.setattr(retry_blocked_volumes, "volume_fingerprint", look)
     monkeypatch.setattr(Request, "cloud", lambda *_: None)
     return seen
 

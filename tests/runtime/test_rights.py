@@ -143,12 +143,12 @@ def test_that_nobody_may_be_asked_says_nothing_about_a_member(
     monkeypatch.setattr(servers, "stop", refused)
     monkeypatch.setattr(servers, "delete_server", refused)
     member = MemberRow("db_a", "s-a", 1.0, 4, None)
-    suspect = fence_ladder.Suspect(member, ("s-a",), (("s-a", "stop"),), (), lambda: None)
+    target = fence_ladder.FenceTarget(member, ("s-a",), (("s-a", "stop"),), (), lambda: None)
     ladder = [{"kind": rung, "limit": 5}]
     operation = {"key": "k", "group": "g", "group_id": "i", "properties": {"ladder": ladder}}
 
     with pytest.raises(CloudError) as raised:
-        fence_ladder.fence(Tools(None, Channel()), operation, suspect)  # type: ignore[arg-type]
+        fence_ladder.fence(Tools(None, Channel()), operation, target)  # type: ignore[arg-type]
     assert raised.value.code == "TRUST_GONE"
 
 

@@ -226,7 +226,7 @@ def test_the_held_are_listed_latest_first_with_their_groups_names(database: Data
     add(database, "4", project_id="theirs")
 
     def listed(group: str | None, limit: int = 9) -> tuple[int, list[tuple[str, str | None]]]:
-        total, rows = database.reading(lambda tx: incidents.held(tx, "mine", group, limit))
+        total, rows = database.reading(lambda tx: incidents.held_alarms(tx, "mine", group, limit))
         return total, [(incident.id, name) for incident, name in rows]
 
     assert listed(None) == (2, [("2", None), ("1", "payments")])

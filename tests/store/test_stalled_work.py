@@ -187,8 +187,8 @@ def behind_a_gate(database: Database, define: Callable[..., Any]) -> None:
     database.atomically(lambda tx: tx.driven_by("t", "x1"))
 
 
-def held(database: Database, project: str = PROJECT) -> list[stalled_work.Held]:
-    return database.reading(lambda tx: stalled_work.held(tx, project, None, QUIET))
+def held(database: Database, project: str = PROJECT) -> list[stalled_work.ChainWait]:
+    return database.reading(lambda tx: stalled_work.chain_waits(tx, project, None, QUIET))
 
 
 @pytest.mark.usefixtures("behind_a_gate")

@@ -11,11 +11,11 @@ from typing import Any
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon import config
-from mistral_failover.agent.daemon.dispatcher import Desk
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.daemon.jobs import Job
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.outbox import Outbox
-from mistral_failover.agent.daemon.result_publisher import Telling
+from mistral_failover.agent.daemon.result_publisher import AgentReports
 from support.agents import GROUP_ID, GROUP_KEY, MEMBER_KEY, SERVER, Node
 
 SENTINEL = "s3ntinel-of-the-body"
@@ -43,15 +43,17 @@ class DeskRig:
         self.config = config.load(node.write(epoch=3, **settings))
         self.journal = Journal(self.config.journal)
         self.outbox = Outbox()
-        self.desk = Desk(self.config, self.journal, Telling(self.config.identity, self.outbox))
+        self.dispatcher = CommandDispatcher(
+            self.config, self.journal, AgentReports(self.config.identity, self.outbox)
+        )
         self.begun: list[Job] = []
         self.logged: list[str] = []
 
     def command(self, body: Any, headers: Any) -> Delivery:
         """A message from a queue of commands; what may begin then has begun."""
         delivery = Delivery(body, headers)
-        self.desk.take_command(delivery)
-        self.desk.begin(self.begun.append)
+        self.dispatcher.take_command(delivery)
+        self.dispatcher.begin(self.begun.append)
         return delivery
 
     def said(self) -> list[dict[str, Any]]:
@@ -68,7 +70,7 @@ class DeskRig:
         assert delivery.acked == 1
         assert self.begun == []
         assert self.journal.latest(1) == []
-        assert self.desk.epoch == 3
+        assert self.dispatcher.epoch == 3
         logged = " ".join(self.logged)
         for secret in (SENTINEL, MEMBER_KEY.hex(), GROUP_KEY.hex(), str(MEMBER_KEY)):
             assert secret not in logged
@@ -79,7 +81,7 @@ class DeskRig:
         self.command(body, headers)
         job = self.begun.pop()
         assert job.request.name == "say"
-        self.desk.end(job, None)
+        self.dispatcher.end(job, None)
 
 
 def document(**changes: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.servers import Evidence, ServerState
 from mistral_failover.cloud.waits import Look, wait_until
-from mistral_failover.resources.fence.ladder import Suspect, fence
+from mistral_failover.resources.fence.ladder import FenceTarget, fence
 from mistral_failover.resources.operation_tools import Tools
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.store.groups import MemberRow
@@ -94,7 +94,7 @@ class Attempt:
         member: MemberRow = MEMBER,
         servers: tuple[str, ...] = ("s-a",),
         stops: tuple[str, ...] = ("pg-stop",),
-        unvouched: tuple[str, ...] = (),
+        without_stop_command: tuple[str, ...] = (),
         attached: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         operation = {
@@ -109,9 +109,9 @@ class Attempt:
             },
         }
         here = tuple((server, stop) for server in servers for stop in stops)
-        suspect = Suspect(member, servers, here, unvouched, self.confirmed, attached)
+        target = FenceTarget(member, servers, here, without_stop_command, self.confirmed, attached)
         tools = Tools(Cloud(), self, lambda: self.mistral)  # type: ignore[arg-type]
-        return fence(tools, operation, suspect)["attributes"]
+        return fence(tools, operation, target)["attributes"]
 
 
 def nova_has_it_in(monkeypatch: pytest.MonkeyPatch, status: str) -> None:

@@ -56,7 +56,7 @@ class Held(FailoverAction):
 
     def answer(self, request: Request) -> Any:
         group = optional_text("group", self.group)
-        return held_alarms.held(request, group, whole("limit", self.limit, 1, 1000))
+        return held_alarms.list_held_alarms(request, group, whole("limit", self.limit, 1, 1000))
 
 
 class Dismiss(FailoverAction):

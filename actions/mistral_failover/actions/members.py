@@ -6,7 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.orders.replace import LONGEST_PAUSE, Wish, next_member, replace_member
+from mistral_failover.orders.replace import (
+    LONGEST_PAUSE,
+    ReplaceRequest,
+    next_member,
+    replace_member,
+)
 from mistral_failover.recovery import sweep
 from mistral_failover.reports import members as member_report
 from mistral_failover.runtime.errors import ActionError
@@ -62,7 +67,7 @@ class ReplaceMember(FailoverAction):
         self.because = because
 
     def answer(self, request: Request) -> Any:
-        wish = Wish(
+        wish = ReplaceRequest(
             optional_text("member", self.member),
             optional_text("server", self.server),
             optional_text("resource", self.resource),

@@ -20,7 +20,7 @@ from mistral_failover.resources.fence import ladder
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import attached_volumes, groups
-from mistral_failover.store.attached_volumes import Held
+from mistral_failover.store.attached_volumes import AttachedVolume
 
 
 class OperationAction(FailoverAction):
@@ -53,7 +53,7 @@ class AttachVolume(OperationAction):
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         resource = operation["resource"]
 
-        def read(tx: Any) -> dict[str, Held]:
+        def read(tx: Any) -> dict[str, AttachedVolume]:
             return attached_volumes.volumes(
                 tx, tx.record(resource["id"]).group_id, resource["type"]
             )
@@ -102,7 +102,7 @@ class PatchStack(OperationAction):
     """PATCH the stack's parameters."""
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
-        keep = kept_parts.carried(request, operation["group_id"], operation["group"])
+        keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
         return stack_parameters.patch_stack(tools, operation, keep)
 
 
@@ -119,15 +119,15 @@ class Fence(OperationAction):
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         return ladder.fence(tools, operation, self._suspect(request, operation))
 
-    def _suspect(self, request: Request, operation: Document) -> ladder.Suspect:
+    def _suspect(self, request: Request, operation: Document) -> ladder.FenceTarget:
         name, resource = operation["properties"]["member"], operation["resource"]["id"]
         database = request.runtime.database
 
         def member(tx: Any) -> groups.MemberRow:
             return groups.members_of(tx, tx.record(resource).group_id)[name]
 
-        def read(tx: Any) -> ladder.Suspect:
-            return ladder.suspect_of(
+        def read(tx: Any) -> ladder.FenceTarget:
+            return ladder.fence_target(
                 member(tx),
                 tx.records(tx.record(resource).group_id),
                 lambda: database.reading(member).confirmed_because,

@@ -7,7 +7,7 @@ from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.orders import failback, intake, rollback, switchover
-from mistral_failover.orders.failover import facts_of
+from mistral_failover.orders.failover import failover_request
 from mistral_failover.runtime.inputs import names, optional_text, text
 from mistral_failover.runtime.process import Request
 
@@ -36,7 +36,7 @@ class Begin(FailoverAction):
         group = text("group", self.group)
         because = optional_text("because", self.because) or "started by hand"
         incident = optional_text("incident", self.incident)
-        facts = facts_of(self.to, self.lost, self.recovered)
+        facts = failover_request(self.to, self.lost, self.recovered)
         return intake.by_hand(request, group, facts, incident_id=incident, cause=because)
 
 

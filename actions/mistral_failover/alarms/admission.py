@@ -104,7 +104,7 @@ def admit(alarm: Alarm, situation: Situation) -> Verdict:
     return Verdict("ADMITTED", sentence)
 
 
-def nobody(alarm: Alarm, group: str | None) -> Verdict:
+def without_group(alarm: Alarm, group: str | None) -> Verdict:
     """Decide on an alarm that no group of the project is known to be concerned by.
 
     It may be about one that is defined later, or about a server that a group got since anybody

@@ -7,9 +7,9 @@ import shlex
 from functools import partial
 from typing import Any
 
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.text import plain
-from mistral_failover.runtime.caller import person
+from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.short_ids import identified, unknown
@@ -17,7 +17,7 @@ from mistral_failover.store import incidents
 from mistral_failover.store.incidents import Incident
 
 
-def held(request: Request, group: str | None, limit: int) -> dict[str, Any]:
+def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[str, Any]:
     """The alarms that are held in the project, or in one group of it, the latest first.
 
     Returns ``total``, how many there are, and ``held``, ``limit`` of them at most: ``incident``,
@@ -25,9 +25,9 @@ def held(request: Request, group: str | None, limit: int) -> dict[str, Any]:
     ``sentence``, ``rule``, ``source``, ``heard`` (how often it was said), ``first_at``,
     ``last_at``, and the commands that ``admit`` or ``dismiss`` it. Raises UnknownGroup.
     """
-    group_id = standing(request, group).state.id if group else None
+    group_id = group_snapshot(request, group).state.id if group else None
     total, found = request.runtime.database.reading(
-        lambda tx: incidents.held(tx, request.project_id, group_id, limit)
+        lambda tx: incidents.held_alarms(tx, request.project_id, group_id, limit)
     )
     return {"total": total, "held": [_row(incident, name) for incident, name in found]}
 
@@ -54,7 +54,7 @@ def _dismissed(request: Request, said: str, because: str, tx: Any) -> dict[str, 
         raise unknown(said, kind="incident")
     if known.decision == "DISMISSED":
         return {"incident": identity, "sentence": known.sentence}
-    sentence = f"{known.sentence}; dismissed by {person(request)}: {plain(because)}"
+    sentence = f"{known.sentence}; dismissed by {caller_name(request)}: {plain(because)}"
     if known.decision != "HELD" or not incidents.dismiss(tx, identity, sentence):
         raise ActionError(
             "NOT_HELD",

@@ -20,12 +20,12 @@ from mistral_failover.alarms.admission import (
     Suspension,
     Verdict,
     admit,
-    nobody,
+    without_group,
 )
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.fault_points import reach
-from mistral_failover.groups.snapshot import Standing, standing_of
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.process import Request
@@ -45,7 +45,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Whom:
+class AlarmTarget:
     """Whom an alarm is about: ``member`` None where nobody says. ``strangers`` is what it names and
     nobody of the group is known to be."""
 
@@ -63,7 +63,7 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
     """
     alarm = replace(alarm, sentence=masked(alarm.sentence))
     if alarm.routine:
-        return Recorded(nobody(alarm, None))
+        return Recorded(without_group(alarm, None))
     group, member = group or alarm.group, member or alarm.member
     return request.runtime.database.atomically(
         lambda tx: _recorded(request, tx, alarm, group, member)
@@ -75,15 +75,15 @@ def _recorded(
 ) -> Recorded:
     if alarm.unique and (known := _again(request, tx, alarm, _identity(request, alarm, group))):
         return known
-    whom = _whom(request, tx, alarm, group, member)
+    whom = _target(request, tx, alarm, group, member)
     if whom.state is None:
-        return _about_nobody(request, tx, alarm, group, whom.member)
+        return _about_no_member(request, tx, alarm, group, whom.member)
     if not alarm.unique and (known := _said_again(request, tx, alarm, group, whom, whom.state)):
         return known
     state = tx.lock_group(whom.state.id, shared=False)
     if state is None:  # it was deleted a moment ago
-        return _about_nobody(request, tx, alarm, group, whom.member)
-    return _judged(request, tx, alarm, group, whom, standing_of(request, tx, state))
+        return _about_no_member(request, tx, alarm, group, whom.member)
+    return _judged(request, tx, alarm, group, whom, group_snapshot_in(request, tx, state))
 
 
 def _identity(request: Request, alarm: Alarm, group: str | None, epoch: int = 0) -> str:
@@ -102,7 +102,7 @@ def _again(request: Request, tx: Any, alarm: Alarm, identity: str) -> Recorded |
 
 
 def _said_again(
-    request: Request, tx: Any, alarm: Alarm, group: str | None, whom: Whom, state: GroupState
+    request: Request, tx: Any, alarm: Alarm, group: str | None, whom: AlarmTarget, state: GroupState
 ) -> Recorded | None:
     """As :func:`_again`, of an alarm that has no id of its own."""
     if alarm.still:
@@ -127,7 +127,9 @@ def _holder(roles: Mapping[str, str]) -> str | None:
     return holders.pop() if len(holders) == 1 else None
 
 
-def _whom(request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None) -> Whom:
+def _target(
+    request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
+) -> AlarmTarget:
     strangers = () if group and member else (*alarm.servers, *alarm.others)
     for server in alarm.servers if strangers else ():
         behind = groups.member_behind(tx, request.project_id, server, group)
@@ -135,16 +137,16 @@ def _whom(request: Request, tx: Any, alarm: Alarm, group: str | None, member: st
             group, member, strangers = behind[0], member or behind[1], ()
             break
     state = groups.find(tx, request.project_id, group) if group else None
-    return Whom(group, member, () if member else strangers, state)
+    return AlarmTarget(group, member, () if member else strangers, state)
 
 
-def _about_nobody(
+def _about_no_member(
     request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
 ) -> Recorded:
     """Keep an alarm that belongs to no group, for the project to see."""
     if alarm.still:  # each has other words; the series is the occasion
         alarm = replace(alarm, firing=True, key=alarm.series)
-    verdict = nobody(alarm, group)
+    verdict = without_group(alarm, group)
     if verdict.decision != "HELD":
         return Recorded(verdict)
     identity = _identity(request, alarm, group)
@@ -163,13 +165,13 @@ def _judged(
     tx: Any,
     alarm: Alarm,
     group: str | None,
-    whom: Whom,
-    stands: Standing,
+    whom: AlarmTarget,
+    snapshot: GroupSnapshot,
 ) -> Recorded:
-    state, epochs = stands.state, tx.epochs(stands.state.id)
+    state, epochs = snapshot.state, tx.epochs(snapshot.state.id)
     member, strangers = whom.member, whom.strangers
     if member is None and not strangers:
-        member = _holder(stands.roles)
+        member = _holder(snapshot.roles)
     elif member is not None and member not in epochs:
         strangers, member = (member,), None
     epoch = 0 if alarm.unique else epochs.get(member or "", 0)
@@ -187,24 +189,24 @@ def _judged(
         kind: Suspension(**said) for kind, said in suspensions.of_group(tx, state.id).items()
     }
     situation = Situation(
-        group=stands.group.name,
+        group=snapshot.group.name,
         member=member,
-        in_service=bool(stands.roles),
+        in_service=bool(snapshot.roles),
         strangers=strangers,
         known=known is not None and known.decision != "HELD",
-        lost=stands.lost | under_way.keys(),
+        lost=snapshot.lost | under_way.keys(),
         admitted=incidents.admitted_alarms_since(tx, state.id, now - HOUR),
-        limits=stands.group.limits,
+        limits=snapshot.group.limits,
         now=now,
         pause=suspended.get("pause"),
         maintenance=suspended.get("maintenance"),
-        replacing=frozenset(stands.replacing),
+        replacing=frozenset(snapshot.replacing),
         old_news=lambda: _old_news(tx, state, member, alarm),
         storm=lambda: _storm(request, tx, state, now),
     )
     verdict = admit(alarm, situation)
     # Of a server that nobody knows it is not said whose loss it is.
-    fact = {"group": stands.group.name, "lost": member}
+    fact = {"group": snapshot.group.name, "lost": member}
     first = None
     if verdict.rule == "known_fact":
         first = under_way.get(member or "") or _current(tx, state)

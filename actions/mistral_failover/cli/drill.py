@@ -16,7 +16,7 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli.progress import Teller
+from mistral_failover.cli.progress import Progress
 
 LATENCIES = ("measured", "parallel", "zero")
 FAULTS = ("crash", "hang", "app", "slow", "host", "confirmed", "returns")
@@ -118,7 +118,7 @@ class Drill(ShowOne):
         keep = parsed_args.keep or parsed_args.state_dir is not None
         with _state_dir(parsed_args.state_dir or DEFAULT_DIR, keep) as folder:
             with (
-                Teller(stream) as tell,
+                Progress(stream) as tell,
                 Scene(
                     folder,
                     latency=parsed_args.latency,

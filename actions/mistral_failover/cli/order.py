@@ -17,7 +17,7 @@ from typing import Any
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, connection, status_screen
-from mistral_failover.cli.progress import Teller
+from mistral_failover.cli.progress import Progress
 
 WAIT = 3600.0  # seconds that an order is followed unless told otherwise
 _FIRST, _GROWTH, _LONGEST = 0.1, 1.5, 1.0  # seconds between two looks
@@ -144,7 +144,7 @@ def _followed(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     from mistral_failover.embedded.errors import EmbeddedError
 
-    with connection.mistral(app) as client, Teller(sys.stderr, "asking Mistral") as tell:
+    with connection.mistral(app) as client, Progress(sys.stderr, "asking Mistral") as tell:
         journal = _Journal(client, group, tell, told) if wait and group else None
         # An id of our making: whoever lost the answer knows where to look all the same.
         identity = str(uuid.uuid4())
@@ -170,7 +170,7 @@ class _Following:
     """Looks at an execution, and then at its group's traversal, until either has ended."""
 
     def __init__(
-        self, client: Any, journal: _Journal | None, tell: Teller, group: str | None, wait: float
+        self, client: Any, journal: _Journal | None, tell: Progress, group: str | None, wait: float
     ) -> None:
         self._client, self._journal, self._tell, self._group = client, journal, tell, group
         self._end = time.monotonic() + wait
@@ -257,7 +257,7 @@ class _Journal:
     """Tells what a group's history says that is newer than this object, and keeps in ``told`` what
     that was."""
 
-    def __init__(self, client: Any, group: str | None, tell: Teller, told: set[str]) -> None:
+    def __init__(self, client: Any, group: str | None, tell: Progress, told: set[str]) -> None:
         self._client, self._group, self._tell, self._told = client, group, tell, told
         self._began: float | None = None
         self._after = 0

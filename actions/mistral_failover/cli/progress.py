@@ -21,7 +21,7 @@ _STYLES = {
 }
 
 
-class Teller:
+class Progress:
     """A context manager; call it with seconds (or None), a kind and a sentence. ``first``: what a
     terminal shows before anything is told."""
 

@@ -40,7 +40,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Standing:
+class WorkflowState:
     """How a workflow stands in Mistral; ``scope`` is empty where it is not there."""
 
     name: str
@@ -123,20 +123,22 @@ class Registry:
     def _own(self, name: str) -> dict[str, Any] | None:
         return next(filter(self._client.owns, self._rows(name)), None)
 
-    def compare(self, definitions: Mapping[str, Text]) -> list[Standing]:
+    def compare(self, definitions: Mapping[str, Text]) -> list[WorkflowState]:
         """How each stands, then what is called as the pack's are and is none of them."""
         found = [self._standing(name, text) for name, text in sorted(definitions.items())]
         others = sorted(n for n in self._known if n.startswith(PREFIX) and n not in definitions)
-        return found + [Standing(n, FOREIGN, self._rows(n)[0]["scope"]) for n in others]
+        return found + [WorkflowState(n, FOREIGN, self._rows(n)[0]["scope"]) for n in others]
 
-    def _standing(self, name: str, text: Text) -> Standing:
+    def _standing(self, name: str, text: Text) -> WorkflowState:
         rows = self._rows(name)
         if not rows:
-            return Standing(name, MISSING, "")
+            return WorkflowState(name, MISSING, "")
         row = rows[0]
         if text.is_in(row["definition"]):
-            return Standing(name, SAME, row["scope"])
-        return Standing(name, CHANGED, row["scope"], _difference(name, row["definition"], text))
+            return WorkflowState(name, SAME, row["scope"])
+        return WorkflowState(
+            name, CHANGED, row["scope"], _difference(name, row["definition"], text)
+        )
 
     def install(self, name: str, text: Text, scope: str | None) -> str:
         """Make it so that the workflow is there, for ``scope`` (None: as it is); what was done.

@@ -13,7 +13,7 @@ from cliff.lister import Lister
 from mistral_failover.cli import base, connection, registry
 from mistral_failover.cli.base import Asking
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.registry import Registry, Standing
+from mistral_failover.cli.registry import Registry, WorkflowState
 
 
 class Validate(Command):
@@ -167,5 +167,5 @@ class Remove(_InMistral):
         return ["workflow", "done"], rows
 
 
-def _row(each: Standing) -> list[Any]:
+def _row(each: WorkflowState) -> list[Any]:
     return [each.name, each.state, each.scope]

@@ -9,7 +9,7 @@ from typing import Any
 
 from mistral_failover.cloud import volume_trouble
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import claims, left, volume_of
+from mistral_failover.cloud.volume_holders import holders_of, left, volume_of
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
@@ -68,7 +68,7 @@ class Attach(Steps):
             return Look(state)
         if (cleared := self.clear_left(self.server_id)) is not None:
             return cleared
-        if claims(self.cloud, self.volume_id):
+        if holders_of(self.cloud, self.volume_id):
             return Look(self.give_back_orphans(None, None) or state)
         if volume_of(self.cloud, self.volume_id).status != volume.status:
             return Look(state)  # what took it has ended between the two looks
@@ -108,7 +108,7 @@ class Attach(Steps):
         holder = _NAMED_HOLDER.search(error.message)
         if not self.is_time_to_ask_why():
             return Look(f"{state}, and {error.message}")
-        if holder and not claims(self.cloud, self.volume_id):
+        if holder and not holders_of(self.cloud, self.volume_id):
             if not left(self.cloud, holder[1], self.volume_id):
                 raise volume_trouble.unknown_to_cinder(self.volume_id, holder[1])
             waits = f"{state}, and Nova keeps a device on server {holder[1]} that is no attachment"

@@ -54,7 +54,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PredictedReplacement:
     """Why something goes: with ``cause``, which is itself, a stack around it, or what it uses."""
 
     link: Link
@@ -100,19 +100,19 @@ def rows_of(cloud: Cloud, stack: str) -> list[Link]:
     return links
 
 
-def taken(
+def predicted_replacements(
     cloud: Cloud,
     rows: Collection[Link],
     ids: Collection[str],
     *,
     marking: tuple[str, str] | None = None,
-) -> dict[str, Taken]:
+) -> dict[str, PredictedReplacement]:
     """Which of these servers and volumes would go, by id. ``rows``: as `rows_of`; ``marking``:
     stack and name of a resource that is taken for marked already.
 
     Raises `CloudError`.
     """
-    found: dict[str, Taken] = {}
+    found: dict[str, PredictedReplacement] = {}
     users = _Users(cloud)
     seen: set[tuple[str, str, str]] = set()
     for cause in sorted(rows, key=lambda row: _depth(rows, row)):
@@ -125,7 +125,7 @@ def taken(
                 continue
             seen.add(key)
             if identity in ids and _to_lose(cloud, link):
-                found.setdefault(identity, Taken(link, cause))
+                found.setdefault(identity, PredictedReplacement(link, cause))
             queue.extend(_taken_along(rows, link, users))
     return found
 

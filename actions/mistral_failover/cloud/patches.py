@@ -16,7 +16,7 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.update_guard import Keep, refuse_marked
+from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
 from mistral_failover.cloud.waits import Look, Repeats
 from mistral_failover.fault_points import reach
 
@@ -51,7 +51,7 @@ def patch_parameters(
     stack: str,
     parameters: dict[str, Any],
     limit: float,
-    keep: Callable[[], Keep] = Keep,
+    keep: Callable[[], KeptParts] = KeptParts,
 ) -> Patched:
     """Make the stack carry these parameter values; other parameters stay as they are.
 
@@ -78,7 +78,7 @@ class _Patch:
         cloud: Cloud,
         stack: str,
         parameters: dict[str, Any],
-        keep: Callable[[], Keep],
+        keep: Callable[[], KeptParts],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cloud = cloud

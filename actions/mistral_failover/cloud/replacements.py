@@ -22,7 +22,7 @@ from mistral_failover.cloud.heat_replacements import MARKED
 from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import SERVER, Place, place_of
-from mistral_failover.cloud.update_guard import Keep, refuse_marked
+from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
 from mistral_failover.cloud.waits import Look, Repeats
 
 UNPLUGGED = "Failed to detach interface"  # of heat.common.exception.InterfaceDetachFailed
@@ -53,7 +53,7 @@ def replace_member(
     server_id: str,
     reason: str,
     limit: float,
-    keep: Callable[[], Keep] = Keep,
+    keep: Callable[[], KeptParts] = KeptParts,
 ) -> Replacement:
     """Make Heat replace a member, whose server is ``server_id``, and follow it to the end.
 
@@ -93,7 +93,7 @@ class _Replacing:
         server_id: str,
         reason: str,
         limit: float,
-        keep: Callable[[], Keep],
+        keep: Callable[[], KeptParts],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cloud = cloud

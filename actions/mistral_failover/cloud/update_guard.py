@@ -9,12 +9,17 @@ from shlex import quote
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import Link, Taken, rows_of, taken
+from mistral_failover.cloud.heat_replacements import (
+    Link,
+    PredictedReplacement,
+    predicted_replacements,
+    rows_of,
+)
 from mistral_failover.cloud.stacks import VOLUME
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeptParts:
     """What no update may take away. ``members``: the members' names by server id; ``volumes``: by
     id, as the group file names them; ``group``: the name of the group whose they are, for the
     remedy."""
@@ -25,7 +30,7 @@ class Keep:
 
 
 def refuse_marked(
-    cloud: Cloud, stack: str, keep: Keep, *, marking: tuple[str, str] | None = None
+    cloud: Cloud, stack: str, keep: KeptParts, *, marking: tuple[str, str] | None = None
 ) -> None:
     """Refuse an update of the stack that would replace one of these servers or volumes (``taken``).
 
@@ -40,18 +45,18 @@ def refuse_marked(
     if not ids:
         return
     rows = rows_of(cloud, stack)
-    for identity, why in taken(cloud, rows, ids).items():
+    for identity, why in predicted_replacements(cloud, rows, ids).items():
         if identity in keep.volumes:
             raise _volume(keep, identity, why)
         raise _member(keep, identity, why)
     _refuse_replaced(rows, keep)
     if marking is not None:
         where = (marking[0].rpartition("/")[2], marking[1])
-        for identity, why in taken(cloud, rows, ids, marking=where).items():
+        for identity, why in predicted_replacements(cloud, rows, ids, marking=where).items():
             raise _beside(keep, identity, why)
 
 
-def _refuse_replaced(rows: Sequence[Link], keep: Keep) -> None:
+def _refuse_replaced(rows: Sequence[Link], keep: KeptParts) -> None:
     """Heat deletes a volume that it has replaced as soon as an update finds it free, and need not
     show it until then."""
     behind = {row.resource.physical_id for row in rows if row.nested}
@@ -79,7 +84,7 @@ def replaced_volume(group: str, name: str, former: str, now: str) -> CloudError:
     )
 
 
-def _member(keep: Keep, server_id: str, why: Taken) -> CloudError:
+def _member(keep: KeptParts, server_id: str, why: PredictedReplacement) -> CloudError:
     member = keep.members[server_id]
     unmark = f"; or, where it is sound: {why.unmark}" if why.marked else ""
     return CloudError(
@@ -92,7 +97,7 @@ def _member(keep: Keep, server_id: str, why: Taken) -> CloudError:
     )
 
 
-def _volume(keep: Keep, volume_id: str, why: Taken) -> CloudError:
+def _volume(keep: KeptParts, volume_id: str, why: PredictedReplacement) -> CloudError:
     name = keep.volumes[volume_id]
     if why.link.retired or why.link.resource.status.startswith("DELETE"):
         return CloudError(
@@ -113,7 +118,7 @@ def _volume(keep: Keep, volume_id: str, why: Taken) -> CloudError:
     )
 
 
-def _beside(keep: Keep, identity: str, why: Taken) -> CloudError:
+def _beside(keep: KeptParts, identity: str, why: PredictedReplacement) -> CloudError:
     what = (
         f"server {identity} of {keep.members[identity]}, which carries something of the group"
         if identity in keep.members
@@ -129,6 +134,6 @@ def _beside(keep: Keep, identity: str, why: Taken) -> CloudError:
     )
 
 
-def _said(why: Taken) -> str:
+def _said(why: PredictedReplacement) -> str:
     via = "" if why.by_itself else f", and with {why.cause.name}"
     return f"{why.words}, so any update of the stack{via}"

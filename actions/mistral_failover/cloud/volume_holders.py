@@ -23,7 +23,7 @@ from mistral_failover.fault_points import reach
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class VolumeHolder:
     """An attachment as Cinder keeps it.
 
     ``server_id``: None for one that is no server's. ``status``: reserved (no host was given the
@@ -60,11 +60,11 @@ def state_of(volume: Any) -> str:
     return f"it is {volume.status}" + (f", attached to {holders}" if holders else "")
 
 
-def claims(cloud: Cloud, volume_id: str) -> list[Claim]:
+def holders_of(cloud: Cloud, volume_id: str) -> list[VolumeHolder]:
     """Every attachment of the volume, also those that the volume itself does not show yet."""
     with translated(f"list the attachments of volume {volume_id}"):
         found = cloud.volumes.attachments.list(search_opts={"volume_id": volume_id})
-    rows = [Claim(each.id, each.instance or None, each.status) for each in found]
+    rows = [VolumeHolder(each.id, each.instance or None, each.status) for each in found]
     return sorted(rows, key=lambda claim: claim.id)
 
 
@@ -95,31 +95,33 @@ def _listed(cloud: Cloud, server_id: str, volume_id: str) -> Any:
         raise
 
 
-def claim_for(cloud: Cloud, volume_id: str, server_id: str) -> Claim:
+def holder_for(cloud: Cloud, volume_id: str, server_id: str) -> VolumeHolder:
     """Have Cinder call the volume attached to the server, by an attachment that connects nothing.
 
     One that an earlier attempt made is taken. Cinder gives a volume to nobody else meanwhile.
     Raises `CloudError`, VOLUME_IN_USE where somebody else has it.
     """
-    found = next((c for c in claims(cloud, volume_id) if c.server_id == server_id), None)
+    found = next((c for c in holders_of(cloud, volume_id) if c.server_id == server_id), None)
     if found is None:
         with translated(f"reserve volume {volume_id} for server {server_id}", changes=True):
             made = cloud.volumes.attachments.create(volume_id, None, server_id)
-        found = Claim(made["id"], server_id, "reserved")
+        found = VolumeHolder(made["id"], server_id, "reserved")
     if found.status == "reserved":
         with translated(f"complete attachment {found.id} of volume {volume_id}", changes=True):
             cloud.volumes.attachments.complete(found.id)
     return found
 
 
-def orphaned(cloud: Cloud, volume_id: str, claim: Claim) -> bool:
+def orphaned(cloud: Cloud, volume_id: str, claim: VolumeHolder) -> bool:
     """Whether Nova knows nothing of the attachment of a server, be the server gone or not."""
     if claim.server_id is None or lists(cloud, claim.server_id, volume_id):
         return False
     return server_state(cloud, claim.server_id).status != "BUILD"
 
 
-def give_back(cloud: Cloud, volume_id: str, claim: Claim, off: str | None) -> str | None:
+def delete_orphan_attachment(
+    cloud: Cloud, volume_id: str, claim: VolumeHolder, off: str | None
+) -> str | None:
     """Delete an orphan, if certainly nothing is written through it; return why that is certain.
 
     ``off``: what proves that its server's guest is off, if something does; else Nova is asked.
@@ -144,11 +146,11 @@ def give_back(cloud: Cloud, volume_id: str, claim: Claim, off: str | None) -> st
     return f"{claim}, which Nova does not know, was deleted: {why}"
 
 
-def sight(cloud: Cloud, volume_id: str, server_id: str) -> str:
+def volume_fingerprint(cloud: Cloud, volume_id: str, server_id: str) -> str:
     """All that can be seen of a volume and a server, in words that change when it changes."""
     try:
         state = state_of(volume_of(cloud, volume_id))
-        known = ", ".join(str(claim) for claim in claims(cloud, volume_id))
+        known = ", ".join(str(claim) for claim in holders_of(cloud, volume_id))
     except CloudError as error:
         if error.code != "NOT_FOUND":
             raise

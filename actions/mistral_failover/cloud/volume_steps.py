@@ -14,15 +14,15 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.volume_holders import (
-    claim_for,
-    claims,
-    give_back,
+    delete_orphan_attachment,
     held_by,
+    holder_for,
+    holders_of,
     left,
     lists,
     orphaned,
-    sight,
     state_of,
+    volume_fingerprint,
     volume_of,
 )
 from mistral_failover.cloud.waits import Look, Repeats
@@ -83,7 +83,7 @@ class Steps:
     def _about(self) -> dict[str, Any]:
         """What a look has to find changed before it is worth trying again."""
         try:
-            seen = sight(self.cloud, self.volume_id, self.server_id)
+            seen = volume_fingerprint(self.cloud, self.volume_id, self.server_id)
         except LeaseLost:
             raise
         except CloudError:
@@ -111,7 +111,7 @@ class Steps:
         volume = volume_of(self.cloud, self.volume_id)
         if volume.status not in TAKEN:
             return None
-        known = claims(self.cloud, self.volume_id)
+        known = holders_of(self.cloud, self.volume_id)
         return volume_trouble.stuck(volume, known, time.monotonic() - self.since)
 
     def is_listed(self) -> bool:
@@ -133,14 +133,14 @@ class Steps:
         if not begun:
             if time.monotonic() - self.since < self.cloud.settings.repeat_after:
                 return None
-            known = claims(self.cloud, self.volume_id)
+            known = holders_of(self.cloud, self.volume_id)
             if any((c.server_id, c.status) != (server_id, "reserved") for c in known):
                 return None
             if not left(self.cloud, server_id, self.volume_id):
                 return None
-        claim = claim_for(self.cloud, self.volume_id, server_id)
+        claim = holder_for(self.cloud, self.volume_id, server_id)
         if not self._let_go(server_id):
-            give_back(self.cloud, self.volume_id, claim, "it connects nothing")
+            delete_orphan_attachment(self.cloud, self.volume_id, claim, "it connects nothing")
             raise volume_trouble.device_left(self.volume_id, server_id)
         LOG.warning(
             "Volume %s: a device on server %s that was never connected was removed",
@@ -183,18 +183,20 @@ class Steps:
         Raises VOLUME_DISPUTED where it is not safe, or where Cinder does not do it.
         """
         done = []
-        for claim in claims(self.cloud, self.volume_id):
+        for claim in holders_of(self.cloud, self.volume_id):
             if whose not in (None, claim.server_id):
                 continue
             if not orphaned(self.cloud, self.volume_id, claim):
                 continue
             try:
-                said = give_back(self.cloud, self.volume_id, claim, off)
+                said = delete_orphan_attachment(self.cloud, self.volume_id, claim, off)
             except CloudError as error:
                 if error.http_status in (500, 403):  # others mean that Cinder is away
                     raise volume_trouble.not_let_go(self.volume_id, claim, error) from None
                 raise
-            if said is None and claim.id not in {c.id for c in claims(self.cloud, self.volume_id)}:
+            if said is None and claim.id not in {
+                c.id for c in holders_of(self.cloud, self.volume_id)
+            }:
                 # Between the two looks Nova let it go, as it was about to.
                 said = f"{claim} has gone meanwhile"
             if said is None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import Claim, state_of
+from mistral_failover.cloud.volume_holders import VolumeHolder, state_of
 
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
 
@@ -99,7 +99,7 @@ def broken(volume: Any) -> CloudError:
     )
 
 
-def stuck(volume: Any, known: Sequence[Claim], seconds: float) -> CloudError:
+def stuck(volume: Any, known: Sequence[VolumeHolder], seconds: float) -> CloudError:
     """The volume is on its way, and does not get anywhere."""
     if known:
         whose = f"by {' and '.join(str(claim) for claim in known)}, which Nova knows"
@@ -118,7 +118,7 @@ def stuck(volume: Any, known: Sequence[Claim], seconds: float) -> CloudError:
     )
 
 
-def unknown_to_nova(volume_id: str, claim: Claim, *, exists: bool) -> CloudError:
+def unknown_to_nova(volume_id: str, claim: VolumeHolder, *, exists: bool) -> CloudError:
     """Cinder keeps an attachment that Nova does not know, and its guest may be writing."""
     delete = f"{_ATTACHMENT_API} delete {claim.id}"
     if exists:
@@ -168,7 +168,7 @@ def device_left(volume_id: str, server_id: str) -> CloudError:
     )
 
 
-def not_let_go(volume_id: str, claim: Claim, error: CloudError) -> CloudError:
+def not_let_go(volume_id: str, claim: VolumeHolder, error: CloudError) -> CloudError:
     """Nova does not know an attachment, nothing is written through it, and Cinder keeps it."""
     return CloudError(
         "VOLUME_DISPUTED",

@@ -23,7 +23,7 @@ from mistral_failover.model.types import ResourceType
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class DryRunStep:
     """One operation to come. ``certain`` False: it may turn out that nothing is to be done.
     ``after``: the keys of the nodes of those that must have ended before, the nearest alone."""
 
@@ -34,13 +34,13 @@ class Foreseen:
     after: frozenset[str]
 
 
-def foresee(
+def dry_run_steps(
     drawn: Plan,
     types: Mapping[str, ResourceType],
     records: Sequence[Record],
     epochs: Mapping[str, int],
     now: float,
-) -> list[list[Foreseen]]:
+) -> list[list[DryRunStep]]:
     """The operations of a traversal in waves: those of one wave wait for nothing but earlier ones.
 
     ``records``, ``epochs`` and ``now`` (seconds, the database's clock) are those that the plan was
@@ -62,7 +62,7 @@ def foresee(
     order = nx.transitive_reduction(nx.transitive_closure(drawn.graph).subgraph(coming))
     return [
         [
-            Foreseen(Node.parse(key), *coming[key], frozenset(order.predecessors(key)))
+            DryRunStep(Node.parse(key), *coming[key], frozenset(order.predecessors(key)))
             for key in sorted(wave, key=lambda key: (coming[key][0].name, key))
         ]
         for wave in nx.topological_generations(order)

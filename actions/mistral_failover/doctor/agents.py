@@ -52,8 +52,8 @@ def channel(look: Look) -> Iterable[Finding]:
 
 def agents(subject: Subject) -> Iterable[Finding]:
     """The broker can be reached with the executor's rights, and every agent is heard."""
-    stands, look = subject.stands, subject.look
-    if subject.out_of_service or not sends_commands(stands.group):
+    snapshot, look = subject.snapshot, subject.look
+    if subject.out_of_service or not sends_commands(snapshot.group):
         return
     if not look.settings.command_channel:
         yield error(
@@ -61,9 +61,9 @@ def agents(subject: Subject) -> Iterable[Finding]:
             "Set [failover] command_channel, and run an agent on each member: docs/agent.md.",
         )
         return
-    known = look.reading(lambda tx: groups.members_of(tx, stands.state.id))
+    known = look.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     asked = {
-        m.name: Address(stands.state.id, stands.group.name, m.name, m.server_id)
+        m.name: Address(snapshot.state.id, snapshot.group.name, m.name, m.server_id)
         for m in known.values()
         if m.server_id is not None
     }
@@ -82,7 +82,7 @@ def agents(subject: Subject) -> Iterable[Finding]:
     shifted = within(min(LISTEN + 2, look.left), lambda: _shifted(line, asked, beats)) or {}
     for member in known.values():
         beat = beats.get(member.name)
-        yield from _member(member, beat, shifted.get(member.name), stands.lost)
+        yield from _member(member, beat, shifted.get(member.name), snapshot.lost)
 
 
 def _member(

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import describe
@@ -87,17 +87,17 @@ class Subject:
     """A group that is looked at."""
 
     look: Look
-    stands: Standing
+    snapshot: GroupSnapshot
 
     @property
     def name(self) -> str:
         """The group's name."""
-        return self.stands.group.name
+        return self.snapshot.group.name
 
     @property
     def out_of_service(self) -> bool:
         """It was taken out of service, so its stack may be gone, and nobody misses anything."""
-        return self.stands.state.current_traversal is not None and not self.stands.roles
+        return self.snapshot.state.current_traversal is not None and not self.snapshot.roles
 
 
 Check = Callable[[Look], Iterable[Finding]]
@@ -182,7 +182,7 @@ def _groups(look: Look, group: str | None) -> Iterable[Finding]:
 
 
 def _known(look: Look, group: str, known: list[Subject]) -> Iterable[Finding]:
-    known.append(Subject(look, standing(look.request, group)))
+    known.append(Subject(look, group_snapshot(look.request, group)))
     return ()
 
 

@@ -23,34 +23,36 @@ from mistral_failover.store import details, incidents, views
 
 def goal(subject: Subject) -> Iterable[Finding]:
     """The group serves, and nothing is in the way of its next goal."""
-    stands, name = subject.stands, subject.name
-    current = stands.state.current_traversal
+    snapshot, name = subject.snapshot, subject.name
+    current = snapshot.state.current_traversal
     if current is None:
         yield warn("it was given no goal yet", f"failover group activate {name}")
         return
     found = subject.look.reading(lambda tx: views.traversal(tx, current))
     status = found["status"] if found else "UNKNOWN"
     reason = f": {found['reason']}" if found and found["reason"] else ""
-    if not stands.roles:
+    if not snapshot.roles:
         yield warn("it is out of service", f"failover group activate {name}")
     elif status == "COMPLETE":
-        held = ", ".join(f"{role} on {member}" for role, member in sorted(stands.roles.items()))
+        held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))
         yield ok(f"it reached its goal: {held}")
     elif status == "IN_PROGRESS":
         yield warn(f"a traversal is under way{reason}", f"failover watch {name}")
     else:
         yield error(f"its last traversal is {status}{reason}", f"failover status {name}")
-    if stands.lost:
-        lost = sorted(stands.lost)
+    if snapshot.lost:
+        lost = sorted(snapshot.lost)
         back = f"failover failback {quote(name)} "
         back += " ".join(f"--recovered {quote(member)}" for member in lost)
         yield warn(
             f"declared lost, and not back yet: {', '.join(lost)}",
             # Nothing comes home before the goal that gave their roles away is reached.
-            f"Check or replace them, then: {back}" if stands.reached else f"failover status {name}",
+            f"Check or replace them, then: {back}"
+            if snapshot.reached
+            else f"failover status {name}",
         )
     project = subject.look.request.project_id
-    for lock in subject.look.reading(lambda tx: details.locks(tx, project, stands.state.id)):
+    for lock in subject.look.reading(lambda tx: details.locks(tx, project, snapshot.state.id)):
         if (lock["lease_left"] or 0.0) <= 0:
             yield warn(
                 f"the lock on {lock['resource']} is that of a dead owner ({lock['owner']})",
@@ -62,7 +64,7 @@ def stack(subject: Subject) -> Iterable[Finding]:
     """The stack is there, and nobody is at work on it."""
     if subject.out_of_service:
         return
-    name = subject.stands.group.stack
+    name = subject.snapshot.group.stack
     with translated(f"read stack {name}"):
         found = subject.look.cloud.heat.stacks.get(name, resolve_outputs=False)
     status = str(found.stack_status)
@@ -90,22 +92,30 @@ def stack(subject: Subject) -> Iterable[Finding]:
 
 def members(subject: Subject) -> Iterable[Finding]:
     """The members are found, and there is somebody to fail over to."""
-    stands, look = subject.stands, subject.look
+    snapshot, look = subject.snapshot, subject.look
     if subject.out_of_service:
         return
-    seen = refresh_members.members_now(look.cloud, stands.group)
+    seen = refresh_members.members_now(look.cloud, snapshot.group)
     if not seen:
         yield error(
-            f"stack {stands.group.stack} has none of the group's members", "Correct members."
+            f"stack {snapshot.group.stack} has none of the group's members", "Correct members."
         )
         return
     facts = candidates.look(
-        look.request, look.cloud, stands.group, stands.state.id, seen, stands.lost, thorough=True
+        look.request,
+        look.cloud,
+        snapshot.group,
+        snapshot.state.id,
+        seen,
+        snapshot.lost,
+        thorough=True,
     )
-    why_not = assignment.reasons(stands.group, facts, stands.lost)
-    doubts = assignment.doubts(facts, stands.lost)
-    holders = set(stands.roles.values())
-    able = [n for n in assignment.eligible(stands.group, facts, stands.lost) if n not in holders]
+    why_not = assignment.reasons(snapshot.group, facts, snapshot.lost)
+    doubts = assignment.doubts(facts, snapshot.lost)
+    holders = set(snapshot.roles.values())
+    able = [
+        n for n in assignment.eligible(snapshot.group, facts, snapshot.lost) if n not in holders
+    ]
     for name in sorted(holders - {m.name for m in seen}):
         yield error(
             f"{name} holds a role and is no member of the stack", f"failover plan {subject.name}"
@@ -149,7 +159,7 @@ def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]
     if not state.exists or state.host_status is not None:
         return
     hidden = f"Nova does not show this user how the host of {name} is"
-    if {"workflow", "confirm"} & {rung.kind for rung in subject.stands.group.fence}:
+    if {"workflow", "confirm"} & {rung.kind for rung in subject.snapshot.group.fence}:
         yield ok(f"{hidden}; of a dead one the ladder's workflow or a person has to speak")
     else:
         yield warn(
@@ -162,7 +172,7 @@ def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]
 
 def chain(subject: Subject) -> Iterable[Finding]:
     """Mistral has the group's own workflows: its chain, and the one that is told of events."""
-    group, remedy = subject.stands.group, "failover workflows install FILE"
+    group, remedy = subject.snapshot.group, "failover workflows install FILE"
     hook = group.on_event.workflow if group.on_event else None
     known = _workflows(subject, [group.workflow, hook])
     if known is None:
@@ -185,7 +195,7 @@ def chain(subject: Subject) -> Iterable[Finding]:
 
 def fence(subject: Subject) -> Iterable[Finding]:
     """The ladder can come to a proof, whatever is wrong with a member."""
-    ladder = subject.stands.group.fence
+    ladder = subject.snapshot.group.fence
     kinds = [rung.kind for rung in ladder]
     said = ", ".join(r.workflow or r.kind for r in ladder)
     known = _workflows(subject, [rung.workflow for rung in ladder])
@@ -195,7 +205,7 @@ def fence(subject: Subject) -> Iterable[Finding]:
                 f"the rung {rung.workflow} is no workflow that Mistral shows to this project",
                 f"openstack workflow create FILE, or take {rung.workflow} off the ladder",
             )
-    commands = "quiesce" in kinds and sends_commands(subject.stands.group)
+    commands = "quiesce" in kinds and sends_commands(subject.snapshot.group)
     if commands and not subject.look.settings.command_channel:
         yield error(
             "the rung quiesce sends commands, and no command channel is configured",
@@ -226,12 +236,12 @@ def _workflows(subject: Subject, names: Iterable[str | None]) -> set[str] | None
 
 def alarms(subject: Subject) -> Iterable[Finding]:
     """The group's alarms will start a failover."""
-    stands, name = subject.stands, subject.name
-    project, identity = subject.look.request.project_id, stands.state.id
+    snapshot, name = subject.snapshot, subject.name
+    project, identity = subject.look.request.project_id, snapshot.state.id
 
     def read(tx: Any) -> tuple[dict[str, Any], int, list[float], float]:
         now = tx.now()
-        total, _ = incidents.held(tx, project, identity, 1)
+        total, _ = incidents.held_alarms(tx, project, identity, 1)
         since = incidents.admitted_alarms_since(tx, identity, now - HOUR)
         return suspensions.standing(tx, identity), total, list(since), now
 
@@ -246,7 +256,7 @@ def alarms(subject: Subject) -> Iterable[Finding]:
         yield warn(f"in maintenance until {until}: {work['because']}", f"failover resume {name}")
     if total:
         yield warn(f"{total} alarms are held and wait for a person", f"failover alarms {name}")
-    limits = stands.group.limits
+    limits = snapshot.group.limits
     if len(admitted) >= limits.per_hour:
         yield warn(
             f"{len(admitted)} alarms were admitted within the last hour, and the limit is "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import claims, state_of, volume_of
+from mistral_failover.cloud.volume_holders import holders_of, state_of, volume_of
 from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
 from mistral_failover.convergence.records import Record
 from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
@@ -18,21 +18,21 @@ _WELL = ("available", "in-use")
 
 def volumes(subject: Subject) -> Iterable[Finding]:
     """Each volume of the group file, as Cinder has it."""
-    stands, look = subject.stands, subject.look
-    current = stands.state.current_traversal
-    specs = [s for s in stands.group.resources.values() if s.type == ATTACHMENT]
+    snapshot, look = subject.snapshot, subject.look
+    current = snapshot.state.current_traversal
+    specs = [s for s in snapshot.group.resources.values() if s.type == ATTACHMENT]
     if not specs or subject.out_of_service:
         return
 
     def read(tx: Any) -> tuple[list[Record], dict[str, str]]:
         traversal = tx.traversal(current) if current else None
-        goal = tx.goal(stands.state.id, traversal.goal_version) if traversal else None
+        goal = tx.goal(snapshot.state.id, traversal.goal_version) if traversal else None
         wanted = {
             r.name: str(r.properties["volume"])
             for r in (goal_resources(goal) if goal else ())
             if r.type == ATTACHMENT
         }
-        return list(tx.records(stands.state.id)), wanted
+        return list(tx.records(snapshot.state.id)), wanted
 
     records, wanted = look.reading(read)
     here = {
@@ -47,7 +47,7 @@ def volumes(subject: Subject) -> Iterable[Finding]:
 
 
 def _volume(subject: Subject, name: str, volume: str, record: Record | None) -> Iterable[Finding]:
-    cloud, stack = subject.look.cloud, subject.stands.group.stack
+    cloud, stack = subject.look.cloud, subject.snapshot.group.stack
     try:
         refuse_unmovable(cloud, stack, {volume: [record.member or ""] if record else []})
         identity = resolve_volume(cloud, stack, volume)
@@ -63,7 +63,7 @@ def _volume(subject: Subject, name: str, volume: str, record: Record | None) -> 
         )
         return
     holders = [str(held.get("server_id")) for held in found.attachments]
-    if record is not None and subject.stands.reached:
+    if record is not None and subject.snapshot.reached:
         yield from _where(name, identity, holders, record)
     elif holders and record is None:
         yield warn(
@@ -73,8 +73,8 @@ def _volume(subject: Subject, name: str, volume: str, record: Record | None) -> 
         )
     else:
         yield ok(f"{name}: volume {identity}, {state_of(found)}")
-    orphans = [c for c in claims(cloud, identity) if c.server_id not in holders]
-    if orphans and subject.stands.reached:
+    orphans = [c for c in holders_of(cloud, identity) if c.server_id not in holders]
+    if orphans and subject.snapshot.reached:
         yield warn(
             f"{name}: volume {identity} has {', '.join(map(str, orphans))} besides",
             "The next attach or detach gives back what nobody uses; else: openstack volume "

@@ -17,7 +17,7 @@ import networkx as nx
 from mistral_failover.drill import examples, rejoin
 from mistral_failover.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.drill.critical import Share, critical_path
-from mistral_failover.drill.scenarios import SLOW, STORIES
+from mistral_failover.drill.scenarios import SCENARIOS, SLOW
 from mistral_failover.drill.scene import Scene
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, views
@@ -59,7 +59,7 @@ class Play:
     def __init__(self, scene: Scene, *, tell: Tell, fault: str = "crash", volumes: int = 1) -> None:
         self._scene = scene
         self._tell = tell
-        self._story = STORIES[fault]
+        self._story = SCENARIOS[fault]
         self._volumes = volumes
         self._seen = 0
         self._alarm_at: float | None = None

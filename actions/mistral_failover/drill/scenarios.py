@@ -59,7 +59,7 @@ def _is_made_of(resource: Mapping[str, Any], gone: set[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Story:
+class Scenario:
     """``strikes``: a server or a host of the emulated cloud by ``fault``, or how long a command
     takes (``latency``). ``ends``: the status that is right at the end; ``rung``: the one that
     proves the member fenced, where only one may. ``vouched``: a person confirms that the member is
@@ -78,27 +78,29 @@ class Story:
 
 _POWER = "the host of {member} lost its power, with its compute service"
 
-STORIES: Mapping[str, Story] = MappingProxyType(
+SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
     {
-        "crash": Story("server", "crash", "the guest of {member} crashed; Nova still says ACTIVE"),
-        "hang": Story(
+        "crash": Scenario(
+            "server", "crash", "the guest of {member} crashed; Nova still says ACTIVE"
+        ),
+        "hang": Scenario(
             "server",
             "hang",
             "{member} answers no command, and its application goes on writing",
             rung="stop",
         ),
-        "app": Story("server", "app", "the application on {member} died; its node is healthy"),
-        "slow": Story(
+        "app": Scenario("server", "app", "the application on {member} died; its node is healthy"),
+        "slow": Scenario(
             "latency",
             "command_stop",
             "{member} is well and slow: stopping takes it 5 s; a monitor takes it for dead",
             rung="quiesce",
         ),
-        "host": Story("host", "power_off", _POWER, ends="BLOCKED"),
-        "confirmed": Story(
+        "host": Scenario("host", "power_off", _POWER, ends="BLOCKED"),
+        "confirmed": Scenario(
             "host", "power_off", _POWER, rung="confirm", vouched=True, adapt=server_may_go
         ),
-        "returns": Story(
+        "returns": Scenario(
             "host",
             "power_off",
             _POWER,

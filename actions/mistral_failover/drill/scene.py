@@ -24,7 +24,7 @@ from mistral_failover.drill.audit import Violation, audit, read_state
 from mistral_failover.drill.leaked_secrets import Secrets, password_of
 from mistral_failover.drill.nodes import Nodes
 from mistral_failover.drill.scenarios import as_it_is
-from mistral_failover.embedded.background_sweep import SelfSweep
+from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
@@ -104,7 +104,7 @@ class Scene:
             self.mistral.cancel_stale()
             self.mistral.install_workflows(mistral_failover.workflows.paths())
             self._since = self._last_sentence()
-            stack.enter_context(SelfSweep(self.mistral))
+            stack.enter_context(BackgroundSweep(self.mistral))
             self._stack = stack.pop_all()
         return self
 

@@ -55,10 +55,10 @@ def serve(argv: Sequence[str] | None = None) -> int:
             server.install_workflows(args.workflows)
             if args.sweep:
                 # Here, so that the generic Mistral does not need the pack.
-                from mistral_failover.embedded.background_sweep import SelfSweep
+                from mistral_failover.embedded.background_sweep import BackgroundSweep
 
                 server.cancel_stale()
-                sweeping.enter_context(SelfSweep(server))
+                sweeping.enter_context(BackgroundSweep(server))
             print(json.dumps({"url": server.url, "pid": os.getpid()}), flush=True)  # noqa: T201
             ended.wait()
     except EmbeddedError as e:

@@ -31,7 +31,7 @@ _HANGING_LOOKS = 10  # within ``hang_after``: nothing hangs for less, so no need
 _JITTER = 0.2  # of the interval: servers that started together do not look together for ever
 
 
-class SelfSweep:
+class BackgroundSweep:
     """A context manager around the time that a running embedded Mistral sweeps by itself.
 
     The Mistral must have the pack's workflows; ``[failover]`` of its configuration says where the
@@ -73,7 +73,9 @@ class SelfSweep:
         if time.monotonic() < self._look_at_volumes_at:
             return None
         project = own_project(state.settings)
-        if held := state.database.reading(lambda tx: stalled_work.held_up(tx, project, None)):
+        if held := state.database.reading(
+            lambda tx: stalled_work.blocked_by_volume(tx, project, None)
+        ):
             self._look_at_volumes_at = time.monotonic() + state.settings.sweep_after
             return f"{held[0].resource} of {held[0].group} waits for a volume to be freed"
         return None
@@ -82,13 +84,13 @@ class SelfSweep:
         deadline = time.monotonic() + stuck_executions.LIMIT
         after, project = state.settings.hang_after, own_project(state.settings)
         quiet = state.settings.sweep_after
-        held = state.database.reading(lambda tx: stalled_work.held(tx, project, None, quiet))
-        for traversal in stuck_executions.undriven(held, mistral, deadline):
+        held = state.database.reading(lambda tx: stalled_work.chain_waits(tx, project, None, quiet))
+        for traversal in stuck_executions.without_chain(held, mistral, deadline):
             return f"the next stage of {traversal.group} waits for a chain, and none is under way"
         if time.monotonic() < self._look_for_hanging_at:
             return None
         self._look_for_hanging_at = time.monotonic() + after / _HANGING_LOOKS
-        for found in stuck_executions.hung(state.database, project, mistral, after, deadline):
+        for found in stuck_executions.find_stuck(state.database, project, mistral, after, deadline):
             return f"{found.top.workflow} hangs (execution {found.top.id})"
         return None
 
@@ -109,7 +111,7 @@ def _in_the_store(tx: Any, state: Runtime) -> str | None:
     quiet, project = state.settings.sweep_after, own_project(state.settings)
     if found := stalled_work.stalled(tx, project, None, quiet):
         return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"
-    if words := stalled_work.vouched(tx, project, None):
+    if words := stalled_work.confirmed_fences(tx, project, None):
         return f"{words[0][2]} of {words[0][1]} was confirmed as fenced, and nobody acted on it"
     if stalled_work.unstarted(tx, project, quiet):
         return "an alarm was admitted, and its failover was not started"

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import Token, Trust, User, stable_hex, token_key
-from mistral_failover.emulator.token_validity import NOBODY, UNKNOWN, by_keystone, honoured
+from mistral_failover.emulator.token_validity import NOBODY, UNKNOWN, by_keystone, is_valid
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint, utc
 
 REGION = "RegionOne"
@@ -143,7 +143,7 @@ def _live(emulation: Emulation, text: str) -> Token | None:
     token = emulation.state.tokens.get(token_key(text))
     if token is None or token.expires_at <= time.time():
         return None
-    return token if honoured(emulation.state, token) else None
+    return token if is_valid(emulation.state, token) else None
 
 
 def create_token(call: Call) -> Response:

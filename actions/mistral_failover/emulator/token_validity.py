@@ -21,7 +21,7 @@ def trust_is_gone(state: CloudState, token: Token) -> bool:
     return token.trust_id is not None and token.trust_id not in state.trusts
 
 
-def honoured(state: CloudState, token: Token) -> bool:
+def is_valid(state: CloudState, token: Token) -> bool:
     """Whether Keystone lets its bearer do anything."""
     return not trust_is_gone(state, token) and state.users[token.user_id].enabled
 

@@ -170,7 +170,7 @@ def authenticate(call: Call, service: Service) -> None:
     token = state.tokens.get(token_key(text))
     if token is None or token.expires_at <= time.time():
         raise _refused(call, 401, token_validity.UNKNOWN)
-    if not token_validity.honoured(state, token):
+    if not token_validity.is_valid(state, token):
         if service.name == "identity":
             raise _refused(call, *token_validity.by_keystone(state, token))
         raise _refused(call, *token_validity.by_service(state, token))

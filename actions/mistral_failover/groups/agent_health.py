@@ -11,7 +11,7 @@ from mistral_failover.agent.channel.interface import Channel, ChannelError, Hear
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups
@@ -29,22 +29,24 @@ every 10 s."""
 _PAUSE = 0.5
 
 
-def unheard(request: Request, stands: Standing, name: str, server: str | None) -> str | None:
+def why_unreachable(
+    request: Request, snapshot: GroupSnapshot, name: str, server: str | None
+) -> str | None:
     """Why it is no use to send a command to a member, by what its agent says; None where nothing
     speaks against it, where the group sends none, or where the channel can not tell.
 
     ``server``: the one behind the member's name by now, noticed or not. Raises CloudError.
     """
-    if not sends_commands(stands.group):
+    if not sends_commands(snapshot.group):
         return None
-    elsewhere = request.runtime.database.reading(lambda tx: _elsewhere(tx, stands, name, server))
+    elsewhere = request.runtime.database.reading(lambda tx: _elsewhere(tx, snapshot, name, server))
     if elsewhere:
         return f"what runs there was started on server {elsewhere}, which is not {name}'s any more"
     if server is None:
         return None
     guard = Unguarded(request.runtime.settings.http_timeout)
     channel = request.channel(request.cloud(guard), guard)
-    address = Address(stands.state.id, stands.group.name, name, server)
+    address = Address(snapshot.state.id, snapshot.group.name, name, server)
     end = time.monotonic() + LISTEN
     while True:
         beat, unable = _ask(channel, address)
@@ -58,13 +60,13 @@ def unheard(request: Request, stands: Standing, name: str, server: str | None) -
         time.sleep(_PAUSE)
 
 
-def _elsewhere(tx: Any, stands: Standing, name: str, server: str | None) -> str | None:
+def _elsewhere(tx: Any, snapshot: GroupSnapshot, name: str, server: str | None) -> str | None:
     """Another server than the member's own on which something of the group was made there."""
-    member = groups.members_of(tx, stands.state.id).get(name)
+    member = groups.members_of(tx, snapshot.state.id).get(name)
     noticed = member.server_id if member else None
     made = {
         record.attributes.get("server_id") or noticed
-        for record in tx.records(stands.state.id)
+        for record in tx.records(snapshot.state.id)
         if record.member == name and not record.gone and record.action != "INIT"
     }
     return min(filter(None, made - {server}), default=None)
@@ -76,8 +78,8 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
 
     A channel that can not be reached is a sentence, not an error. Raises UnknownGroup, CloudError.
     """
-    stands = standing(request, name)
-    members = request.runtime.database.reading(lambda tx: groups.members_of(tx, stands.state.id))
+    snapshot = group_snapshot(request, name)
+    members = request.runtime.database.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     guard = Unguarded(request.runtime.settings.http_timeout)
     channel = request.channel(request.cloud(guard), guard)
     unable = ""
@@ -85,7 +87,7 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
     for member in members.values():
         beat = None
         if not unable and member.server_id is not None:
-            address = Address(stands.state.id, name, member.name, member.server_id)
+            address = Address(snapshot.state.id, name, member.name, member.server_id)
             beat, unable = _ask(channel, address)
         agent = beat and {
             "epoch": beat.epoch,
@@ -125,7 +127,7 @@ def sends_commands(group: Group) -> bool:
     return any(spec.action == _COMMANDED for kind in kinds for spec in kind.operations.values())
 
 
-def silent(
+def silent_agents(
     request: Request, group: Group, group_id: str, servers: Mapping[str, str]
 ) -> dict[str, str]:
     """Of some members, given with their servers, those whose agents have been silent, in words.

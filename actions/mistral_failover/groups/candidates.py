@@ -12,9 +12,14 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import MARKED, Taken, rows_of, taken
+from mistral_failover.cloud.heat_replacements import (
+    MARKED,
+    PredictedReplacement,
+    predicted_replacements,
+    rows_of,
+)
 from mistral_failover.cloud.servers import ServerState, server_state
-from mistral_failover.groups.agent_health import silent
+from mistral_failover.groups.agent_health import silent_agents
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.group import Group
 from mistral_failover.model.text import clock
@@ -62,7 +67,7 @@ def look(
     for member in members:
         if member.name not in facts:
             facts[member.name] = _lost(cloud, member, end if choice else 0.0)
-    quiet = silent(request, group, group_id, able) if choice else {}
+    quiet = silent_agents(request, group, group_id, able) if choice else {}
     work = request.runtime.database.reading(lambda tx: _worked_on(tx, group_id))
     return [
         replace(
@@ -74,19 +79,19 @@ def look(
     ]
 
 
-def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, Taken]:
+def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, PredictedReplacement]:
     """By server, what takes it away at the stack's next update. Where Heat does not say nothing is
     known: it is asked once more before every update."""
     if not members:
         return {}
     try:
-        return taken(cloud, rows_of(cloud, stack), {m.server_id for m in members})
+        return predicted_replacements(cloud, rows_of(cloud, stack), {m.server_id for m in members})
     except CloudError as error:
         LOG.info("What the next update of stack %s would replace is not known: %s", stack, error)
         return {}
 
 
-def _fact(cloud: Cloud, member: Seen, going: Taken | None, end: float) -> MemberFact:
+def _fact(cloud: Cloud, member: Seen, going: PredictedReplacement | None, end: float) -> MemberFact:
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if member.status == MARKED:
         why = "Heat has it marked as unhealthy, so the stack's next update replaces it"

@@ -14,23 +14,23 @@ from typing import Any
 
 from mistral_failover.cloud import update_guard
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.update_guard import Keep
+from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, fence_name
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import attached_volumes, groups
-from mistral_failover.store.attached_volumes import Held
+from mistral_failover.store.attached_volumes import AttachedVolume
 from mistral_failover.store.groups import MemberRow
 
 
-def carried(request: Request, group_id: str, group: str) -> Callable[[], Keep]:
+def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], KeptParts]:
     """Ask the store, at each call anew, which servers and volumes carry something of a group."""
 
-    def read(tx: Any) -> Keep:
+    def read(tx: Any) -> KeptParts:
         records = tx.records(group_id)
         servers = servers_of(records, groups.members_of(tx, group_id))
-        return Keep(
+        return KeptParts(
             group, servers, volumes_of(records, attached_volumes.volumes(tx, group_id, ATTACHMENT))
         )
 
@@ -62,7 +62,7 @@ def servers_of(records: Iterable[Record], members: Mapping[str, MemberRow]) -> d
     return found
 
 
-def volumes_of(records: Iterable[Record], known: Mapping[str, Held]) -> dict[str, str]:
+def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -> dict[str, str]:
     """By id, the volumes with the group's data, as the group file names them: also one that is on
     its way from one member to the other, by what was ``known`` last of its resource."""
     found = {}
@@ -76,11 +76,11 @@ def volumes_of(records: Iterable[Record], known: Mapping[str, Held]) -> dict[str
     return found
 
 
-def refuse_marked(request: Request, stands: Standing, but: Collection[str] = ()) -> None:
+def refuse_marked(request: Request, snapshot: GroupSnapshot, but: Collection[str] = ()) -> None:
     """Refuse what will update the stack while that would take a volume of the group, or a member
     that carries something of it and keeps it; ``but`` those who give it up before. Raises
     CloudError as ``cloud.update_guard.refuse_marked``."""
-    keep = carried(request, stands.state.id, stands.group.name)()
+    keep = parts_to_keep(request, snapshot.state.id, snapshot.group.name)()
     staying = {server: name for server, name in keep.members.items() if name not in but}
     spared = replace(keep, members=staying)
-    update_guard.refuse_marked(request.cloud(Unguarded()), stands.group.stack, spared)
+    update_guard.refuse_marked(request.cloud(Unguarded()), snapshot.group.stack, spared)

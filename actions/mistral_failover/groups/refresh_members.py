@@ -21,7 +21,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import members as stack_members
 from mistral_failover.groups import candidates
 from mistral_failover.groups.candidates import Seen
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 _LOOKS = 5
 
 
-def notice(
+def remember_members(
     request: Request, group_id: str, look: Callable[[], list[Seen]]
 ) -> tuple[list[Seen], list[Replaced]]:
     """Look at a group's members and remember them: who they are, and who was replaced since.
@@ -61,7 +61,7 @@ def notice(
 
 
 def depose(
-    request: Request, cloud: Cloud, stands: Standing, replaced: Iterable[groups.Replaced]
+    request: Request, cloud: Cloud, snapshot: GroupSnapshot, replaced: Iterable[groups.Replaced]
 ) -> None:
     """Tell the agents of servers that were replaced that they are deposed: one that still runs
     stops its application, and what was sent to it goes.
@@ -74,8 +74,8 @@ def depose(
     for member in replaced:
         if member.server_id is None:
             continue
-        name = stands.group.name
-        address = Address(stands.state.id, name, member.name, member.server_id)
+        name = snapshot.group.name
+        address = Address(snapshot.state.id, name, member.name, member.server_id)
         try:
             channel.depose(address, member.epoch)
         except (ChannelError, CloudError) as error:

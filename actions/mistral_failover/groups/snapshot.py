@@ -17,7 +17,7 @@ from mistral_failover.store import groups
 
 
 @dataclass(frozen=True)
-class Standing:
+class GroupSnapshot:
     """Where a group stands. ``lost``: who was declared lost, and is no other server by now.
     ``reached``: the current goal was. ``occupied``: the members on which anything of the group is
     left. ``hanging``: (name, volume) of the volumes that it has moved. ``replacing``: by member,
@@ -35,20 +35,20 @@ class Standing:
     striking: frozenset[str] = frozenset()
 
 
-def standing(request: Request, name: str) -> Standing:
+def group_snapshot(request: Request, name: str) -> GroupSnapshot:
     """Where a group of the request's project stands. Raises UnknownGroup."""
 
-    def read(tx: Any) -> Standing:
+    def read(tx: Any) -> GroupSnapshot:
         state = groups.find(tx, request.project_id, name)
         if state is None:
             raise UnknownGroup(name, groups.names(tx, request.project_id))
-        return standing_of(request, tx, state)
+        return group_snapshot_in(request, tx, state)
 
     return request.runtime.database.reading(read)
 
 
-def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
-    """As :func:`standing`, within a transaction."""
+def group_snapshot_in(request: Request, tx: Any, state: GroupState) -> GroupSnapshot:
+    """As :func:`group_snapshot`, within a transaction."""
     group = request.runtime.definitions.group(tx, state)
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None
@@ -61,7 +61,7 @@ def standing_of(request: Request, tx: Any, state: GroupState) -> Standing:
         for record in records
         if record.type == ATTACHMENT and record.properties
     }
-    return Standing(
+    return GroupSnapshot(
         state,
         group,
         roles,

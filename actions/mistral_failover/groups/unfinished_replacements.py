@@ -14,11 +14,11 @@ from typing import Any
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import REPLACE_TYPE, Goal, goal_resources
 
-Wishes = dict[str, Mapping[str, Any]]
+ReplaceRequests = dict[str, Mapping[str, Any]]
 """By member: what ``model.goal.render_goal`` takes as ``replaced``."""
 
 
-def unfinished(goal: Goal, records: Iterable[Record]) -> Wishes:
+def unfinished(goal: Goal, records: Iterable[Record]) -> ReplaceRequests:
     """The replacements that a goal asks for and that have not come to their end."""
     return {member: wish for member, wish, record in _asked_for(goal, records) if record is None}
 

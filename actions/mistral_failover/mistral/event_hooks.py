@@ -28,7 +28,7 @@ from mistral_failover.store import hooks
 from mistral_failover.store.hooks import EVENTS, Event, Pending
 
 LOG = logging.getLogger(__name__)
-UNTOLD = "untold"
+NOT_SENT = "untold"
 """The kind of the journal's sentence that says that telling fails."""
 STALE = 86400.0
 """Seconds after which an event is not told any more."""
@@ -40,7 +40,7 @@ _WAITING = 1000  # groups that wait for the thread; the sweep tells what more th
 Row = dict[str, Any]
 
 
-class Teller:
+class EventSender:
     """Tells in a thread of its own, one group after the other; one per process is enough."""
 
     def __init__(self) -> None:
@@ -68,24 +68,24 @@ class Teller:
                     self._changed.wait()
                 group_id, request = self._waiting.popitem(last=False)
             try:
-                tell(request, group_id, time.monotonic() + _LIMIT)
+                send(request, group_id, time.monotonic() + _LIMIT)
             except Exception:  # noqa: BLE001 - the thread must not end; a sweep tries again
                 LOG.warning("The workflow of %s could not be told.", group_id, exc_info=True)
 
 
-_teller = Teller()
+_sender = EventSender()
 
 
 def after(request: Request) -> None:
     """Have the workflows told of what this thread has just committed; never raises."""
     try:
         if group_ids := hooks.take():
-            _teller.soon(request, group_ids)
+            _sender.soon(request, group_ids)
     except RuntimeError:  # no further thread: a sweep tells
         LOG.warning("Users' workflows can not be told now.", exc_info=True)
 
 
-def tell_all(request: Request, group_id: str | None) -> list[Row]:
+def send_all(request: Request, group_id: str | None) -> list[Row]:
     """Tell what dead processes left untold, in the project or in one group of it, within a bounded
     time; for a sweep. Returns a row for each event, and for each group that could not be told:
     ``group``, ``event`` (None: it could not), ``sentence``."""
@@ -96,31 +96,31 @@ def tell_all(request: Request, group_id: str | None) -> list[Row]:
     rows: list[Row] = []
     for each in found:
         if group_id in (None, each) and time.monotonic() < deadline:
-            rows += tell(request, each, deadline)
+            rows += send(request, each, deadline)
     return rows
 
 
-def tell_soon(request: Request, group_id: str | None) -> None:
-    """As :func:`tell_all`, by the thread: for whoever has found something more urgent to do."""
+def send_soon(request: Request, group_id: str | None) -> None:
+    """As :func:`send_all`, by the thread: for whoever has found something more urgent to do."""
     found = request.runtime.database.reading(
         lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0)
     )
     if found := [each for each in found if group_id in (None, each)]:
-        _teller.soon(request, found)
+        _sender.soon(request, found)
 
 
-def tell_last(request: Request, group_id: str) -> None:
+def send_last(request: Request, group_id: str) -> None:
     """Tell what a group's workflow was not told yet, since the group is about to be forgotten;
     never raises."""
     try:
-        tell(request, group_id, time.monotonic() + _LIMIT)
+        send(request, group_id, time.monotonic() + _LIMIT)
     except Exception:  # noqa: BLE001 - a workflow of the user's keeps nobody from forgetting
         LOG.warning("The workflow of %s could not be told.", group_id, exc_info=True)
 
 
-def tell(request: Request, group_id: str, deadline: float) -> list[Row]:
+def send(request: Request, group_id: str, deadline: float) -> list[Row]:
     """Tell a group's workflow what it was not told yet, until ``deadline`` (of the monotonic
-    clock); returns as :func:`tell_all`. That telling fails is logged, and written down once."""
+    clock); returns as :func:`send_all`. That telling fails is logged, and written down once."""
     database = request.runtime.database
     rows: list[Row] = []
     mistral: Mistral | None = None
@@ -207,7 +207,7 @@ def _untold(
 
     def note(tx: Any) -> None:
         if hooks.stick(tx, group_id, event.id):
-            tx.journal(group_id, sentence, kind=UNTOLD, traversal_id=event.traversal)
+            tx.journal(group_id, sentence, kind=NOT_SENT, traversal_id=event.traversal)
 
     request.runtime.database.atomically(note)
     return {"group": found.name, "event": None, "sentence": sentence}

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal
 from mistral_failover.orders import failover, switchover
-from mistral_failover.orders.failover import Derive, Facts
+from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.orders.switchover import ThereAlready
 from mistral_failover.runtime.process import Request
 
@@ -58,29 +58,29 @@ def going_home(
     Raises as :func:`failback`, and ThereAlready.
     """
 
-    def derive(stands: Standing) -> Goal:
-        asked = list(stands.group.roles)
+    def derive(snapshot: GroupSnapshot) -> Goal:
+        asked = list(snapshot.group.roles)
         if role is not None:
-            asked = [switchover.known_role(stands, role)]
-        switchover.refuse_unreached(request, stands)
-        facts = Facts(lost=(), recovered=recovered)
-        seen = failover.look_at_members(request, stands, facts, remember=remember)
-        names = {fact.name for fact in seen} | stands.occupied
-        failover.require_members(stands, names, "recovered", recovered)
-        failover.require_members(stands, names, "to", () if to is None else (to,))
-        lost = (stands.lost - set(recovered)) & names
-        homes = _homes(stands, seen, lost, asked, to)
-        roles = {**stands.roles, **homes}
-        if roles == stands.roles and lost == stands.lost:
-            where = f"{', '.join(homes) or ', '.join(asked)} of {stands.group.name}"
-            raise ThereAlready(stands, f"{where} {'is' if len(asked) == 1 else 'are'} at home")
-        return switchover.planned_goal(request, stands, seen, roles, lost)
+            asked = [switchover.known_role(snapshot, role)]
+        switchover.refuse_unreached(request, snapshot)
+        facts = FailoverRequest(lost=(), recovered=recovered)
+        seen = failover.look_at_members(request, snapshot, facts, remember=remember)
+        names = {fact.name for fact in seen} | snapshot.occupied
+        failover.require_members(snapshot, names, "recovered", recovered)
+        failover.require_members(snapshot, names, "to", () if to is None else (to,))
+        lost = (snapshot.lost - set(recovered)) & names
+        homes = _homes(snapshot, seen, lost, asked, to)
+        roles = {**snapshot.roles, **homes}
+        if roles == snapshot.roles and lost == snapshot.lost:
+            where = f"{', '.join(homes) or ', '.join(asked)} of {snapshot.group.name}"
+            raise ThereAlready(snapshot, f"{where} {'is' if len(asked) == 1 else 'are'} at home")
+        return switchover.planned_goal(request, snapshot, seen, roles, lost)
 
     return derive
 
 
 def _homes(
-    stands: Standing,
+    snapshot: GroupSnapshot,
     seen: list[MemberFact],
     lost: frozenset[str],
     asked: list[str],
@@ -89,29 +89,32 @@ def _homes(
     """Where the roles go that are asked for. Raises NoEligibleMember where none can go home that is
     not there, or the one that was named can not."""
     members = assignment.as_planned(seen)
-    ideal = assignment.ideal_homes(stands.group, members)
-    homes = assignment.homes(stands.group, members, stands.roles, lost)
+    ideal = assignment.ideal_homes(snapshot.group, members)
+    homes = assignment.homes(snapshot.group, members, snapshot.roles, lost)
     if to is not None:
         asked = [role for role in asked if ideal[role] == to]
     going = {role: homes[role] for role in asked}
-    away = [role for role in asked if stands.roles.get(role) != ideal[role]]
+    away = [role for role in asked if snapshot.roles.get(role) != ideal[role]]
     if to is not None and not asked:
         raise NoEligibleMember(
             f"no role that was asked for is at home on {to}",
             "Move one there with failover switchover, or prefer it in the group file.",
             {to: f"at home are: {', '.join(f'{r} on {m}' for r, m in sorted(ideal.items()))}"},
         )
-    if away and all(home == stands.roles.get(role) for role, home in going.items()):
-        raise _nowhere_to_go(stands, members, lost, {role: ideal[role] for role in away})
+    if away and all(home == snapshot.roles.get(role) for role, home in going.items()):
+        raise _nowhere_to_go(snapshot, members, lost, {role: ideal[role] for role in away})
     return going
 
 
 def _nowhere_to_go(
-    stands: Standing, members: list[MemberFact], lost: frozenset[str], homes: Mapping[str, str]
+    snapshot: GroupSnapshot,
+    members: list[MemberFact],
+    lost: frozenset[str],
+    homes: Mapping[str, str],
 ) -> NoEligibleMember:
-    why = assignment.reasons(stands.group, members, lost)
+    why = assignment.reasons(snapshot.group, members, lost)
     reasons = {member: why[member] for member in sorted(set(homes.values())) if member in why}
-    group = quote(stands.group.name)
+    group = quote(snapshot.group.name)
     remedy = f"Put right what its home lacks, then: failover failback {group}"
     if unwell := sorted(set(homes.values()) & lost):
         named = " ".join(f"--recovered {quote(member)}" for member in unwell)

@@ -13,8 +13,8 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volumes import refuse_unmovable
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import candidates
-from mistral_failover.groups.refresh_members import depose, members_now, notice
-from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.groups.refresh_members import depose, members_now, remember_members
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
-class Facts:
+class FailoverRequest:
     """What a caller says. ``lost`` None: whoever holds a role is lost, provided that the goal that
     gave it was reached; else nobody is, and the same is tried again. ``heal``: an alarm says it, so
     who is lost by it is replaced where the group says so. ``replaced``: whose server is to be
@@ -47,31 +47,31 @@ class Facts:
     replaced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def next_goal(stands: Standing, facts: Facts, members: list[MemberFact]) -> Goal:
+def next_goal(snapshot: GroupSnapshot, facts: FailoverRequest, members: list[MemberFact]) -> Goal:
     """The goal that follows from where the group stands and what is said now.
 
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER.
     """
     # A member that left the stack stays lost until nothing of the group is left on it; one that is
     # being replaced has left it for a moment only.
-    names = {member.name for member in members} | stands.occupied | stands.replacing.keys()
-    require_members(stands, names, "lost", facts.lost or ())
-    require_members(stands, names, "recovered", facts.recovered)
-    newly = _holder(stands) if facts.lost is None else set(facts.lost)
-    lost = ((stands.lost | newly) - set(facts.recovered)) & names
-    replaced = _to_replace(stands, facts, members, lost)
-    roles = _assigned(stands, facts, members, lost, replaced)
+    names = {member.name for member in members} | snapshot.occupied | snapshot.replacing.keys()
+    require_members(snapshot, names, "lost", facts.lost or ())
+    require_members(snapshot, names, "recovered", facts.recovered)
+    newly = _holder(snapshot) if facts.lost is None else set(facts.lost)
+    lost = ((snapshot.lost | newly) - set(facts.recovered)) & names
+    replaced = _to_replace(snapshot, facts, members, lost)
+    roles = _assigned(snapshot, facts, members, lost, replaced)
     going = {
         name: wish
         for name, wish in replaced.items()
         if name in facts.replaced or name not in roles.values()
     }
-    return render_goal(stands.group, roles, lost, replaced=going)
+    return render_goal(snapshot.group, roles, lost, replaced=going)
 
 
 def _assigned(
-    stands: Standing,
-    facts: Facts,
+    snapshot: GroupSnapshot,
+    facts: FailoverRequest,
     members: list[MemberFact],
     lost: Collection[str],
     replaced: Collection[str],
@@ -83,25 +83,25 @@ def _assigned(
     :func:`next_goal`.
     """
     named = {facts.to} if isinstance(facts.to, str) else set((facts.to or {}).values())
-    left = set(replaced) & stands.replacing.keys() - facts.replaced.keys() - stands.striking
+    left = set(replaced) & snapshot.replacing.keys() - facts.replaced.keys() - snapshot.striking
     for spared in (left & named, left):
         going = set(replaced) - spared
-        able = [_going(fact) if fact.name in going else fact for fact in members]
+        able = [_being_replaced(fact) if fact.name in going else fact for fact in members]
         try:
-            return assign_roles(stands.group, able, stands.roles, set(lost), facts.to)
+            return assign_roles(snapshot.group, able, snapshot.roles, set(lost), facts.to)
         except NoEligibleMember as error:
             refused = error
-    if under_way := sorted(going & stands.striking - set(lost)):
+    if under_way := sorted(going & snapshot.striking - set(lost)):
         refused.remedy += (
             f" Heat is replacing {' and '.join(under_way)}: wait for its end, or, where the "
             "present server is sound and stays, say so: "
-            f"failover start {quote(stands.group.name)} --recovered {quote(under_way[0])}"
+            f"failover start {quote(snapshot.group.name)} --recovered {quote(under_way[0])}"
         )
     raise refused
 
 
 def _to_replace(
-    stands: Standing, facts: Facts, members: Iterable[MemberFact], lost: Set[str]
+    snapshot: GroupSnapshot, facts: FailoverRequest, members: Iterable[MemberFact], lost: Set[str]
 ) -> dict[str, Mapping[str, Any]]:
     """Who gets another server in the next goal: whoever was about to, also while Heat has no server
     for it, unless somebody vouches for the present one; by an alarm who is lost now, if the group
@@ -109,15 +109,15 @@ def _to_replace(
     """
     servers = {fact.name: fact.server_id for fact in members if fact.server_id}
     wishes = {
-        member: wish for member, wish in stands.replacing.items() if member not in facts.recovered
+        member: wish for member, wish in snapshot.replacing.items() if member not in facts.recovered
     }
-    if facts.heal and stands.group.members.replace == "lost":
-        newly = (lost - stands.lost) & servers.keys() - wishes.keys()
+    if facts.heal and snapshot.group.members.replace == "lost":
+        newly = (lost - snapshot.lost) & servers.keys() - wishes.keys()
         wishes |= {member: {"server_id": servers[member]} for member in sorted(newly)}
     return {**wishes, **facts.replaced}
 
 
-def _going(fact: MemberFact) -> MemberFact:
+def _being_replaced(fact: MemberFact) -> MemberFact:
     """A member that is to be replaced; what is wrong with it otherwise says more."""
     if not fact.healthy:
         return fact
@@ -125,27 +125,27 @@ def _going(fact: MemberFact) -> MemberFact:
 
 
 def require_members(
-    stands: Standing, names: Collection[str], key: str, said: Iterable[str]
+    snapshot: GroupSnapshot, names: Collection[str], key: str, said: Iterable[str]
 ) -> None:
     """Check that what is ``said`` of members is said of some. Raises ActionError UNKNOWN_MEMBER."""
     for name in said:
         if name not in names:
             raise ActionError(
                 "UNKNOWN_MEMBER",
-                f"{key}: {name} is not a member of {stands.group.name}",
+                f"{key}: {name} is not a member of {snapshot.group.name}",
                 did_you_mean(name, names),
             )
 
 
-def _holder(stands: Standing) -> set[str]:
+def _holder(snapshot: GroupSnapshot) -> set[str]:
     """Whom somebody must mean who does not say which member is lost: nobody, where the goal that
     gave the roles was not reached. Raises ActionError BAD_INPUT where several hold roles."""
-    holders = set(stands.roles.values()) if stands.reached else set()
+    holders = set(snapshot.roles.values()) if snapshot.reached else set()
     if len(holders) > 1:
-        held = ", ".join(f"{role} on {member}" for role, member in sorted(stands.roles.items()))
+        held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))
         raise ActionError(
             "BAD_INPUT",
-            f"lost: {stands.group.name} has several members that hold roles ({held}), and nobody "
+            f"lost: {snapshot.group.name} has several members that hold roles ({held}), and nobody "
             "said which of them is lost",
             "Give lost, the list of the members that are; [] where none is.",
         )
@@ -153,7 +153,7 @@ def _holder(stands: Standing) -> set[str]:
 
 
 def look_at_members(
-    request: Request, stands: Standing, facts: Facts, *, remember: bool
+    request: Request, snapshot: GroupSnapshot, facts: FailoverRequest, *, remember: bool
 ) -> list[MemberFact]:
     """Ask Heat who the members are, and how those are that may take a role (``candidates``).
 
@@ -162,35 +162,37 @@ def look_at_members(
     """
     cloud = request.cloud(Unguarded())
     if remember:
-        seen, replaced = notice(request, stands.state.id, lambda: members_now(cloud, stands.group))
+        seen, replaced = remember_members(
+            request, snapshot.state.id, lambda: members_now(cloud, snapshot.group)
+        )
         reach("members.after")
-        depose(request, cloud, stands, replaced)
+        depose(request, cloud, snapshot, replaced)
     else:
-        seen = members_now(cloud, stands.group)
-    lost = (stands.lost | set(facts.lost or ())) - set(facts.recovered)
-    return candidates.look(request, cloud, stands.group, stands.state.id, seen, lost)
+        seen = members_now(cloud, snapshot.group)
+    lost = (snapshot.lost | set(facts.lost or ())) - set(facts.recovered)
+    return candidates.look(request, cloud, snapshot.group, snapshot.state.id, seen, lost)
 
 
-Derive = Callable[[Standing], Goal]
+Derive = Callable[[GroupSnapshot], Goal]
 """The next goal, from where the group stands; asked again when somebody newer won meanwhile."""
 
 
-def moving(request: Request, facts: Facts, *, remember: bool = True) -> Derive:
+def moving(request: Request, facts: FailoverRequest, *, remember: bool = True) -> Derive:
     """Derive the goal of a failover. The members are looked at once, and, to ``remember`` them,
     noticed when one was replaced. Raises as :func:`next_goal`, and CloudError."""
     seen: list[list[MemberFact]] = []
 
-    def derive(stands: Standing) -> Goal:
+    def derive(snapshot: GroupSnapshot) -> Goal:
         if not seen:
-            seen.append(look_at_members(request, stands, facts, remember=remember))
-        goal = next_goal(stands, facts, seen[0])
-        look_at_new_volumes(request, stands, goal)
+            seen.append(look_at_members(request, snapshot, facts, remember=remember))
+        goal = next_goal(snapshot, facts, seen[0])
+        look_at_new_volumes(request, snapshot, goal)
         return goal
 
     return derive
 
 
-def look_at_new_volumes(request: Request, stands: Standing, goal: Goal) -> None:
+def look_at_new_volumes(request: Request, snapshot: GroupSnapshot, goal: Goal) -> None:
     """Refuse a goal that hangs a volume somewhere for the first time that can not be moved, or not
     be shared, while nothing has been stopped yet. Raises CloudError."""
     wanted: dict[str, set[str]] = {}
@@ -199,11 +201,11 @@ def look_at_new_volumes(request: Request, stands: Standing, goal: Goal) -> None:
         if resource.type == ATTACHMENT:
             volume = str(resource.properties["volume"])
             wanted.setdefault(volume, set()).add(str(resource.properties["server"]))
-            if (resource.name, volume) not in stands.hanging:
+            if (resource.name, volume) not in snapshot.hanging:
                 new.add(volume)
     if new:
         cloud = request.cloud(Unguarded())
-        refuse_unmovable(cloud, stands.group.stack, {name: wanted[name] for name in new})
+        refuse_unmovable(cloud, snapshot.group.stack, {name: wanted[name] for name in new})
 
 
 def begin(
@@ -215,25 +217,27 @@ def begin(
     ``workflow`` names the one that works the traversal off (:func:`chain_of`). Raises UnknownGroup,
     ActionError CONTENDED, and what ``derive`` raises.
     """
-    stands = standing(request, name)
-    traversal_id = traversal_of(stands.state.id, incident_id)
+    snapshot = group_snapshot(request, name)
+    traversal_id = traversal_of(snapshot.state.id, incident_id)
     known, given = request.runtime.database.reading(
-        lambda tx: _begun(tx, request.project_id, stands.state.id, incident_id, traversal_id)
+        lambda tx: _begun(tx, request.project_id, snapshot.state.id, incident_id, traversal_id)
     )
     if known and given is None:
-        return _answer(stands.group, traversal_id, None, f"{cause} (it was done, and is forgotten)")
+        return _answer(
+            snapshot.group, traversal_id, None, f"{cause} (it was done, and is forgotten)"
+        )
     for _ in range(_ATTEMPTS):
         # A repeat finds the goal that was derived then: by now its facts read differently.
-        goal = given or derive(stands)
+        goal = given or derive(snapshot)
         started = request.runtime.engine.start(
-            stands.state.id,
+            snapshot.state.id,
             goal,
             traversal_id=traversal_id,
-            expected=stands.state.current_traversal,
+            expected=snapshot.state.current_traversal,
             cause=cause,
             incident_id=incident_id,
             # A chain of the group's own may put tasks of its own between the stages.
-            through=None if stands.group.workflow is None else Stage.FENCE,
+            through=None if snapshot.group.workflow is None else Stage.FENCE,
         )
         if started.won or started.traversal_id == traversal_id:
             reach("link.before")
@@ -241,17 +245,17 @@ def begin(
                 lambda tx: incidents.link(tx, incident_id, traversal_id, request.execution)
             )
             reach("link.after")
-            forget(request, stands.state.id)
-            if request.runtime.eager and stands.group.workflow is None:
+            forget(request, snapshot.state.id)
+            if request.runtime.eager and snapshot.group.workflow is None:
                 # Mistral needs some 0.3 s to the first task of the chain. What gets lost meanwhile
                 # that task lists. A chain of the group's own decides itself what is first.
-                worker = NodeWorker(request, stands.state.id)
+                worker = NodeWorker(request, snapshot.state.id)
                 for ready in started.ready:
                     worker.submit(ready)
             sentence = cause if started.created else f"{cause} (it was started before)"
-            return _answer(stands.group, traversal_id, goal, sentence)
+            return _answer(snapshot.group, traversal_id, goal, sentence)
         # Somebody newer won: their facts hold as well, so derive the goal from theirs and ours.
-        stands = standing(request, name)
+        snapshot = group_snapshot(request, name)
     raise ActionError(
         "CONTENDED",
         f"{name} was given new goals {_ATTEMPTS} times while this one was being started",
@@ -293,11 +297,11 @@ def _begun(
     return incident is not None and incident.traversal_id == traversal_id, None
 
 
-def facts_of(to: Any, lost: Any, recovered: Any) -> Facts:
+def failover_request(to: Any, lost: Any, recovered: Any) -> FailoverRequest:
     """The facts among an action's inputs. Raises ActionError BAD_INPUT."""
     if isinstance(to, dict):
         to = {role: text(f"to.{role}", member) for role, member in to.items()}
-    return Facts(
+    return FailoverRequest(
         to=to if isinstance(to, dict) else optional_text("to", to),
         lost=None if lost is None else names("lost", lost),
         recovered=names("recovered", recovered),

@@ -9,7 +9,7 @@ from mistral_failover.alarms import held_alarms
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.mistral import event_hooks
 from mistral_failover.model.group import INTERNAL_TYPES
-from mistral_failover.runtime.caller import person
+from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import group_removal, groups, incidents
@@ -32,7 +32,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
         _refuse_in_service(tx, state, group)
         told = []
         for alarm in incidents.waiting(tx, state.id):
-            sentence = f"{alarm.sentence}; its group {group} was deleted by {person(request)}"
+            sentence = f"{alarm.sentence}; its group {group} was deleted by {caller_name(request)}"
             group_removal.orphan(tx, alarm.id, sentence)
             told.append(
                 {"incident": alarm.id, "lost": held_alarms.lost(alarm), "sentence": sentence}
@@ -42,7 +42,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
 
     found = request.runtime.database.reading(lambda tx: groups.find(tx, request.project_id, group))
     if found is not None:
-        event_hooks.tell_last(request, found.id)
+        event_hooks.send_last(request, found.id)
     held = request.runtime.database.atomically(forget)
     sentence = f"{group} is forgotten"
     if held:

@@ -16,12 +16,12 @@ from mistral_failover.alarms import recording
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.recording import Recorded
 from mistral_failover.fault_points import reach
-from mistral_failover.groups.snapshot import Standing, locked
+from mistral_failover.groups.snapshot import GroupSnapshot, locked
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover
-from mistral_failover.orders.failover import Facts
-from mistral_failover.runtime.caller import person
+from mistral_failover.orders.failover import FailoverRequest
+from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import start_command
@@ -119,20 +119,20 @@ def _in_service(derive: failover.Derive) -> failover.Derive:
     """Derive only where the group has a goal that gives roles: admission saw it so, but that was a
     while ago, and the goal is derived anew whenever another one came in between."""
 
-    def checked(stands: Standing) -> Goal:
-        if not stands.roles:
+    def checked(snapshot: GroupSnapshot) -> Goal:
+        if not snapshot.roles:
             raise ActionError(
                 "NOT_IN_SERVICE",
-                f"{stands.group.name} was taken out of service",
+                f"{snapshot.group.name} was taken out of service",
                 "failover group activate brings it up again.",
             )
-        return derive(stands)
+        return derive(snapshot)
 
     return checked
 
 
 def by_hand(
-    request: Request, group: str, facts: Facts, *, incident_id: str | None, cause: str
+    request: Request, group: str, facts: FailoverRequest, *, incident_id: str | None, cause: str
 ) -> dict[str, Any]:
     """Start the failover that a person asks for, or one that was held back. No rule of admission
     stands in their way: they decide.
@@ -169,7 +169,7 @@ def by_hand(
             # With all that was said, since a sweep may have to start it.
             asked_for = {"to": said.to, "lost": said.lost, "recovered": said.recovered}
             fact = {**known.fact, "asked_for": asked_for}
-            sentence = f"{known.sentence}; admitted all the same by {person(request)}: {cause}"
+            sentence = f"{known.sentence}; admitted all the same by {caller_name(request)}: {cause}"
             incidents.decide(tx, known.id, "ADMITTED", sentence, fact)
             tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted", incident_id=known.id)
         return known
@@ -261,15 +261,15 @@ def _occasion(request: Request) -> str:
     return execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
 
 
-def _facts_in(incident: Incident) -> Facts:
+def _facts_in(incident: Incident) -> FailoverRequest:
     """What an admitted alarm says, or the person who admitted it. Raises ActionError BAD_INPUT."""
     said = incident.fact.get("asked_for")
     if said is None:
-        return Facts(lost=(_lost_in(incident),), heal=True)
-    return Facts(said["to"], tuple(said["lost"]), tuple(said["recovered"]), heal=True)
+        return FailoverRequest(lost=(_lost_in(incident),), heal=True)
+    return FailoverRequest(said["to"], tuple(said["lost"]), tuple(said["recovered"]), heal=True)
 
 
-def _completed(incident: Incident, facts: Facts) -> Facts:
+def _completed(incident: Incident, facts: FailoverRequest) -> FailoverRequest:
     """What a person says of an alarm; who is lost says the alarm, unless they do. Raises
     ActionError BAD_INPUT."""
     lost = facts.lost if facts.lost is not None else (_lost_in(incident),)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.groups import kept_parts
-from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.replacement import (
@@ -25,7 +25,7 @@ from mistral_failover.model.replacement import (
     next_in_turn,
 )
 from mistral_failover.orders import failover, intake, switchover
-from mistral_failover.orders.failover import Derive, Facts
+from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.orders.intake import NothingToDo
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
@@ -36,7 +36,7 @@ LONGEST_PAUSE = 86_400
 
 
 @dataclass(frozen=True)
-class Wish:
+class ReplaceRequest:
     """Whose server is to be replaced: a member by name, by ``oldest`` or ``newest``, or None for
     whom the group chooses. ``server``: the one that is to go, None for the present one.
     ``resource``: only this one of the member's own stack."""
@@ -47,7 +47,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ReplaceChoice:
     """The member that is meant. ``moves``: the roles that have to be moved by plan before."""
 
     choice: Choice
@@ -61,7 +61,9 @@ class Chosen:
         return f"{self.choice.member} is replaced: {self.choice.why}"
 
 
-def replace_member(request: Request, group: str, wish: Wish, cause: str) -> dict[str, Any]:
+def replace_member(
+    request: Request, group: str, wish: ReplaceRequest, cause: str
+) -> dict[str, Any]:
     """Start the replacement of a member's server; once for each execution.
 
     Returns as :func:`starting.begin`, and ``member``, ``server`` (the one that goes), ``moves``: a
@@ -77,12 +79,14 @@ def replace_member(request: Request, group: str, wish: Wish, cause: str) -> dict
         return _idle(group, wish.member, wish.server, (), str(done))
 
 
-def _ordered(request: Request, group: str, wish: Wish, cause: str) -> dict[str, Any]:
-    stands = standing(request, group)
-    known = _ordered_before(request, stands)
+def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> dict[str, Any]:
+    snapshot = group_snapshot(request, group)
+    known = _ordered_before(request, snapshot)
     if known is None:
-        members = failover.look_at_members(request, stands, Facts(lost=()), remember=True)
-        chosen = choose(request, stands, members, wish)
+        members = failover.look_at_members(
+            request, snapshot, FailoverRequest(lost=()), remember=True
+        )
+        chosen = choose(request, snapshot, members, wish)
         name, server = chosen.choice.member, chosen.fact.server_id
         if chosen.moves:
             said = f"{chosen.sentence}; its roles go first"
@@ -94,16 +98,18 @@ def _ordered(request: Request, group: str, wish: Wish, cause: str) -> dict[str, 
     return answer | {"member": wish.member, "server": wish.server, "moves": []}
 
 
-def replacing(request: Request, wish: Wish, *, remember: bool = True) -> Derive:
+def replacing(request: Request, wish: ReplaceRequest, *, remember: bool = True) -> Derive:
     """Derive the goal of a replacement. ``remember``: members are noticed when one was replaced.
 
     Raises as :func:`replace_member`; ActionError MOVE_FIRST where the member holds a role and is
     well, NothingToDo where it has another server than the one that is to go.
     """
 
-    def derive(stands: Standing) -> Goal:
-        members = failover.look_at_members(request, stands, Facts(lost=()), remember=remember)
-        chosen = choose(request, stands, members, wish)
+    def derive(snapshot: GroupSnapshot) -> Goal:
+        members = failover.look_at_members(
+            request, snapshot, FailoverRequest(lost=()), remember=remember
+        )
+        chosen = choose(request, snapshot, members, wish)
         name = chosen.choice.member
         if chosen.moves:
             roles = " and ".join(chosen.moves)
@@ -115,28 +121,30 @@ def replacing(request: Request, wish: Wish, *, remember: bool = True) -> Derive:
         properties = {"server_id": chosen.fact.server_id, "resource": wish.resource}
         if wish.resource is not None:
             # Its server may stay the same, and it may be replaced again some other day.
-            properties["order"] = stands.state.current_traversal
+            properties["order"] = snapshot.state.current_traversal
         # Whoever failed and has something of the group on it is fenced before that is taken away.
-        fenced = chosen.failed and (name in stands.roles.values() or name in stands.occupied)
-        facts = Facts(lost=(name,) if fenced else (), replaced={name: properties})
-        goal = failover.next_goal(stands, facts, members)
-        failover.look_at_new_volumes(request, stands, goal)
+        fenced = chosen.failed and (name in snapshot.roles.values() or name in snapshot.occupied)
+        facts = FailoverRequest(lost=(name,) if fenced else (), replaced={name: properties})
+        goal = failover.next_goal(snapshot, facts, members)
+        failover.look_at_new_volumes(request, snapshot, goal)
         return goal
 
     return derive
 
 
-def choose(request: Request, stands: Standing, members: Sequence[MemberFact], wish: Wish) -> Chosen:
+def choose(
+    request: Request, snapshot: GroupSnapshot, members: Sequence[MemberFact], wish: ReplaceRequest
+) -> ReplaceChoice:
     """Find out who is meant, and whether they can be replaced now. Raises as :func:`replacing`."""
     named = () if wish.member in (None, *POLICIES) else (str(wish.member),)
-    failover.require_members(stands, {each.name for each in members}, "member", named)
+    failover.require_members(snapshot, {each.name for each in members}, "member", named)
     if not members:
         raise ActionError(
             "UNKNOWN_MEMBER",
-            f"{stands.group.name} has no members",
+            f"{snapshot.group.name} has no members",
             "Look at its stack: nothing is there that could be replaced.",
         )
-    choice = choose_member(stands.group, members, stands.lost, wish.member)
+    choice = choose_member(snapshot.group, members, snapshot.lost, wish.member)
     name = choice.member
     fact = next(each for each in members if each.name == name)
     if wish.server is not None and wish.server != fact.server_id:
@@ -144,23 +152,23 @@ def choose(request: Request, stands: Standing, members: Sequence[MemberFact], wi
             f"{name} was replaced already: it is server {fact.server_id}, and no longer "
             f"{wish.server}"
         )
-    failed = failure(fact, stands.lost) is not None
-    moves = tuple(role for role, holder in stands.roles.items() if holder == name and not failed)
+    failed = failure(fact, snapshot.lost) is not None
+    moves = tuple(role for role, holder in snapshot.roles.items() if holder == name and not failed)
     if not failed:
-        switchover.refuse_unreached(request, stands)
+        switchover.refuse_unreached(request, snapshot)
     if moves:
         others = [_going(each) if each.name == name else each for each in members]
-        staying = {role: holder for role, holder in stands.roles.items() if role not in moves}
-        assign_roles(stands.group, others, staying, stands.lost)
-    kept_parts.refuse_marked(request, stands, {name} | stands.lost)
-    return Chosen(choice, fact, moves, failed)
+        staying = {role: holder for role, holder in snapshot.roles.items() if role not in moves}
+        assign_roles(snapshot.group, others, staying, snapshot.lost)
+    kept_parts.refuse_marked(request, snapshot, {name} | snapshot.lost)
+    return ReplaceChoice(choice, fact, moves, failed)
 
 
 def _going(fact: MemberFact) -> MemberFact:
     return replace(fact, healthy=False, why_not="it is to be replaced")
 
 
-def _ordered_before(request: Request, stands: Standing) -> Mapping[str, Any] | None:
+def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, Any] | None:
     """What this execution has ordered already: a repeat must not choose anew.
 
     It is written down before anything is started, so it holds whether or not the start was linked
@@ -168,8 +176,8 @@ def _ordered_before(request: Request, stands: Standing) -> Mapping[str, Any] | N
     """
     if request.execution is None:
         return None
-    identity = intake.order_id(request.project_id, stands.state.id, request.execution)
-    traversal = failover.traversal_of(stands.state.id, identity)
+    identity = intake.order_id(request.project_id, snapshot.state.id, request.execution)
+    traversal = failover.traversal_of(snapshot.state.id, identity)
 
     def read(tx: Any) -> Mapping[str, Any] | None:
         found = incidents.get(tx, request.project_id, identity)
@@ -217,32 +225,35 @@ def next_member(
     end ``outcome``, as a traversal's report has it. Raises UnknownGroup, CloudError, ActionError
     UNKNOWN_MEMBER, NOT_COMPLETE where the group is not at rest.
     """
-    stands = standing(request, group)
-    members = failover.look_at_members(request, stands, Facts(lost=()), remember=True)
+    snapshot = group_snapshot(request, group)
+    members = failover.look_at_members(request, snapshot, FailoverRequest(lost=()), remember=True)
     servers = {fact.name: fact.server_id for fact in members}
     if turn is None:
-        failover.require_members(stands, servers, "members", wanted)
+        failover.require_members(snapshot, servers, "members", wanted)
         turn = [
             {"member": fact.name, "server": str(fact.server_id)}
             for fact in members
             if not wanted or fact.name in wanted
         ]
     waiting = {each["member"] for each in turn if servers.get(each["member"]) == each["server"]}
-    choice = next_in_turn(stands.group, members, stands.lost, stands.roles, waiting)
+    choice = next_in_turn(snapshot.group, members, snapshot.lost, snapshot.roles, waiting)
     done = f"{len(turn) - len(waiting)} of {len(turn)} members replaced"
     answer: dict[str, Any] = {"group": group, "turn": list(turn), "outcome": None}
     if choice is None:
         sentence = f"rolling replacement: {done}"
-        outcome = {"status": "COMPLETE", "reason": sentence, "roles": dict(stands.roles)}
+        outcome = {"status": "COMPLETE", "reason": sentence, "roles": dict(snapshot.roles)}
         answer |= {"member": None, "server": None, "wait": 0, "outcome": outcome}
     else:
-        switchover.refuse_unreached(request, stands)
+        switchover.refuse_unreached(request, snapshot)
         sentence = f"rolling replacement: {done}; next is {choice.member}: {choice.why}"
         wait = pause if len(waiting) < len(turn) else 0
         answer |= {"member": choice.member, "server": servers[choice.member], "wait": wait}
     request.runtime.database.atomically(
         lambda tx: tx.journal(
-            stands.state.id, sentence, kind="rolling", traversal_id=stands.state.current_traversal
+            snapshot.state.id,
+            sentence,
+            kind="rolling",
+            traversal_id=snapshot.state.current_traversal,
         )
     )
     return answer | {"sentence": sentence}

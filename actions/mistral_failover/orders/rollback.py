@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.convergence.traversals import goal_to_return_to, present_goal
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import require_eligible
 from mistral_failover.model.goal import Goal, empty_goal
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders import failover, intake
-from mistral_failover.orders.failover import Derive, Facts
+from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import goals
@@ -52,18 +52,18 @@ def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> d
 def removing(lost: tuple[str, ...]) -> Derive:
     """Derive the goal that asks for nothing. Raises ActionError UNKNOWN_MEMBER."""
 
-    def nothing(stands: Standing) -> Goal:
+    def nothing(snapshot: GroupSnapshot) -> Goal:
         for member in lost:
-            if member not in stands.occupied and member not in stands.roles.values():
+            if member not in snapshot.occupied and member not in snapshot.roles.values():
                 raise ActionError(
                     "UNKNOWN_MEMBER",
-                    f"lost: nothing of {stands.group.name} is on {member}",
-                    did_you_mean(member, stands.occupied)
-                    if stands.occupied
+                    f"lost: nothing of {snapshot.group.name} is on {member}",
+                    did_you_mean(member, snapshot.occupied)
+                    if snapshot.occupied
                     else "Nothing of it is on anybody.",
                 )
         # A lost member stays fenced as long as anything of the group is left on it.
-        return empty_goal(stands.group, (stands.lost | set(lost)) & stands.occupied)
+        return empty_goal(snapshot.group, (snapshot.lost | set(lost)) & snapshot.occupied)
 
     return nothing
 
@@ -76,14 +76,14 @@ def returning_to(
     Raises as :func:`rollback`.
     """
 
-    def derive(stands: Standing) -> Goal:
-        goal = request.runtime.database.reading(lambda tx: _goal(tx, stands, version, recovered))
-        facts = Facts(lost=(), recovered=recovered)
-        members = failover.look_at_members(request, stands, facts, remember=remember)
+    def derive(snapshot: GroupSnapshot) -> Goal:
+        goal = request.runtime.database.reading(lambda tx: _goal(tx, snapshot, version, recovered))
+        facts = FailoverRequest(lost=(), recovered=recovered)
+        members = failover.look_at_members(request, snapshot, facts, remember=remember)
         taken = {
             role: member
             for role, member in goal.document["roles"].items()
-            if stands.roles.get(role) != member
+            if snapshot.roles.get(role) != member
         }
         require_eligible(members, taken, frozenset(goal.document["lost"]))
         return goal
@@ -91,19 +91,19 @@ def returning_to(
     return derive
 
 
-def _goal(tx: Any, stands: Standing, prefix: str | None, recovered: tuple[str, ...]) -> Goal:
+def _goal(tx: Any, snapshot: GroupSnapshot, prefix: str | None, recovered: tuple[str, ...]) -> Goal:
     """The goal to go back to; who was lost and is another server by now has recovered."""
-    state = stands.state
+    state = snapshot.state
     present = present_goal(tx, state)
     if present is not None:
-        version = None if prefix is None else find(tx, state.id, stands.group.name, prefix)
-        well = {*recovered, *frozenset(present.document["lost"]).difference(stands.lost)}
+        version = None if prefix is None else find(tx, state.id, snapshot.group.name, prefix)
+        well = {*recovered, *frozenset(present.document["lost"]).difference(snapshot.lost)}
         goal = goal_to_return_to(tx, state, version=version, recovered=sorted(well))
         if goal is not None:
             return goal
     raise ActionError(
         "NOTHING_TO_RETURN_TO",
-        f"{stands.group.name} reached no other goal than its present one",
+        f"{snapshot.group.name} reached no other goal than its present one",
         "failover goals lists the goals that it had.",
     )
 

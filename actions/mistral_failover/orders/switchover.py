@@ -16,12 +16,12 @@ from typing import Any
 
 from mistral_failover.convergence.sentences import where
 from mistral_failover.groups import agent_health, kept_parts
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.orders import failover, intake
-from mistral_failover.orders.failover import Derive, Facts
+from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
@@ -43,8 +43,8 @@ _NOT_UP = "failover group activate brings it up."
 class ThereAlready(intake.NothingToDo):
     """The roles are where they shall be; ``why``, in words."""
 
-    def __init__(self, stands: Standing, why: str) -> None:
-        self.stands = stands
+    def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
+        self.snapshot = snapshot
         self.sentence = f"{why}: there is nothing to do"
         super().__init__(self.sentence)
 
@@ -80,14 +80,14 @@ def ordered(
     try:
         return intake.ordered(request, group, derive, asked_for, cause)
     except ThereAlready as there:
-        current = there.stands.state.current_traversal
+        current = there.snapshot.state.current_traversal
         return {
             "group": group,
             "traversal": current,
-            "goal": there.stands.state.last_complete_goal,
-            "roles": dict(there.stands.roles),
-            "lost": sorted(there.stands.lost),
-            "workflow": failover.chain_of(there.stands.group),
+            "goal": there.snapshot.state.last_complete_goal,
+            "roles": dict(there.snapshot.roles),
+            "lost": sorted(there.snapshot.lost),
+            "workflow": failover.chain_of(there.snapshot.group),
             "sentence": there.sentence,
             "incident": None,
         }
@@ -107,29 +107,31 @@ def moving(
     Raises as :func:`switchover`, and ThereAlready.
     """
 
-    def derive(stands: Standing) -> Goal:
-        moved = _role(stands, role)
-        refuse_unreached(request, stands)
-        holder = stands.roles.get(moved)
+    def derive(snapshot: GroupSnapshot) -> Goal:
+        moved = _role(snapshot, role)
+        refuse_unreached(request, snapshot)
+        holder = snapshot.roles.get(moved)
         if holder is None:
             raise ActionError(
                 "NOT_COMPLETE",
                 f"nobody holds {moved} yet",
-                f"Give it to somebody: {start_command(stands.group.name)} --lost ''",
+                f"Give it to somebody: {start_command(snapshot.group.name)} --lost ''",
             )
         if to == holder or giver not in (None, holder):
-            raise ThereAlready(stands, f"{holder} holds {moved} already")
-        members = failover.look_at_members(request, stands, Facts(lost=()), remember=remember)
-        refuse_unwell(stands, members, holder)
-        roles, lost = _assigned(stands, members, moved, to)
-        return planned_goal(request, stands, members, roles, lost)
+            raise ThereAlready(snapshot, f"{holder} holds {moved} already")
+        members = failover.look_at_members(
+            request, snapshot, FailoverRequest(lost=()), remember=remember
+        )
+        refuse_unwell(snapshot, members, holder)
+        roles, lost = _assigned(snapshot, members, moved, to)
+        return planned_goal(request, snapshot, members, roles, lost)
 
     return derive
 
 
 def planned_goal(
     request: Request,
-    stands: Standing,
+    snapshot: GroupSnapshot,
     members: list[MemberFact],
     roles: Mapping[str, str],
     lost: Collection[str],
@@ -139,50 +141,50 @@ def planned_goal(
 
     Raises NoEligibleMember, CloudError, ActionError CANNOT_QUIESCE.
     """
-    moved = [role for role in roles if roles[role] != stands.roles.get(role)]
-    _refuse_said_lost(request, stands, {roles[role] for role in moved})
-    holders = sorted({stands.roles[role] for role in moved if role in stands.roles})
+    moved = [role for role in roles if roles[role] != snapshot.roles.get(role)]
+    _refuse_said_lost(request, snapshot, {roles[role] for role in moved})
+    holders = sorted({snapshot.roles[role] for role in moved if role in snapshot.roles})
     servers = {fact.name: fact.server_id for fact in members}
     for holder in holders:
-        refuse_unwell(stands, members, holder)
+        refuse_unwell(snapshot, members, holder)
     for holder in holders:
-        if why := agent_health.unheard(request, stands, holder, servers.get(holder)):
-            raise _cannot_quiesce(stands, holder, why)
+        if why := agent_health.why_unreachable(request, snapshot, holder, servers.get(holder)):
+            raise _cannot_quiesce(snapshot, holder, why)
     for target in sorted({roles[role] for role in moved} - set(holders)):
-        _refuse_unheard(request, stands, target, servers.get(target))
-    goal = render_goal(stands.group, roles, lost, returns=True)
+        _refuse_unheard(request, snapshot, target, servers.get(target))
+    goal = render_goal(snapshot.group, roles, lost, returns=True)
     if any(resource.type == STACK_PARAMETERS for resource in goal_resources(goal)):
-        kept_parts.refuse_marked(request, stands, stands.lost)
-    failover.look_at_new_volumes(request, stands, goal)
+        kept_parts.refuse_marked(request, snapshot, snapshot.lost)
+    failover.look_at_new_volumes(request, snapshot, goal)
     return goal
 
 
-def known_role(stands: Standing, role: str) -> str:
+def known_role(snapshot: GroupSnapshot, role: str) -> str:
     """A role of the group's. Raises ActionError BAD_INPUT."""
-    if role not in stands.group.roles:
-        known = f"Roles: {', '.join(stands.group.roles)}."
+    if role not in snapshot.group.roles:
+        known = f"Roles: {', '.join(snapshot.group.roles)}."
         raise ActionError("BAD_INPUT", f"role: {role} is none of its roles", known)
     return role
 
 
-def _role(stands: Standing, role: str | None) -> str:
-    roles = stands.group.roles
+def _role(snapshot: GroupSnapshot, role: str | None) -> str:
+    roles = snapshot.group.roles
     if role is not None:
-        return known_role(stands, role)
+        return known_role(snapshot, role)
     if len(roles) == 1:
         return roles[0]
     known = f"Roles: {', '.join(roles)}."
     raise ActionError("BAD_INPUT", "role: which of its roles is to move", known)
 
 
-def refuse_unreached(request: Request, stands: Standing) -> None:
+def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
     """Only what stands somewhere can be moved from there, and come back. Raises ActionError
     NOT_COMPLETE."""
-    if stands.reached and stands.roles:
+    if snapshot.reached and snapshot.roles:
         return
-    current, name = stands.state.current_traversal, stands.group.name
+    current, name = snapshot.state.current_traversal, snapshot.group.name
     traversal = current and request.runtime.database.reading(lambda tx: tx.traversal(current))
-    if not traversal or stands.reached:
+    if not traversal or snapshot.reached:
         raise ActionError("NOT_COMPLETE", f"{name} is not in service", _NOT_UP)
     why = traversal.reason or traversal.cause
     raise ActionError(
@@ -192,7 +194,7 @@ def refuse_unreached(request: Request, stands: Standing) -> None:
     )
 
 
-def refuse_unwell(stands: Standing, members: list[MemberFact], holder: str) -> None:
+def refuse_unwell(snapshot: GroupSnapshot, members: list[MemberFact], holder: str) -> None:
     """A planned move begins with a word of the holder's own agent, and falls no further down the
     ladder. So whoever can certainly not give it is refused while the application may still run.
     Raises ActionError CANNOT_QUIESCE."""
@@ -200,14 +202,14 @@ def refuse_unwell(stands: Standing, members: list[MemberFact], holder: str) -> N
     if found is not None and found.healthy:
         return
     why = "it is no member of the stack any more" if found is None else found.why_not
-    raise _cannot_quiesce(stands, holder, why or "Nova does not say that it is well")
+    raise _cannot_quiesce(snapshot, holder, why or "Nova does not say that it is well")
 
 
-def _refuse_said_lost(request: Request, stands: Standing, targets: Collection[str]) -> None:
+def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collection[str]) -> None:
     """An alarm was believed, and whoever was to act on it has not, or died: a member that is lost
     in no goal yet is no target all the same."""
     waiting = request.runtime.database.reading(
-        lambda tx: incidents.yet_to_begin(tx, stands.state.id)
+        lambda tx: incidents.yet_to_begin(tx, snapshot.state.id)
     )
     said = {
         member: f"incident {incident.id} says that it is lost, and its failover has not begun"
@@ -224,10 +226,12 @@ def _refuse_said_lost(request: Request, stands: Standing, targets: Collection[st
         )
 
 
-def _refuse_unheard(request: Request, stands: Standing, target: str, server: str | None) -> None:
+def _refuse_unheard(
+    request: Request, snapshot: GroupSnapshot, target: str, server: str | None
+) -> None:
     """Nova's ACTIVE says nothing of the agents; and without the target's, the way back would wait
     for its word as well."""
-    if why := agent_health.unheard(request, stands, target, server):
+    if why := agent_health.why_unreachable(request, snapshot, target, server):
         raise NoEligibleMember(
             f"{target} can not be asked to start anything",
             "Look at failover-agent there, or name another member.",
@@ -235,26 +239,26 @@ def _refuse_unheard(request: Request, stands: Standing, target: str, server: str
         )
 
 
-def _cannot_quiesce(stands: Standing, holder: str, why: str) -> ActionError:
+def _cannot_quiesce(snapshot: GroupSnapshot, holder: str, why: str) -> ActionError:
     return ActionError(
         "CANNOT_QUIESCE",
         f"{holder} can not be asked to stop: {why}",
         f"Mend that. Or, only if {holder} is lost, have it fenced: "
-        + start_command(stands.group.name, lost=holder),
+        + start_command(snapshot.group.name, lost=holder),
     )
 
 
 def _assigned(
-    stands: Standing, members: list[MemberFact], role: str, to: str | None
+    snapshot: GroupSnapshot, members: list[MemberFact], role: str, to: str | None
 ) -> tuple[Mapping[str, str], frozenset[str]]:
     """Who holds which role after the move, and who stays lost."""
-    lost = stands.lost & ({fact.name for fact in members} | stands.occupied)
+    lost = snapshot.lost & ({fact.name for fact in members} | snapshot.occupied)
     if to is not None:
-        return assign_roles(stands.group, members, stands.roles, lost, {role: to}), lost
-    holder = stands.roles[role]
+        return assign_roles(snapshot.group, members, snapshot.roles, lost, {role: to}), lost
+    holder = snapshot.roles[role]
     others = [_not(fact, role) if fact.name == holder else fact for fact in as_planned(members)]
-    staying = {name: member for name, member in stands.roles.items() if name != role}
-    return assign_roles(stands.group, others, staying, lost), lost
+    staying = {name: member for name, member in snapshot.roles.items() if name != role}
+    return assign_roles(snapshot.group, others, staying, lost), lost
 
 
 def _not(fact: MemberFact, role: str) -> MemberFact:

@@ -16,12 +16,12 @@ from typing import Any
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.conclude import wake
 from mistral_failover.convergence.records import GroupState, Record
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.executions import CALL, LIMIT, execution_of
 from mistral_failover.model.text import plain
 from mistral_failover.orders.failover import chain_of
-from mistral_failover.runtime.caller import person
+from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
@@ -39,7 +39,7 @@ def listed(request: Request, group: str | None) -> list[Row]:
     ``execution`` (None, or ``id`` and ``state``), ``operation``, ``traversal``. Raises
     UnknownGroup.
     """
-    group_id = standing(request, group).state.id if group else None
+    group_id = group_snapshot(request, group).state.id if group else None
     project = request.project_id
     rows = request.runtime.database.reading(lambda tx: details.locks(tx, project, group_id))
     mistral, unable = _mistral(request) if rows else (None, "")
@@ -150,7 +150,9 @@ def _broken(
     how = "which was alive" if record.held_at(now) else "which is dead"
     why = f" (forced: {plain(because)})" if force and because else ""
     why = why or (f" ({plain(because)})" if because else "")
-    sentence = f"{record.name}: the lock of {owner}, {how}, was broken by {person(request)}{why}"
+    sentence = (
+        f"{record.name}: the lock of {owner}, {how}, was broken by {caller_name(request)}{why}"
+    )
     if not tx.break_lock(record, sentence.partition(": ")[2]):
         raise ActionError(
             "LOCK_MOVED", f"the lock on {record.name} moved just now", "Look again: failover locks"

@@ -2,8 +2,8 @@
 """Volumes that only a person could free: has somebody done so?
 
 What was blocked by a volume wrote down all that was to be seen of it
-(``cloud.volume_holders.sight``). When a sweep sees anything else, the node is tried again; whether
-it was the right thing shows then.
+(``cloud.volume_holders.volume_fingerprint``). When a sweep sees anything else, the node is tried
+again; whether it was the right thing shows then.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.volume_holders import sight
+from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import stalled_work
 from mistral_failover.store.stalled_work import SWEPT
 
 
-def loosened(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]:
+def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]:
     """Reopen the nodes whose volume was touched since they were blocked; of two sweeps at once one
     does. Yields ``traversal``, ``group``, ``sentence``. Raises CloudError."""
     database = request.runtime.database
-    found = database.reading(lambda tx: stalled_work.held_up(tx, request.project_id, group_id))
+    found = database.reading(
+        lambda tx: stalled_work.blocked_by_volume(tx, request.project_id, group_id)
+    )
     if not found:
         return
     cloud = request.cloud(Unguarded())
     trouble: CloudError | None = None
     for held in found:
         try:
-            seen = sight(cloud, held.volume, held.server)
+            seen = volume_fingerprint(cloud, held.volume, held.server)
         except CloudError as error:
             trouble = error  # of one group; the others' turn comes all the same
             continue
@@ -45,7 +47,7 @@ def loosened(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]
         raise trouble
 
 
-def _reopened(held: stalled_work.HeldUp, sentence: str, tx: Any) -> bool:
+def _reopened(held: stalled_work.BlockedByVolume, sentence: str, tx: Any) -> bool:
     tx.lock_group(held.group_id, shared=False)
     traversal = held.ready.traversal_id
     if not tx.reopen_node(traversal, held.ready.node):

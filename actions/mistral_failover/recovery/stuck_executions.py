@@ -17,7 +17,7 @@ from mistral_failover.mistral.api import ENDED, Execution, Mistral
 from mistral_failover.model.group import SHIPPED_CHAIN
 from mistral_failover.store import stalled_work
 from mistral_failover.store.database import Database
-from mistral_failover.store.stalled_work import Held
+from mistral_failover.store.stalled_work import ChainWait
 
 OURS = "failover."
 _PRIVATE = "failover._"
@@ -26,7 +26,7 @@ LIMIT = 30.0
 
 
 @dataclass(frozen=True)
-class Hung:
+class StuckExecution:
     """A tree of executions in which nothing happened for ``seconds``, oldest execution first;
     ``top`` is ours, and whoever waits for the tree waits for it."""
 
@@ -48,9 +48,9 @@ CHAINS = 3
 of its own that fails each time must not run for ever."""
 
 
-def undriven(
-    held: Sequence[Held], mistral: Mistral | None, deadline: float, *, asked_for: bool = False
-) -> Iterator[Held]:
+def without_chain(
+    held: Sequence[ChainWait], mistral: Mistral | None, deadline: float, *, asked_for: bool = False
+) -> Iterator[ChainWait]:
     """Yield those of the ``held`` traversals that need a new execution of their chain: the last one
     has ended without opening the next stage, or there was none.
 
@@ -72,9 +72,9 @@ def undriven(
             yield traversal
 
 
-def hung(
+def find_stuck(
     database: Database, project_id: str, mistral: Mistral, after: float, deadline: float
-) -> Iterator[Hung]:
+) -> Iterator[StuckExecution]:
     """The trees of our executions that hang: no execution of the tree holds a live lock or began
     or ended an operation, and nothing in it changed, for ``after`` seconds.
 
@@ -95,10 +95,10 @@ def hung(
         if working.isdisjoint(e.id for e in tree):
             seconds = min(_age(mistral, e) for e in tree)
             left = [e for e in tree if _ours(e) and not e.ended]
-            yield Hung(tree, min(left, key=_rank), seconds)
+            yield StuckExecution(tree, min(left, key=_rank), seconds)
 
 
-def end(mistral: Mistral, found: Hung) -> None:
+def end(mistral: Mistral, found: StuckExecution) -> None:
     """End a tree as far as it is ours: its top in ERROR, so that whoever waits sees a failure, and
     what is below it CANCELLED, so that no task of it runs any more. Raises CloudError."""
     whole = _ours(found.executions[0])  # else the tree belongs to somebody who called one of ours

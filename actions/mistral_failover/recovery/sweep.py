@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
 from mistral_failover.fault_points import reach
-from mistral_failover.groups.snapshot import standing, standing_of
+from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import intake
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.recovery import stuck_executions
-from mistral_failover.recovery.retry_blocked_volumes import loosened
+from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
@@ -33,7 +33,7 @@ STALE = 600.0
 not be true any more."""
 
 Row = dict[str, Any]
-T = TypeVar("T", stalled_work.Stalled, stalled_work.Held)
+T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
 
 
 def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
@@ -54,9 +54,9 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     and ``chains``, what is to be started for all of that: ``traversal`` and ``workflow``, each
     traversal once.
     """
-    group_id = standing(request, group).state.id if group else None
+    group_id = group_snapshot(request, group).state.id if group else None
     swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
-    undriven: list[stalled_work.Held] = []
+    undriven: list[stalled_work.ChainWait] = []
     try:
         mistral, deadline = mistral_of(request), time.monotonic() + stuck_executions.LIMIT
         if mistral is None:
@@ -72,12 +72,12 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     swept["restarted"] += _stalled(request, group_id)
     swept["restarted"] += _reopened(request, group_id)
     try:
-        swept["restarted"] += loosened(request, group_id)
+        swept["restarted"] += retry_blocked(request, group_id)
     except CloudError as error:
         swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
     rows = [*swept["started"], *swept["restarted"]]
     for row in rows:
-        row.setdefault("workflow", chain_of(standing(request, row["group"]).group))
+        row.setdefault("workflow", chain_of(group_snapshot(request, row["group"]).group))
     swept["chains"] = [
         {"traversal": traversal, "workflow": workflow}
         for traversal, workflow in {row["traversal"]: row["workflow"] for row in rows}.items()
@@ -93,9 +93,9 @@ def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: 
     waits for a workflow of the user's."""
     try:
         if urgent:
-            event_hooks.tell_soon(request, group_id)
+            event_hooks.send_soon(request, group_id)
             return []
-        rows = event_hooks.tell_all(request, group_id)
+        rows = event_hooks.send_all(request, group_id)
     except Exception as error:  # noqa: BLE001 - a workflow of the user's must not stop a sweep
         unable.append(f"events: {describe(error)['message']}")
         return []
@@ -112,24 +112,28 @@ def _count(request: Request, swept: dict[str, list[Any]]) -> None:
 
 def _undriven(
     request: Request, mistral: Mistral | None, group_id: str | None, deadline: float
-) -> list[stalled_work.Held]:
+) -> list[stalled_work.ChainWait]:
     """The traversals whose chain has ended too early. A person who names a group wants another
     try, however many there were."""
     held = request.runtime.database.reading(lambda tx: _held(request, tx, group_id))
-    return list(stuck_executions.undriven(held, mistral, deadline, asked_for=group_id is not None))
+    return list(
+        stuck_executions.without_chain(held, mistral, deadline, asked_for=group_id is not None)
+    )
 
 
-def _held(request: Request, tx: Any, group_id: str | None) -> list[stalled_work.Held]:
+def _held(request: Request, tx: Any, group_id: str | None) -> list[stalled_work.ChainWait]:
     quiet = request.runtime.settings.sweep_after
-    return stalled_work.held(tx, request.project_id, group_id, quiet)
+    return stalled_work.chain_waits(tx, request.project_id, group_id, quiet)
 
 
-def _still_held(request: Request, tx: Any, found: stalled_work.Held) -> list[stalled_work.Held]:
+def _still_held(
+    request: Request, tx: Any, found: stalled_work.ChainWait
+) -> list[stalled_work.ChainWait]:
     """The traversal, unless another sweep or another chain has taken it up meanwhile."""
     return [each for each in _held(request, tx, found.group_id) if each == found]
 
 
-def _undriven_row(tx: Any, found: stalled_work.Held) -> Row:
+def _undriven_row(tx: Any, found: stalled_work.ChainWait) -> Row:
     if found.chain is None:
         sentence = "no execution of its chain works on it: a sweep starts one"
     else:
@@ -141,14 +145,16 @@ def _undriven_row(tx: Any, found: stalled_work.Held) -> Row:
 def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]:
     """End the executions that hang in Mistral, so that whoever waits for them sees an end."""
     database, after = request.runtime.database, request.runtime.settings.hang_after
-    for found in stuck_executions.hung(database, request.project_id, mistral, after, deadline):
+    for found in stuck_executions.find_stuck(
+        database, request.project_id, mistral, after, deadline
+    ):
         stuck_executions.end(mistral, found)
         database.atomically(partial(_tell_end, request.project_id, found))
         top = found.top
         yield {"execution": top.id, "workflow": top.workflow, "sentence": found.sentence}
 
 
-def _tell_end(project_id: str, found: stuck_executions.Hung, tx: Any) -> None:
+def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: Any) -> None:
     """Tell the groups that a tree of executions was about."""
     concerned: set[str | None] = set()
     for execution in found.executions:
@@ -198,7 +204,9 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
 def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
     """Let fences be tried again for which a person's word was written down, and no more."""
     database, engine = request.runtime.database, request.runtime.engine
-    found = database.reading(lambda tx: stalled_work.vouched(tx, request.project_id, group_id))
+    found = database.reading(
+        lambda tx: stalled_work.confirmed_fences(tx, request.project_id, group_id)
+    )
     for where, name, member in found:
         fence = fence_name(member)
         sentence = f"{fence}: reopened by a sweep, for {member} was confirmed as fenced by a person"
@@ -262,8 +270,8 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
         state = groups.get(tx, incident.group_id or "")
         if "asked_for" in found.fact or state is None:
             return None
-        stands = standing_of(request, tx, state)
-        return None if stands.roles else f"{state.name} was taken out of service since"
+        snapshot = group_snapshot_in(request, tx, state)
+        return None if snapshot.roles else f"{state.name} was taken out of service since"
 
     return _held_back(request, incident, why, "not_in_service")
 
@@ -275,7 +283,7 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
     def why(tx: Any, found: incidents.Incident) -> str | None:
         group_id = incident.group_id or ""
         state = groups.get(tx, group_id)
-        if state is not None and standing_of(request, tx, state).striking:
+        if state is not None and group_snapshot_in(request, tx, state).striking:
             return None
         replaced_at = views.last_ended(tx, group_id, REPLACE_TYPE) or 0.0
         late = tx.now() - max(found.last_at, found.decided_at, replaced_at) > STALE
@@ -309,22 +317,22 @@ def _held_back(
 
 def confirm_fenced(request: Request, group: str, member: str, because: str) -> dict[str, Any]:
     """Record a person's word that a member writes no more, and reopen what waited for it."""
-    stands = standing(request, group)
+    snapshot = group_snapshot(request, group)
 
     def record(tx: Any) -> bool:
-        known = groups.confirm_fenced(tx, stands.state.id, member, because)
+        known = groups.confirm_fenced(tx, snapshot.state.id, member, because)
         sentence = f"{member} was confirmed as fenced by a person: {because}"
         if known:
             tx.journal(
-                stands.state.id,
+                snapshot.state.id,
                 sentence,
                 kind="confirmed",
-                traversal_id=stands.state.current_traversal,
+                traversal_id=snapshot.state.current_traversal,
             )
         return known
 
-    if member not in stands.lost:
-        lost = " and ".join(sorted(stands.lost))
+    if member not in snapshot.lost:
+        lost = " and ".join(sorted(snapshot.lost))
         raise ActionError(
             "NOT_LOST",
             f"{member} is not declared lost in {group}, {lost or 'nobody'} is",
@@ -336,10 +344,10 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
             "UNKNOWN_MEMBER", f"{member} is not a member of {group}", "See failover member list."
         )
     reach("confirm.recorded")
-    request.runtime.engine.resume(stands.state.id)
+    request.runtime.engine.resume(snapshot.state.id)
     reach("confirm.after")
     return {
         "group": group,
-        "traversal": stands.state.current_traversal,
-        "workflow": chain_of(stands.group),
+        "traversal": snapshot.state.current_traversal,
+        "workflow": chain_of(snapshot.group),
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mistral_failover.convergence.sentences import because
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
 from mistral_failover.mistral.executions import execution_of
 from mistral_failover.reports import status_details
@@ -41,8 +41,8 @@ def show(request: Request, said: str, group: str | None) -> Row:
 
     found, operations, began = request.runtime.database.reading(read)
     if found.get("chain"):
-        stands = standing(request, found["group"])
-        found["chain"] = status_details.chain(request, stands.group, found["chain"], ask=True)
+        snapshot = group_snapshot(request, found["group"])
+        found["chain"] = status_details.chain(request, snapshot.group, found["chain"], ask=True)
         if found["status"] == "IN_PROGRESS" and not found["reason"]:
             found["reason"] = status_details.chain_reason(found["chain"])
     work: dict[str, list[str]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.differences import differences
 from mistral_failover.orders.rollback import find
 from mistral_failover.runtime.process import Request
@@ -19,12 +19,12 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
     traversals), given_at, reached_at (None: never), current, and last_complete (the one that a
     rollback of a failure returns to).
     """
-    stands = standing(request, name)
+    snapshot = group_snapshot(request, name)
 
     def read(tx: Any) -> tuple[list[goals.KeptGoal], str | None]:
-        current = stands.state.current_traversal
+        current = snapshot.state.current_traversal
         traversal = tx.traversal(current) if current else None
-        return goals.listed(tx, stands.state.id), traversal.goal_version if traversal else None
+        return goals.listed(tx, snapshot.state.id), traversal.goal_version if traversal else None
 
     kept, current = request.runtime.database.reading(read)
     return [
@@ -38,7 +38,7 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
             "given_at": entry.given_at,
             "reached_at": entry.reached_at,
             "current": entry.goal.version == current,
-            "last_complete": entry.goal.version == stands.state.last_complete_goal,
+            "last_complete": entry.goal.version == snapshot.state.last_complete_goal,
         }
         for entry in kept
     ]
@@ -50,11 +50,11 @@ def compared(request: Request, name: str, before: str, after: str) -> dict[str, 
 
     Raises UnknownGroup, and what :func:`returning.find` raises.
     """
-    stands = standing(request, name)
+    snapshot = group_snapshot(request, name)
 
     def read(tx: Any) -> list[Any]:
-        versions = (find(tx, stands.state.id, name, prefix) for prefix in (before, after))
-        return [tx.goal(stands.state.id, version) for version in versions]
+        versions = (find(tx, snapshot.state.id, name, prefix) for prefix in (before, after))
+        return [tx.goal(snapshot.state.id, version) for version in versions]
 
     old, new = request.runtime.database.reading(read)
     found = differences(old, new)

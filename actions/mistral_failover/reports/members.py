@@ -7,7 +7,7 @@ from typing import Any
 
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups import candidates, refresh_members
-from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.roles import DEFAULT_PRIORITY
@@ -27,23 +27,23 @@ def members(request: Request, name: str) -> list[dict[str, Any]]:
     It is looked at, and nothing is remembered of that. Members that left the stack are there while
     anything of the group is left on them. Raises UnknownGroup, CloudError.
     """
-    stands = standing(request, name)
+    snapshot = group_snapshot(request, name)
     cloud = request.cloud(Unguarded())
-    seen = refresh_members.members_now(cloud, stands.group)
+    seen = refresh_members.members_now(cloud, snapshot.group)
     facts = candidates.look(
-        request, cloud, stands.group, stands.state.id, seen, stands.lost, thorough=True
+        request, cloud, snapshot.group, snapshot.state.id, seen, snapshot.lost, thorough=True
     )
     known, now = request.runtime.database.reading(
-        lambda tx: (groups.members_of(tx, stands.state.id), tx.now())
+        lambda tx: (groups.members_of(tx, snapshot.state.id), tx.now())
     )
     servers = {member.name: member.server_id for member in seen}
-    lost = stands.lost & {fact.name for fact in facts}
-    why_not = assignment.reasons(stands.group, facts, lost)
+    lost = snapshot.lost & {fact.name for fact in facts}
+    why_not = assignment.reasons(snapshot.group, facts, lost)
     doubts = assignment.doubts(facts, lost)
-    order = assignment.eligible(stands.group, facts, lost)
+    order = assignment.eligible(snapshot.group, facts, lost)
     place = {member: index for index, member in enumerate(order)}
     rows = [
-        _row(stands, fact, known, now)
+        _row(snapshot, fact, known, now)
         | {
             "server": servers[fact.name],
             "eligible": fact.name not in why_not,
@@ -52,24 +52,24 @@ def members(request: Request, name: str) -> list[dict[str, Any]]:
         }
         for fact in sorted(facts, key=lambda fact: (place.get(fact.name, len(place)), fact.name))
     ]
-    left = sorted((stands.occupied | set(stands.roles.values())) - servers.keys())
+    left = sorted((snapshot.occupied | set(snapshot.roles.values())) - servers.keys())
     return rows + [
-        _row(stands, MemberFact(member), known, now)
+        _row(snapshot, MemberFact(member), known, now)
         | {"server": None, "eligible": False, "why_not": _LEFT, "doubt": None}
         for member in left
     ]
 
 
 def _row(
-    stands: Standing, fact: MemberFact, known: dict[str, MemberRow], now: float
+    snapshot: GroupSnapshot, fact: MemberFact, known: dict[str, MemberRow], now: float
 ) -> dict[str, Any]:
     row = known.get(fact.name)
     return {
         "member": fact.name,
         "server": None,
         "epoch": row.epoch if row else None,
-        "roles": sorted(role for role, member in stands.roles.items() if member == fact.name),
+        "roles": sorted(role for role, member in snapshot.roles.items() if member == fact.name),
         "age": None if fact.created_at is None else max(0.0, now - fact.created_at),
         "host": fact.host,
-        "priority": stands.group.members.priority.get(fact.name, DEFAULT_PRIORITY),
+        "priority": snapshot.group.members.priority.get(fact.name, DEFAULT_PRIORITY),
     }

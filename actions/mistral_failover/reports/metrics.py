@@ -25,7 +25,7 @@ from mistral_failover.model.types import shipped_types
 from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.store import gauges, groups, stalled_work, totals
 from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
-from mistral_failover.store.gauges import Standing
+from mistral_failover.store.gauges import GroupGauges
 
 GROUPS = 500
 """Groups that have labels of their own unless the caller says otherwise: the oldest."""
@@ -83,13 +83,13 @@ def measured(request: Request, project_id: str | None, limit: int) -> dict[str, 
 
     def read(tx: Any) -> dict[str, Any]:
         now = tx.now()
-        found = gauges.standings(tx, project_id, now)
+        found = gauges.group_gauges(tx, project_id, now)
         projects = sorted({each.project for each in found})
         return {
             "now": now,
             "counters": totals.counters(tx, project_id),
             "standings": found,
-            "held": gauges.held(tx, project_id),
+            "held": gauges.held_alarms(tx, project_id),
             "sweeps": gauges.last_sweeps(tx, project_id),
             "lying": {each: _lying(tx, each, quiet) for each in projects},
         }
@@ -211,7 +211,7 @@ def _lying(tx: Any, project_id: str, quiet: float) -> int:
     )
 
 
-def _listen(table: _Table, request: Request, found: list[Standing]) -> None:
+def _listen(table: _Table, request: Request, found: list[GroupGauges]) -> None:
     """Ask the agents of groups that send commands, as many as the time allows; a channel that is
     out of reach says nothing of anybody."""
     by_id = {each.id: each for each in found}

@@ -7,7 +7,7 @@ from typing import Any
 
 from mistral_failover.alarms import suspensions
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.snapshot import standing
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import FENCE_TYPE, returns
 from mistral_failover.orders import switchover
 from mistral_failover.reports import status_details
@@ -24,35 +24,35 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
     """Where a group stands: who holds which role and volume, each resource, what is under way or
     blocked; with ``agents`` also what the members' agents last said, and how a chain ended that the
     group waits for, which takes up to 3 s each."""
-    stands = standing(request, name)
+    snapshot = group_snapshot(request, name)
 
     def read(tx: Any) -> dict[str, Any]:
-        current = stands.state.current_traversal
+        current = snapshot.state.current_traversal
         traversal = views.traversal(tx, current) if current else None
-        now, records = tx.now(), list(tx.records(stands.state.id))
+        now, records = tx.now(), list(tx.records(snapshot.state.id))
         return {
             "group": name,
-            "stack": stands.group.stack,
+            "stack": snapshot.group.stack,
             "status": traversal["status"] if traversal else "DEFINED",
             "reason": _reason(tx, traversal) if traversal else "no goal was given yet",
-            "roles": dict(stands.roles),
-            "lost": sorted(stands.lost),
+            "roles": dict(snapshot.roles),
+            "lost": sorted(snapshot.lost),
             "goal": traversal["goal_version"] if traversal else None,
-            "last_complete_goal": stands.state.last_complete_goal,
+            "last_complete_goal": snapshot.state.last_complete_goal,
             "traversal": traversal,
-            **suspensions.standing(tx, stands.state.id),
+            **suspensions.standing(tx, snapshot.state.id),
             "members": [
                 {"name": m.name, "server": m.server_id, "epoch": m.epoch}
-                for m in groups.members_of(tx, stands.state.id).values()
+                for m in groups.members_of(tx, snapshot.state.id).values()
             ],
             "resources": [_resource(record, now) for record in records],
             "remedies": _remedies(tx, name, current, records) if current else [],
             "since": status_details.since(tx, traversal) if traversal else None,
-            "holders": status_details.holders(tx, stands.state.id, records),
-            "held": status_details.held(tx, request.project_id, stands.state.id),
+            "holders": status_details.holders(tx, snapshot.state.id, records),
+            "held": status_details.held(tx, request.project_id, snapshot.state.id),
             "under_way": [
                 {**row, "seconds": now - row["started_at"]}
-                for row in views.under_way(tx, stands.state.id)
+                for row in views.under_way(tx, snapshot.state.id)
             ],
             "deferred": views.deferred(tx, current) if current else [],
             "chain": views.chain(tx, current) if current else None,
@@ -68,17 +68,17 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
                     "duplicates": i.duplicates,
                     "at": i.first_at,
                 }
-                for i in incidents.of_group(tx, stands.state.id, _INCIDENTS_SHOWN)
+                for i in incidents.of_group(tx, snapshot.state.id, _INCIDENTS_SHOWN)
             ],
             "now": now,
         }
 
     found: dict[str, Any] = request.runtime.database.reading(read)
     if found["chain"] is not None:
-        found["chain"] = status_details.chain(request, stands.group, found["chain"], ask=agents)
+        found["chain"] = status_details.chain(request, snapshot.group, found["chain"], ask=agents)
         if found["status"] == "IN_PROGRESS" and not found["reason"]:
             found["reason"] = status_details.chain_reason(found["chain"])
-    return {**found, "agents": status_details.agents(request, stands) if agents else {}}
+    return {**found, "agents": status_details.agents(request, snapshot) if agents else {}}
 
 
 def _remedies(
@@ -103,7 +103,7 @@ def history(
 ) -> list[dict[str, Any]]:
     """The group's journal: one sentence per step; with ``traversal``, an id of one or its first
     digits, of that alone. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID."""
-    group_id = standing(request, name).state.id
+    group_id = group_snapshot(request, name).state.id
 
     def read(tx: Any) -> list[dict[str, Any]]:
         which = traversal
@@ -118,13 +118,13 @@ def history(
 def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
     """How a traversal stands: the outcome that a failover's execution ends with. Of a planned move
     it is that of the whole of it, the way back included."""
-    stands = standing(request, name)
+    snapshot = group_snapshot(request, name)
 
     def read(tx: Any) -> dict[str, Any] | None:
         traversal = views.traversal(tx, traversal_id)
-        if traversal is None or traversal["group_id"] != stands.state.id:
+        if traversal is None or traversal["group_id"] != snapshot.state.id:
             return None
-        goal = tx.goal(stands.state.id, traversal["goal_version"])
+        goal = tx.goal(snapshot.state.id, traversal["goal_version"])
         if goal is None:
             return None
         found = {

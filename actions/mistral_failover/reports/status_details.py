@@ -12,7 +12,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.mistral.api import ENDED, mistral_of
 from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
@@ -58,16 +58,16 @@ def holders(tx: Any, group_id: str, records: Iterable[Record]) -> list[dict[str,
 
 def held(tx: Any, project_id: str, group_id: str) -> int:
     """How many alarms of a group are held."""
-    total, _ = incidents.held(tx, project_id, group_id, 1)
+    total, _ = incidents.held_alarms(tx, project_id, group_id, 1)
     return total
 
 
-def agents(request: Request, stands: Standing) -> dict[str, str]:
+def agents(request: Request, snapshot: GroupSnapshot) -> dict[str, str]:
     """What each member's agent last said, in words; nothing for a group that commands none."""
-    if not sends_commands(stands.group):
+    if not sends_commands(snapshot.group):
         return {}
     try:
-        rows = within(ASK, lambda: agent_health.agents(request, stands.group.name))
+        rows = within(ASK, lambda: agent_health.agents(request, snapshot.group.name))
     except Exception as error:  # noqa: BLE001 - a status is told without the agents as well
         return {"": str(describe(error)["message"])}
     if rows is None:

@@ -13,8 +13,8 @@ from mistral_failover.cloud.replacements import Replacement
 from mistral_failover.cloud.replacements import replace_member as replace_by_heat
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import kept_parts, refresh_members
-from mistral_failover.groups.refresh_members import notice
-from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.groups.refresh_members import remember_members
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import going_on, start_command
@@ -29,7 +29,7 @@ def replace_server(request: Request, tools: Tools, operation: Document) -> dict[
     Safe to repeat at any point: the server that is to go is named. Raises CloudError, LeaseLost.
     """
     began = elapsed()
-    stands = standing(request, operation["group"])
+    snapshot = group_snapshot(request, operation["group"])
     wish = operation["properties"]
     member, old = str(wish["member"]), str(wish["server_id"])
     with going_on(operation["group"]), _left_for_good(operation["group"], member):
@@ -37,16 +37,16 @@ def replace_server(request: Request, tools: Tools, operation: Document) -> dict[
             tools.cloud,
             operation["stack"],
             member,
-            autoscaling_group=stands.group.members.autoscaling_group,
+            autoscaling_group=snapshot.group.members.autoscaling_group,
             resource=wish.get("resource"),
             server_id=old,
             # Heat shows it, and by it a repeat knows its own mark.
             reason=f"replaced by mistral-failover, operation {operation['key']}",
             limit=float(operation["timeout"]),
-            keep=kept_parts.carried(request, operation["group_id"], operation["group"]),
+            keep=kept_parts.parts_to_keep(request, operation["group_id"], operation["group"]),
         )
     reach("replaced.before")
-    _see(request, tools, stands, member, old)
+    _see(request, tools, snapshot, member, old)
     return {
         "physical_id": found.server,
         "attributes": {
@@ -71,14 +71,14 @@ def _left_for_good(group: str, member: str) -> Iterator[None]:
         raise
 
 
-def _see(request: Request, tools: Tools, stands: Standing, member: str, old: str) -> None:
+def _see(request: Request, tools: Tools, snapshot: GroupSnapshot, member: str, old: str) -> None:
     """Notice who the members are by now. The former server is told again by every repeat: whoever
     died in between had raised the epoch, and nobody would know any more that it was to be told."""
-    _, others = notice(
-        request, stands.state.id, lambda: refresh_members.members_now(tools.cloud, stands.group)
+    _, others = remember_members(
+        request, snapshot.state.id, lambda: refresh_members.members_now(tools.cloud, snapshot.group)
     )
-    rows = request.runtime.database.reading(lambda tx: groups.members_of(tx, stands.state.id))
+    rows = request.runtime.database.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     told = [one for one in others if one.name != member]
     if (now := rows.get(member)) is not None and now.server_id != old:
         told.insert(0, groups.Replaced(member, old, now.epoch))
-    refresh_members.depose(request, tools.cloud, stands, told)
+    refresh_members.depose(request, tools.cloud, snapshot, told)

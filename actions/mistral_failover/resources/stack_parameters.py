@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.cloud import patches
-from mistral_failover.cloud.update_guard import Keep
+from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.remedies import going_on
 
 
-def patch_stack(tools: Tools, operation: Document, keep: Callable[[], Keep]) -> dict[str, Any]:
+def patch_stack(tools: Tools, operation: Document, keep: Callable[[], KeptParts]) -> dict[str, Any]:
     """PATCH the stack's parameters and follow the update to its end; refused while it would take
     one of the servers or volumes to ``keep``."""
     with going_on(operation["group"]):

@@ -19,10 +19,12 @@ from mistral_failover.resources.operation_tools import (
 )
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import going_on, start_command
-from mistral_failover.store.attached_volumes import Held
+from mistral_failover.store.attached_volumes import AttachedVolume
 
 
-def attach_volume(tools: Tools, operation: Document, known: Held | None = None) -> dict[str, Any]:
+def attach_volume(
+    tools: Tools, operation: Document, known: AttachedVolume | None = None
+) -> dict[str, Any]:
     """Attach the volume to the member's server; returns device, server_id, attachment_id.
 
     ``known``: what the resource was made with last. Where the same name stands for another volume

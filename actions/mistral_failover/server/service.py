@@ -17,7 +17,7 @@ import requests
 import mistral_failover.workflows
 from mistral_failover.agent.systemd import Notifier
 from mistral_failover.embedded.address import known_to_actions
-from mistral_failover.embedded.background_sweep import SelfSweep
+from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.embedded.client import MistralClient
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
@@ -124,7 +124,7 @@ def running(options: Options) -> Iterator[Running]:
         mistral.install_workflows([*mistral_failover.workflows.paths(), *options.workflows])
         state = _store()
         redelivery.take_up(mistral)
-        stack.enter_context(SelfSweep(mistral))
+        stack.enter_context(BackgroundSweep(mistral))
         health = Health(mistral.url)
         intake = Intake(known, mistral.client, state.database, process.own_project(state.settings))
         webhook = Webhook(listening, intake, lambda: health.good, tls=certified)

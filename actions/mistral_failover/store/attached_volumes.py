@@ -13,14 +13,14 @@ from mistral_failover.store.tables import resources
 
 
 @dataclass(frozen=True)
-class Held:
+class AttachedVolume:
     """A volume by its id, and the ``name`` that the group file had for it."""
 
     name: str
     volume_id: str
 
 
-def volumes(tx: Session, group_id: str, attachment: str) -> dict[str, Held]:
+def volumes(tx: Session, group_id: str, attachment: str) -> dict[str, AttachedVolume]:
     """By resource, what its latest record with a volume says, gone or not; ``attachment`` is the
     type. So a volume is known also while it hangs nowhere."""
     query = (
@@ -33,7 +33,7 @@ def volumes(tx: Session, group_id: str, attachment: str) -> dict[str, Held]:
         .order_by(*BIRTH)
     )
     return {
-        row.name: Held(str(row.properties["volume"]), row.physical_id)
+        row.name: AttachedVolume(str(row.properties["volume"]), row.physical_id)
         for row in tx.connection.execute(query)
         if row.properties
     }

@@ -17,7 +17,7 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Standing:
+class GroupGauges:
     """A group. ``status``: of its current traversal, DEFINED where none was; ``since`` and
     ``blocked_since``: when that began, and when it last became BLOCKED, in seconds. ``lately``: the
     traversals that began within the last hour."""
@@ -31,7 +31,7 @@ class Standing:
     lately: int
 
 
-def standings(tx: Session, project_id: str | None, now: float) -> list[Standing]:
+def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupGauges]:
     """Every group, the oldest first."""
     query = (
         sa.select(
@@ -58,7 +58,7 @@ def standings(tx: Session, project_id: str | None, now: float) -> list[Standing]
         ),
     )
     return [
-        Standing(
+        GroupGauges(
             id=row.id,
             project=row.project_id,
             name=row.name,
@@ -71,7 +71,7 @@ def standings(tx: Session, project_id: str | None, now: float) -> list[Standing]
     ]
 
 
-def held(tx: Session, project_id: str | None) -> dict[tuple[str, str | None], int]:
+def held_alarms(tx: Session, project_id: str | None) -> dict[tuple[str, str | None], int]:
     """How many alarms wait for a person, by project and group (None: nobody knows which)."""
     query = (
         sa.select(incidents.c.project_id, incidents.c.group_id, sa.func.count())

@@ -292,7 +292,7 @@ def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
     return [Incident(**row._mapping) for row in tx.connection.execute(query)]
 
 
-def held(
+def held_alarms(
     tx: Session, project_id: str, group_id: str | None, limit: int
 ) -> tuple[int, list[tuple[Incident, str | None]]]:
     """How many alarms of the project, or of a group of it, are held, and the latest of them with

@@ -42,7 +42,7 @@ class Stalled:
 
 
 @dataclass(frozen=True)
-class Held:
+class ChainWait:
     """A current traversal whose next stages wait for its chain, the execution ``chain``; None: no
     execution has driven it yet. ``chains``: how many have done so."""
 
@@ -54,7 +54,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class HeldUp:
+class BlockedByVolume:
     """A node that is blocked by a volume. ``sight``: what there was to be seen of ``volume`` and
     ``server`` (ids) then."""
 
@@ -125,7 +125,9 @@ def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) ->
     return list(found.values())
 
 
-def held(tx: Session, project_id: str, group_id: str | None, quiet: float) -> list[Held]:
+def chain_waits(
+    tx: Session, project_id: str, group_id: str | None, quiet: float
+) -> list[ChainWait]:
     """The traversals in which everything that is ready waits for its chain to open the next stage,
     and nothing was said for ``quiet`` seconds."""
     now = tx.clock()
@@ -161,7 +163,7 @@ def held(tx: Session, project_id: str, group_id: str | None, quiet: float) -> li
     )
     if group_id is not None:
         query = query.where(groups.c.id == group_id)
-    return [Held(**row._mapping) for row in tx.connection.execute(query)]
+    return [ChainWait(**row._mapping) for row in tx.connection.execute(query)]
 
 
 def _workable() -> tuple[sa.ColumnElement[bool], ...]:
@@ -173,7 +175,9 @@ def _workable() -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
-def vouched(tx: Session, project_id: str, group_id: str | None) -> list[tuple[str, str, str]]:
+def confirmed_fences(
+    tx: Session, project_id: str, group_id: str | None
+) -> list[tuple[str, str, str]]:
     """The (group id, group, member) of blocked fences of members that a person, in their present
     epoch, has vouched for: whoever wrote that down died before it reopened them."""
     query = (
@@ -194,7 +198,7 @@ def vouched(tx: Session, project_id: str, group_id: str | None) -> list[tuple[st
     return [(row[0], row[1], row[2]) for row in tx.connection.execute(query)]
 
 
-def held_up(tx: Session, project_id: str, group_id: str | None) -> list[HeldUp]:
+def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> list[BlockedByVolume]:
     """The blocked nodes whose operation said what of a volume has to change."""
     query = (
         sa.select(
@@ -219,14 +223,14 @@ def held_up(tx: Session, project_id: str, group_id: str | None) -> list[HeldUp]:
     )
     if group_id is not None:
         query = query.where(groups.c.id == group_id)
-    found: dict[str, HeldUp] = {}
+    found: dict[str, BlockedByVolume] = {}
     for row in tx.connection.execute(query):
         # Of a node's operations the latest counts.
         found.pop(row.node, None)
         about = ((row.result or {}).get("error") or {}).get("about")
         if about is not None:
             ready = Ready(row.traversal_id, Node.parse(row.node))
-            found[row.node] = HeldUp(ready, row.group_id, row.group, row.resource, **about)
+            found[row.node] = BlockedByVolume(ready, row.group_id, row.group, row.resource, **about)
     return list(found.values())
 
 

@@ -114,22 +114,22 @@ def test_an_agent_unpacks_neither_a_notice_nor_a_command(memory, to, decompresse
         def drop_waiting(self):
             pass
 
-    broker, desk, stop = Broker(memory), Desk(), threading.Event()
+    broker, dispatcher, stop = Broker(memory), Desk(), threading.Event()
     with broker.connect() as connection:
         broker.declare_exchanges(connection.channel())
         broker.declare_notices(connection.channel(), to, bind=True)
         broker.declare_commands(connection.channel(), to, 3)
     for queue in (to.notices, to.commands(3)):
         send(broker, wire.COMMANDS, queue, queue.encode(), headers={"compression": "gzip"})
-    intake = Intake(broker, to, desk, lambda: False, lambda: None)
+    intake = Intake(broker, to, dispatcher, lambda: False, lambda: None)
     thread = threading.Thread(target=intake.run, args=(stop,))
     thread.start()
     try:
-        until(lambda: len(desk.taken) == 2)
+        until(lambda: len(dispatcher.taken) == 2)
     finally:
         stop.set()
         thread.join(10)
-    assert sorted(desk.taken) == sorted([to.notices.encode(), to.commands(3).encode()])
+    assert sorted(dispatcher.taken) == sorted([to.notices.encode(), to.commands(3).encode()])
     assert decompressed == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mistral_failover import fault_points
 from mistral_failover.agent.daemon import jobs
-from mistral_failover.agent.daemon.backoff import Pauses
+from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.messages import Refused
 from mistral_failover.agent.daemon.outbox import LONGEST, Message, Outbox
 from support.agent_dispatcher import Delivery, DeskRig, document, notice, sealed
@@ -34,9 +34,9 @@ def test_a_command_is_written_down_before_the_broker_forgets_it(rig):
     known = []
     delivery = Delivery(*sealed(document()))
     delivery.ack = lambda: known.append(rig.journal.find(3, "key-1").state)
-    rig.desk.take_command(delivery)
+    rig.dispatcher.take_command(delivery)
     assert known == []
-    rig.desk.begin(rig.begun.append)
+    rig.dispatcher.begin(rig.begun.append)
     assert known == ["started"]
 
 
@@ -61,11 +61,11 @@ def began_before(rig, state, **changes):
 
 
 def failed_to_stop(rig):
-    rig.desk.deposed(3, done=False, message="stop ended with 1")
+    rig.dispatcher.deposed(3, done=False, message="stop ended with 1")
 
 
 def a_later_epoch(rig):
-    rig.desk.take_notice(Delivery(*sealed(notice(), kind="notice")))
+    rig.dispatcher.take_notice(Delivery(*sealed(notice(), kind="notice")))
 
 
 @pytest.mark.parametrize("state", ["started", "unknown"])
@@ -102,7 +102,7 @@ def test_what_may_have_run_is_unknown_if_it_waited_too_long_to_be_looked_into(ri
     rig.said()
     now = jobs.elapsed()
     monkeypatch.setattr("mistral_failover.agent.daemon.dispatcher.elapsed", lambda: now + 6)
-    rig.desk.begin(rig.begun.append)
+    rig.dispatcher.begin(rig.begun.append)
     assert (len(rig.begun), waiting.acked) == (1, 1)
     assert [(a["id"], a["code"]) for a in rig.said()] == [("second", "UNKNOWN_OUTCOME")]
 
@@ -124,7 +124,7 @@ def test_what_was_settled_while_it_waited_too_long_is_told(rig, monkeypatch):
     rig.journal.settle("second", done=True)
     now = jobs.elapsed()
     monkeypatch.setattr("mistral_failover.agent.daemon.dispatcher.elapsed", lambda: now + 6)
-    rig.desk.begin(rig.begun.append)
+    rig.dispatcher.begin(rig.begun.append)
     assert [(a["id"], a["state"], a["exit_code"]) for a in rig.said()] == [("second", "done", 0)]
 
 
@@ -148,7 +148,7 @@ def test_what_may_have_run_is_not_refused_because_the_journal_can_not_be_written
     assert rig.command(*sealed(sent)).acked == 1
     assert rig.begun == []
     assert {a["state"] for a in rig.said()} <= {"accepted"}
-    assert not rig.desk.begin(rig.begun.append)
+    assert not rig.dispatcher.begin(rig.begun.append)
 
 
 def test_an_id_of_an_earlier_epoch_is_another_command(rig):
@@ -156,28 +156,28 @@ def test_an_id_of_an_earlier_epoch_is_another_command(rig):
     a_later_epoch(rig)
     again = rig.command(*sealed(document(epoch=9)))
     assert again.acked == 0, "it joined what is cut off"
-    rig.desk.end(rig.begun[0], None)
-    rig.desk.deposed(9, done=True, message="")
-    rig.desk.begin(rig.begun.append)
+    rig.dispatcher.end(rig.begun[0], None)
+    rig.dispatcher.deposed(9, done=True, message="")
+    rig.dispatcher.begin(rig.begun.append)
     assert [job.request.epoch for job in rig.begun] == [3, 9]
 
 
 @pytest.mark.parametrize("rig", [{"on_deposed": ["stop"]}], indirect=True)
 def test_who_is_only_told_to_stop_once_more_stays_deposed_until_it_serves_again(rig):
     a_later_epoch(rig)
-    rig.desk.deposed(9, done=True, message="stopped")
+    rig.dispatcher.deposed(9, done=True, message="stopped")
 
     def heard():
         rig.said()
-        rig.desk._heartbeat_due = 0.0
-        rig.desk.prompt()
+        rig.dispatcher._heartbeat_due = 0.0
+        rig.dispatcher.prompt()
         (beat,) = [said for said in rig.said() if "at" in said]
         return beat["deposed"]
 
     assert heard() == "stopped"
     for name, said in (("stop", "stopped"), ("increment", None)):
         rig.command(*sealed(document(id=name, name=name, arguments={}, epoch=9)))
-        rig.desk.end(rig.begun.pop(), None)
+        rig.dispatcher.end(rig.begun.pop(), None)
         assert heard() == said
         assert rig.journal.served(9, ("stop",)) == (said is None)
 
@@ -188,15 +188,15 @@ def test_who_is_only_told_to_stop_once_more_stays_deposed_until_it_serves_again(
 def test_a_later_epoch_holds_even_if_it_can_not_be_written_down(rig):
     full(rig.journal)
     delivery = Delivery(*sealed(notice(), kind="notice"))
-    rig.desk.take_notice(delivery)
-    assert (rig.desk.epoch, rig.desk.deposing) == (9, "underway")
+    rig.dispatcher.take_notice(delivery)
+    assert (rig.dispatcher.epoch, rig.dispatcher.deposing) == (9, "underway")
     assert delivery.acked == 0, "the next agent would not hear of it"
 
 
 def notices(rig, *epochs):
     found = [Delivery(*sealed(notice(epoch=epoch), kind="notice")) for epoch in epochs]
     for each in found:
-        rig.desk.take_notice(each)
+        rig.dispatcher.take_notice(each)
     return found
 
 
@@ -204,23 +204,23 @@ def test_of_notices_that_can_not_be_written_down_the_highest_is_kept_until_it_ca
     full(rig.journal)
     found = notices(rig, 7, 9, 9, 8)
     assert [each.acked for each in found] == [1, 1, 0, 1]
-    rig.desk.begin(rig.begun.append)
+    rig.dispatcher.begin(rig.begun.append)
     assert found[2].acked == 0
     rig.journal._db.execute("PRAGMA query_only = OFF")
     rig.journal.raise_epoch(9)
     for _ in range(2):
-        rig.desk.begin(rig.begun.append)
+        rig.dispatcher.begin(rig.begun.append)
     assert [each.acked for each in found] == [1, 1, 1, 1]
 
 
 def test_a_notice_that_is_kept_goes_with_its_connection(rig):
     full(rig.journal)
     (lost,) = notices(rig, 9)
-    rig.desk.drop_waiting()
+    rig.dispatcher.drop_waiting()
     (again,) = notices(rig, 9)
     rig.journal._db.execute("PRAGMA query_only = OFF")
     rig.journal.raise_epoch(9)
-    rig.desk.begin(rig.begun.append)
+    rig.dispatcher.begin(rig.begun.append)
     assert (lost.acked, again.acked) == (0, 1)
 
 
@@ -231,8 +231,8 @@ def test_a_lane_begins_its_next_command_once_the_former_is_over(rig):
     rig.command(*sealed(document(id="first")))
     waiting = rig.command(*sealed(document(id="second")))
     assert ([job.request.id for job in rig.begun], waiting.acked) == (["first"], 0)
-    rig.desk.end(rig.begun[0], None)
-    assert not rig.desk.begin(rig.begun.append)
+    rig.dispatcher.end(rig.begun[0], None)
+    assert not rig.dispatcher.begin(rig.begun.append)
     assert ([job.request.id for job in rig.begun], waiting.acked) == (["first", "second"], 1)
 
 
@@ -242,7 +242,7 @@ def test_a_command_that_nobody_waits_for_any_more_does_not_begin(rig, monkeypatc
     rig.said()
     now = jobs.elapsed()
     monkeypatch.setattr("mistral_failover.agent.daemon.dispatcher.elapsed", lambda: now + 6)
-    rig.desk.begin(rig.begun.append)
+    rig.dispatcher.begin(rig.begun.append)
     assert (len(rig.begun), waiting.acked) == (1, 1)
     (answer,) = rig.said()
     assert (answer["id"], answer["state"], answer["code"]) == ("second", "refused", "REFUSED")
@@ -254,15 +254,15 @@ def test_one_that_is_waited_for_longer_than_for_a_word_may_still_begin(rig, monk
     rig.command(*sealed(document(id="second", limit=5.0, longest=60.0)))
     now = jobs.elapsed()
     monkeypatch.setattr("mistral_failover.agent.daemon.dispatcher.elapsed", lambda: now + 59)
-    rig.desk.end(rig.begun[0], None)
-    rig.desk.begin(rig.begun.append)
+    rig.dispatcher.end(rig.begun[0], None)
+    rig.dispatcher.begin(rig.begun.append)
     assert [job.request.id for job in rig.begun] == ["first", "second"]
 
 
 def test_what_waits_for_a_lost_connection_comes_again_with_the_next(rig):
     rig.command(*sealed(document(id="first")))
     rig.command(*sealed(document(id="second")))
-    rig.desk.drop_waiting()
+    rig.dispatcher.drop_waiting()
     again = [rig.command(*sealed(document(id=name))) for name in ("first", "second")]
     assert [delivery.acked for delivery in again] == [1, 0]
     assert len(rig.begun) == 1
@@ -275,9 +275,9 @@ def test_a_broker_that_is_lost_at_the_acknowledgement_does_not_lose_the_command(
         raise ConnectionResetError
 
     delivery.ack = lost
-    rig.desk.take_command(delivery)
+    rig.dispatcher.take_command(delivery)
     with pytest.raises(ConnectionResetError):
-        rig.desk.begin(rig.begun.append)
+        rig.dispatcher.begin(rig.begun.append)
     assert len(rig.begun) == 1
     assert rig.command(*sealed(document())).acked == 1
     assert len(rig.begun) == 1
@@ -287,7 +287,7 @@ def test_the_end_of_a_command_is_said_to_everybody_who_asked(rig):
     rig.command(*sealed(document(reply_to="one")))
     rig.command(*sealed(document(reply_to="two")))
     rig.said()
-    rig.desk.end(rig.begun[0], Refused("REFUSED", "because"))
+    rig.dispatcher.end(rig.begun[0], Refused("REFUSED", "because"))
     found = [rig.outbox.first(0) for _ in range(1)]
     assert found[0][1].routing_key == "one"
     assert len(rig.said()) == 2
@@ -297,7 +297,7 @@ def test_waiting_commands_of_an_older_epoch_are_void(rig):
     rig.command(*sealed(document(id="first")))
     waiting = rig.command(*sealed(document(id="second")))
     rig.said()
-    rig.desk.take_notice(Delivery(*sealed(notice(), kind="notice")))
+    rig.dispatcher.take_notice(Delivery(*sealed(notice(), kind="notice")))
     assert waiting.acked == 1
     assert rig.begun[0].stop.is_set()
     assert [(a["id"], a["code"]) for a in rig.said() if "id" in a] == [("second", "OLD_EPOCH")]
@@ -313,7 +313,7 @@ def test_what_runs_is_cut_off_whatever_goes_wrong_while_the_agent_is_deposed(rig
     fault_points.arm(fails)
     try:
         with pytest.raises(RuntimeError):
-            rig.desk.take_notice(Delivery(*sealed(notice(), kind="notice")))
+            rig.dispatcher.take_notice(Delivery(*sealed(notice(), kind="notice")))
     finally:
         fault_points.disarm()
     assert rig.begun[0].stop.is_set()
@@ -380,7 +380,7 @@ def test_who_has_something_new_to_say_need_not_wait_for_the_next_attempt():
 
 
 def test_pauses_grow_to_their_longest_and_begin_again():
-    pauses = Pauses(0.5, 30.0)
+    pauses = Backoff(0.5, 30.0)
     grown = [pauses.next() for _ in range(9)]
     assert 0.37 <= grown[0] <= 0.5
     assert 22 <= grown[-1] <= 30

@@ -202,7 +202,7 @@ def test_a_command_that_is_replayed_at_once_runs_once(rig):
     assert len(rig.begun) == 1
     job = rig.begun.pop()
     rig.journal.done(3, "key-1", exit_code=0)
-    rig.desk.end(job, None)
+    rig.dispatcher.end(job, None)
     rig.said()
     assert rig.command(*message).acked == 1
     assert rig.begun == []
@@ -220,7 +220,7 @@ def test_a_command_that_is_replayed_at_once_runs_once(rig):
 def test_any_notice_at_all_changes_nothing(rig, body, headers):
     delivery = Delivery(body, headers)
     with nothing_is_answered(rig):
-        rig.desk.take_notice(delivery)
+        rig.dispatcher.take_notice(delivery)
     rig.check_refused(delivery)
 
 
@@ -245,5 +245,5 @@ def test_a_notice_that_is_not_this_agents_or_not_later_changes_nothing(rig, chan
     epoch = content["epoch"] if isinstance(content["epoch"], int) else 0
     delivery = Delivery(*sealed(content, **{"kind": "notice", "epoch": epoch, **forged}))
     with nothing_is_answered(rig):
-        rig.desk.take_notice(delivery)
+        rig.dispatcher.take_notice(delivery)
     rig.check_refused(delivery)

@@ -13,11 +13,11 @@ import pytest
 from mistral_failover.agent.broker import Broker
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.daemon import intake, journal
-from mistral_failover.agent.daemon.deposed import Deposer
+from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.messages import OWN
-from mistral_failover.agent.daemon.worker import Work, look_at_it
+from mistral_failover.agent.daemon.worker import Worker, look_at_it
 from support.agent_dispatcher import Delivery, DeskRig, document, sealed
 from support.agents import Node, shell, until
 
@@ -31,7 +31,7 @@ def rig(tmp_path):
 
 @pytest.fixture
 def work(rig):
-    return Work(rig.config, rig.journal, rig.desk, lambda _queue: True)
+    return Worker(rig.config, rig.journal, rig.dispatcher, lambda _queue: True)
 
 
 def full(*_args, **_more):
@@ -69,7 +69,7 @@ def test_what_is_said_of_an_unknown_command_does_not_grow(rig, check):
 
 def test_a_lane_goes_on_after_what_could_not_be_ended(rig, work, monkeypatch):
     ended = []
-    end = rig.desk.end
+    end = rig.dispatcher.end
 
     def fails_once(job, document):
         ended.append(job.request.id)
@@ -77,13 +77,13 @@ def test_a_lane_goes_on_after_what_could_not_be_ended(rig, work, monkeypatch):
             raise RuntimeError("the result can not be signed")
         end(job, document)
 
-    monkeypatch.setattr(rig.desk, "end", fails_once)
+    monkeypatch.setattr(rig.dispatcher, "end", fails_once)
     for name in ("first", "second"):
-        rig.desk.take_command(_delivery(name))
-    rig.desk.begin(work.hand_over)
-    assert rig.desk.wait_until_quiet(10)
-    rig.desk.begin(work.hand_over)
-    assert rig.desk.wait_until_quiet(10)
+        rig.dispatcher.take_command(_delivery(name))
+    rig.dispatcher.begin(work.hand_over)
+    assert rig.dispatcher.wait_until_quiet(10)
+    rig.dispatcher.begin(work.hand_over)
+    assert rig.dispatcher.wait_until_quiet(10)
     until(lambda: "second" in ended)
     assert rig.journal.find(3, "second").state == "done"
 
@@ -93,12 +93,12 @@ def _delivery(name):
 
 
 def test_a_lane_goes_on_after_a_command_that_the_journal_lost(rig, work, monkeypatch):
-    rig.desk.take_command(_delivery("first"))
+    rig.dispatcher.take_command(_delivery("first"))
     with monkeypatch.context() as lost:
-        rig.desk.begin(rig.begun.append)
+        rig.dispatcher.begin(rig.begun.append)
         lost.setattr(rig.journal, "find", lambda *_: None)
         work.carry_out(rig.begun[0])
-    assert rig.desk.running() == []
+    assert rig.dispatcher.running() == []
     assert {a["state"] for a in rig.said()} <= {"accepted"}, "it may have run"
 
 
@@ -121,19 +121,19 @@ def test_a_full_disk_keeps_no_deposed_agent_from_stopping(rig, monkeypatch, tmp_
     config = replace(
         rig.config, commands={**rig.config.commands, "stop": slow}, on_deposed=("stop",)
     )
-    deposer = Deposer(config, rig.journal, rig.desk)
+    cleanup = DeposedCleanup(config, rig.journal, rig.dispatcher)
     for method in ("start", "running", "done"):
         monkeypatch.setattr(rig.journal, method, full)
-    assert deposer._stop_by(9, f"{OWN}9:1", "stop") is None
+    assert cleanup._stop_by(9, f"{OWN}9:1", "stop") is None
     assert (tmp_path / "stops").read_text() == "stop\n"
-    assert rig.desk._own is None
+    assert rig.dispatcher._own is None
 
 
 def test_a_stop_command_that_fails_is_no_success_on_a_full_disk(rig, monkeypatch):
     failing = replace(rig.config.commands["stop"], argv=("/bin/false",))
     config = replace(rig.config, commands={"stop": failing}, on_deposed=("stop",))
     monkeypatch.setattr(rig.journal, "done", full)
-    assert Deposer(config, rig.journal, rig.desk)._stop_all(9) == "stop ended with 1"
+    assert DeposedCleanup(config, rig.journal, rig.dispatcher)._stop_all(9) == "stop ended with 1"
 
 
 def test_an_agent_begins_on_a_full_disk(tmp_path, monkeypatch):
@@ -163,7 +163,7 @@ def test_an_agent_begins_on_a_full_disk(tmp_path, monkeypatch):
 
 def test_a_broker_that_is_away_does_not_look_like_a_dead_agent(rig, monkeypatch):
     monkeypatch.setattr(intake, "_SLICE", 0.01)
-    monkeypatch.setattr("mistral_failover.agent.daemon.backoff.Pauses.next", lambda _: 20.0)
+    monkeypatch.setattr("mistral_failover.agent.daemon.backoff.Backoff.next", lambda _: 20.0)
     stop, heard = threading.Event(), []
 
     def alive():
@@ -173,7 +173,7 @@ def test_a_broker_that_is_away_does_not_look_like_a_dead_agent(rig, monkeypatch)
 
     address = rig.config.identity.address
     broker = Broker("amqp://a:b@127.0.0.1:1/f")
-    reading = Intake(broker, address, rig.desk, lambda: False, alive)
+    reading = Intake(broker, address, rig.dispatcher, lambda: False, alive)
     thread = threading.Thread(target=reading.run, args=(stop,), daemon=True)
     thread.start()
     thread.join(10)

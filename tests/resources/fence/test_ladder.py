@@ -258,7 +258,7 @@ def test_every_server_of_the_member_has_to_be_proven_off(
 
 def test_quiescing_proves_nothing_of_what_no_stop_command_speaks_for(attempt: Attempt) -> None:
     with pytest.raises(ActionError, match="no stop command on db_a speaks for data"):
-        attempt.climb("quiesce", stops=(), unvouched=("data",))
+        attempt.climb("quiesce", stops=(), without_stop_command=("data",))
 
     assert attempt.commands == []
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.records import Record
-from mistral_failover.resources.fence.ladder import suspect_of
+from mistral_failover.resources.fence.ladder import fence_target
 from support.fence_attempts import MEMBER, Attempt
 
 
@@ -27,7 +27,7 @@ def record(name: str, type_: str, *, member: str = "db_a", server: str | None = 
 
 
 @pytest.mark.parametrize(
-    ("records", "servers_", "stops", "unvouched"),
+    ("records", "servers_", "stops", "without_stop_command"),
     [
         ([], ("s-a",), (), ()),
         ([record("elsewhere", "volume_attachment", member="db_b")], ("s-a",), (), ()),
@@ -65,11 +65,15 @@ def record(name: str, type_: str, *, member: str = "db_a", server: str | None = 
     ],
 )
 def test_what_has_to_be_fenced_follows_from_what_is_on_the_member(
-    records: list[Record], servers_: Any, stops: Any, unvouched: Any
+    records: list[Record], servers_: Any, stops: Any, without_stop_command: Any
 ) -> None:
-    suspect = suspect_of(MEMBER, records, lambda: None)
+    target = fence_target(MEMBER, records, lambda: None)
 
-    assert (suspect.servers, suspect.stops, suspect.unvouched) == (servers_, stops, unvouched)
+    assert (target.servers, target.stops, target.without_stop_command) == (
+        servers_,
+        stops,
+        without_stop_command,
+    )
 
 
 def test_what_needs_another_is_stopped_before_it() -> None:
@@ -88,7 +92,7 @@ def test_what_needs_another_is_stopped_before_it() -> None:
     ]
 
     for order in (records, records[::-1]):
-        stops = [stop for _, stop in suspect_of(MEMBER, order, lambda: None).stops]
+        stops = [stop for _, stop in fence_target(MEMBER, order, lambda: None).stops]
         assert stops == ["b_report-stop", "database-stop", "a_mount-stop"]
 
 

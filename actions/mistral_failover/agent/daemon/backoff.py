@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 
-class Pauses:
+class Backoff:
     """Pauses that double from ``first`` to ``longest`` seconds, each shortened by up to a quarter
     at random, so that many agents do not come back at once."""
 

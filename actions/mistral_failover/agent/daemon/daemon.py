@@ -11,14 +11,18 @@ from collections.abc import Callable
 from mistral_failover.agent.broker import Broker
 from mistral_failover.agent.daemon import runner
 from mistral_failover.agent.daemon.config import AgentConfig
-from mistral_failover.agent.daemon.deposed import Deposer
-from mistral_failover.agent.daemon.dispatcher import Desk
+from mistral_failover.agent.daemon.deposed import DeposedCleanup
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.jobs import elapsed
 from mistral_failover.agent.daemon.journal import Journal, Row
 from mistral_failover.agent.daemon.outbox import Outbox
-from mistral_failover.agent.daemon.result_publisher import Line, Speaker, Telling
-from mistral_failover.agent.daemon.worker import Work
+from mistral_failover.agent.daemon.result_publisher import (
+    AgentReports,
+    PublisherConnection,
+    ResultPublisher,
+)
+from mistral_failover.agent.daemon.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -60,37 +64,41 @@ class Agent:
                 LOG.warning("The journal was another server's or group's: it begins anew")
             left = _tidy_up(journal)
             outbox = Outbox()
-            desk = Desk(config, journal, Telling(config.identity, outbox))
+            dispatcher = CommandDispatcher(config, journal, AgentReports(config.identity, outbox))
             for row in left:
-                desk.look_into(row)
-            line = Line(broker, address)
-            work = Work(config, journal, desk, line.exists)
-            speaker = Speaker(line, outbox, desk.prompt)
-            deposer = Deposer(config, journal, desk)
-            speaker.start()
-            deposer.start()
-            LOG.info("The agent of server %s is in epoch %d", address.server_id, desk.epoch)
+                dispatcher.look_into(row)
+            line = PublisherConnection(broker, address)
+            work = Worker(config, journal, dispatcher, line.exists)
+            publisher = ResultPublisher(line, outbox, dispatcher.prompt)
+            cleanup = DeposedCleanup(config, journal, dispatcher)
+            publisher.start()
+            cleanup.start()
+            LOG.info("The agent of server %s is in epoch %d", address.server_id, dispatcher.epoch)
             self._ready()
             try:
-                Intake(broker, address, desk, lambda: desk.begin(work.hand_over), self._alive).run(
-                    stop
-                )
+                Intake(
+                    broker,
+                    address,
+                    dispatcher,
+                    lambda: dispatcher.begin(work.hand_over),
+                    self._alive,
+                ).run(stop)
             finally:
                 self._stopping()
-                self._end(desk, deposer)
-                speaker.finish(FAREWELL)
+                self._end(dispatcher, cleanup)
+                publisher.finish(FAREWELL)
                 line.close()
 
-    def _end(self, desk: Desk, deposer: Deposer) -> None:
+    def _end(self, dispatcher: CommandDispatcher, cleanup: DeposedCleanup) -> None:
         end = elapsed() + self._finish
-        if not self._wait(desk, end):
+        if not self._wait(dispatcher, end):
             LOG.warning("What still runs is cut off")
-            desk.stop_running()
-            self._wait(desk, elapsed() + runner.GRACE + runner.UNKILLABLE + 2 * runner.LINGER)
-        deposer.finish(end - elapsed())
+            dispatcher.stop_running()
+            self._wait(dispatcher, elapsed() + runner.GRACE + runner.UNKILLABLE + 2 * runner.LINGER)
+        cleanup.finish(end - elapsed())
 
-    def _wait(self, desk: Desk, end: float) -> bool:
-        while not desk.wait_until_quiet(min(1.0, max(0.0, end - elapsed()))):
+    def _wait(self, dispatcher: CommandDispatcher, end: float) -> bool:
+        while not dispatcher.wait_until_quiet(min(1.0, max(0.0, end - elapsed()))):
             self._alive()
             if elapsed() >= end:
                 return False

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mistral_failover.agent.daemon.backoff import Pauses
+from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.config import AgentConfig
-from mistral_failover.agent.daemon.dispatcher import Desk
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.daemon.journal import Journal, Trace
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.worker import run_command
@@ -22,21 +22,23 @@ LOG = logging.getLogger(__name__)
 LONGEST_PAUSE = 30.0
 
 
-class Deposer(threading.Thread):
+class DeposedCleanup(threading.Thread):
     """Runs the commands of ``on_deposed`` as soon as what ran has ended, in order; from the first
     again, after a pause, when one fails."""
 
-    def __init__(self, config: AgentConfig, journal: Journal, desk: Desk) -> None:
+    def __init__(
+        self, config: AgentConfig, journal: Journal, dispatcher: CommandDispatcher
+    ) -> None:
         super().__init__(name="deposer", daemon=True)
         self._config = config
         self._journal = journal
-        self._desk = desk
+        self._desk = dispatcher
         self._end = threading.Event()
         self._cut_off = threading.Event()
 
     def run(self) -> None:
         """Until :meth:`finish`."""
-        pauses = Pauses(1.0, LONGEST_PAUSE)
+        pauses = Backoff(1.0, LONGEST_PAUSE)
         while not self._end.is_set():
             epoch = self._desk.wait_for_deposition()
             if epoch is None or self._end.is_set():

@@ -20,10 +20,10 @@ from mistral_failover.agent.daemon import messages
 from mistral_failover.agent.daemon.config import AgentConfig
 from mistral_failover.agent.daemon.jobs import Delivery, Job, elapsed
 from mistral_failover.agent.daemon.journal import Journal, Row
-from mistral_failover.agent.daemon.known_outcome import has_begun, in_hindsight
+from mistral_failover.agent.daemon.known_outcome import has_begun, known_outcome_of
 from mistral_failover.agent.daemon.messages import Refused, Request
-from mistral_failover.agent.daemon.pending_notice import Unwritten
-from mistral_failover.agent.daemon.result_publisher import Telling
+from mistral_failover.agent.daemon.pending_notice import PendingNotice
+from mistral_failover.agent.daemon.result_publisher import AgentReports
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
@@ -32,17 +32,17 @@ _REPLIES = 8  # of one command at a time: who asks again has a new place for the
 _WORDS = 2.0  # seconds between two words about one command, at most
 
 
-class Desk:
+class CommandDispatcher:
     """The commands of one agent that are not over, and the epoch that it is in."""
 
-    def __init__(self, config: AgentConfig, journal: Journal, telling: Telling) -> None:
+    def __init__(self, config: AgentConfig, journal: Journal, telling: AgentReports) -> None:
         self._config = config
         self._identity = config.identity
         self._journal = journal
         self._telling = telling
         self._changed = threading.Condition(threading.RLock())
         self._jobs: dict[tuple[int, str], Job] = {}
-        self._unwritten = Unwritten(self._journal_has)
+        self._pending_notice = PendingNotice(self._journal_has)
         self._own: str | None = None  # the command of its own that runs
         # None as long as nobody said it.
         self._member = config.identity.member or journal.member()
@@ -95,14 +95,14 @@ class Desk:
         with self._changed:
             void = self._enter(epoch) if epoch > self.epoch else []
             self._learn(member)
-            void += self._unwritten.keep(epoch, delivery)
+            void += self._pending_notice.keep(epoch, delivery)
         for each in void:
             each.ack()
 
     def begin(self, hand_over: Callable[[Job], None]) -> bool:
         """Let the first command of each free lane begin: written down, acknowledged, handed over.
         Those that waited too long are refused. Returns whether some still wait."""
-        for notice in self._unwritten.take():
+        for notice in self._pending_notice.take():
             notice.ack()
         with self._changed:
             waiting = [job for job in self._jobs.values() if job.began is None]
@@ -121,7 +121,7 @@ class Desk:
         """Forget what has not begun: its connection is lost or closes, so the broker gives it to
         the next one."""
         with self._changed:
-            self._unwritten.forget()
+            self._pending_notice.forget()
             for job in list(self._jobs.values()):
                 if job.began is None and job.delivery is not None:
                     del self._jobs[job.key]
@@ -318,7 +318,7 @@ class Desk:
     def _in_hindsight(
         self, request: Request, error: Refused, *, same: bool = False
     ) -> dict[str, Any] | Refused | None:
-        return in_hindsight(self._journal, self._identity, request, error, same=same)
+        return known_outcome_of(self._journal, self._identity, request, error, same=same)
 
     def _enter(self, epoch: int) -> list[Delivery]:
         """A later epoch holds: what runs is cut off, what waits is void. Returns what may be

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.agent.broker import ERRORS, Broker, forget, reading_channel, wait
-from mistral_failover.agent.daemon.backoff import Pauses
-from mistral_failover.agent.daemon.dispatcher import Desk
+from mistral_failover.agent.daemon.backoff import Backoff
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.wire import Address
 
 LOG = logging.getLogger(__name__)
@@ -33,20 +33,20 @@ class Intake:
         self,
         broker: Broker,
         address: Address,
-        desk: Desk,
+        dispatcher: CommandDispatcher,
         begin: Callable[[], bool],
         alive: Callable[[], object],
     ) -> None:
         self._broker = broker
         self._address = address
-        self._desk = desk
+        self._desk = dispatcher
         self._begin = begin
         self._alive = alive
 
     def run(self, stop: threading.Event) -> None:
         """Until ``stop``: connect, read, and connect again after a pause. At the end what has not
         begun is handed back."""
-        pauses = Pauses()
+        pauses = Backoff()
         told = False
         while not stop.is_set():
             self._alive()
@@ -105,17 +105,19 @@ class _Message:
 class _Reading:
     """One connection, from its begin to its end."""
 
-    def __init__(self, broker: Broker, connection: Any, address: Address, desk: Desk) -> None:
+    def __init__(
+        self, broker: Broker, connection: Any, address: Address, dispatcher: CommandDispatcher
+    ) -> None:
         self._broker = broker
         self._connection = connection
         self._address = address
-        self._desk = desk
+        self._desk = dispatcher
         self._arrived: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._commands: Any = None  # the channel over which commands come
         self._closed: list[Any] = []
         self._epoch = -1  # that they are of
         self._look_at = 0.0  # when to look for the queue of commands again
-        self._look = Pauses(1.0, 30.0)
+        self._look = Backoff(1.0, 30.0)
 
     def run(
         self,

@@ -20,7 +20,7 @@ def has_begun(row: Row | None) -> bool:
     return row is not None and row.state in ("started", "unknown", "done")
 
 
-def in_hindsight(
+def known_outcome_of(
     journal: Journal, identity: Identity, request: Request, refusal: Refused, *, same: bool = False
 ) -> dict[str, Any] | Refused | None:
     """What to tell of a command that is not carried out (any more): that nobody knows, where it

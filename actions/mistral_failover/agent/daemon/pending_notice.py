@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mistral_failover.agent.daemon.jobs import Delivery
 
 
-class Unwritten:
+class PendingNotice:
     """Keeps a notice unacknowledged until its epoch is written down, so that it comes again to the
     next agent; of several the highest alone, for the broker hands out so many at a time only."""
 

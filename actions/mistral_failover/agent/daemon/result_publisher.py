@@ -14,7 +14,7 @@ from kombu.exceptions import ChannelError
 from mistral_failover.agent import wire
 from mistral_failover.agent.broker import ERRORS, Broker, forget, wait
 from mistral_failover.agent.daemon import messages
-from mistral_failover.agent.daemon.backoff import Pauses
+from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.identity import Identity
 from mistral_failover.agent.daemon.messages import Refused, Request
 from mistral_failover.agent.daemon.outbox import Message, Outbox
@@ -28,7 +28,7 @@ SHORTEST = 0.5
 """Seconds between two attempts at least."""
 
 
-class Telling:
+class AgentReports:
     """Makes documents, signs them and puts them into the outbox."""
 
     def __init__(self, identity: Identity, outbox: Outbox) -> None:
@@ -97,7 +97,7 @@ def _about(request: Request) -> str:
     return f"{request.epoch} {request.id}"
 
 
-class Line:
+class PublisherConnection:
     """One connection for several threads, one call at a time; it is made when it is needed, and
     anew after a failure."""
 
@@ -157,11 +157,13 @@ class Line:
             self._connection = self._channel = None
 
 
-class Speaker(threading.Thread):
+class ResultPublisher(threading.Thread):
     """Says what waits in the outbox, for ever. ``prompt`` is called often: it puts there what is
     due by now, and returns the seconds until it wants to be called again."""
 
-    def __init__(self, line: Line, outbox: Outbox, prompt: Callable[[], float]) -> None:
+    def __init__(
+        self, line: PublisherConnection, outbox: Outbox, prompt: Callable[[], float]
+    ) -> None:
         super().__init__(name="speaker", daemon=True)
         self._line = line
         self._outbox = outbox
@@ -171,7 +173,7 @@ class Speaker(threading.Thread):
 
     def run(self) -> None:
         """Until :meth:`finish`."""
-        pauses = Pauses()
+        pauses = Backoff()
         while not self._end.is_set():
             try:
                 seconds = min(self._prompt(), ALIVE)

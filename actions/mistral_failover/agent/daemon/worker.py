@@ -16,9 +16,9 @@ from typing import Any
 
 from mistral_failover.agent.broker import ERRORS
 from mistral_failover.agent.daemon import messages, runner
-from mistral_failover.agent.daemon.backoff import Pauses
+from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.config import AgentConfig, CommandSpec
-from mistral_failover.agent.daemon.dispatcher import Desk
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.daemon.jobs import Job, elapsed
 from mistral_failover.agent.daemon.journal import Journal, Row, State, Trace
 from mistral_failover.agent.daemon.known_outcome import has_begun
@@ -32,16 +32,20 @@ class _CutOff(Exception):  # noqa: N818 - it names what happened
     """The agent ends; the next one goes on."""
 
 
-class Work:
+class Worker:
     """Carries out what the desk let begin. ``exists``: asks the broker for a queue; raises
     ``broker.ERRORS`` when it does not say."""
 
     def __init__(
-        self, config: AgentConfig, journal: Journal, desk: Desk, exists: Callable[[str], bool]
+        self,
+        config: AgentConfig,
+        journal: Journal,
+        dispatcher: CommandDispatcher,
+        exists: Callable[[str], bool],
     ) -> None:
         self._config = config
         self._journal = journal
-        self._desk = desk
+        self._desk = dispatcher
         self._exists = exists
         self._lanes: dict[str, queue.SimpleQueue[Job]] = {}
 
@@ -130,7 +134,7 @@ class Work:
         """
         request = job.request
         commands = self._config.identity.address.commands(request.epoch)
-        pauses = Pauses(0.1, 2.0)
+        pauses = Backoff(0.1, 2.0)
         while True:
             try:
                 there = self._exists(commands)
@@ -181,7 +185,7 @@ class Work:
 
     def _record(self, job: Job, ended: runner.Ended) -> None:
         """Write the outcome down; where the journal can not take it, for as long as it can not."""
-        pauses = Pauses()
+        pauses = Backoff()
         while True:
             try:
                 self._journal.done(

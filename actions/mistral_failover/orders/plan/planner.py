@@ -14,13 +14,13 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.convergence.dry_run import Foreseen, foresee
+from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
 from mistral_failover.convergence.graph import plan as draw
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.sentences import where
 from mistral_failover.groups import refresh_members
 from mistral_failover.groups import snapshot as group_snapshots
-from mistral_failover.groups.snapshot import Standing, standing
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import Goal, returns
 from mistral_failover.model.ids import derived_id
@@ -28,9 +28,9 @@ from mistral_failover.orders import failover, intake
 from mistral_failover.orders.plan import preconditions
 from mistral_failover.orders.plan import steps as plan_steps
 from mistral_failover.orders.plan.command_line import planned_by
-from mistral_failover.orders.plan.preconditions import Found
+from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import Case, risks
-from mistral_failover.orders.plan.verbs import Asked, derive
+from mistral_failover.orders.plan.verbs import PlanRequest, derive
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.short_ids import identified, unknown
@@ -45,13 +45,13 @@ LIFETIME = 3600.0
 class _Drawn:
     """A plan before it is told."""
 
-    stands: Standing
+    snapshot: GroupSnapshot
     goal: Goal
-    found: Found
+    found: Preconditions
     world: Mapping[str, Any]
 
 
-def plan(request: Request, group: str, asked: Asked) -> dict[str, Any]:
+def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
     """What a verb would do to a group now, and the plan's id.
 
     Returns ``plan`` (null where nothing is to be done), ``verb``, ``group``, ``sentence``,
@@ -59,11 +59,11 @@ def plan(request: Request, group: str, asked: Asked) -> dict[str, Any]:
     (their numbers, wave by wave), ``fences``, ``risks``, ``seconds`` (expected in all, or null),
     ``expires_at``, ``changed`` (empty). Raises what the verb itself does.
     """
-    stands = standing(request, group)
+    snapshot = group_snapshot(request, group)
     try:
-        drawn = _draw(request, stands, asked)
+        drawn = _draw(request, snapshot, asked)
     except intake.NothingToDo as nothing:
-        return _nothing(stands, asked, str(nothing))
+        return _nothing(snapshot, asked, str(nothing))
     kept = _kept(request, drawn, asked)
 
     def keep(tx: Any) -> float:
@@ -82,13 +82,13 @@ def look_again(request: Request, plan_id: str) -> dict[str, Any]:
     """
     kept, state = _find(request, plan_id)
     asked = _asked(kept)
-    stands = standing(request, state.name)
+    snapshot = group_snapshot(request, state.name)
     try:
-        drawn = _draw(request, stands, asked)
+        drawn = _draw(request, snapshot, asked)
     except intake.NothingToDo as nothing:
-        return _nothing(stands, asked, str(nothing))
+        return _nothing(snapshot, asked, str(nothing))
     told = _told(request, drawn, asked)
-    changed = _changed(kept, stands, drawn.found, drawn.world)
+    changed = _changed(kept, snapshot, drawn.found, drawn.world)
     return told | {"plan": kept.id, "expires_at": kept.expires_at, "changed": changed}
 
 
@@ -122,8 +122,8 @@ def _started(
 ) -> dict[str, Any]:
     """Begin, or meet what was begun; ``drawn`` None: only that."""
 
-    def planned(stands: Standing) -> Goal:
-        current, then = stands.state, kept.world
+    def planned(snapshot: GroupSnapshot) -> Goal:
+        current, then = snapshot.state, kept.world
         if drawn is None or current.current_traversal != then["traversal"]:
             raise _stale(kept, current.name, ["the group was given another goal meanwhile"])
         if current.definition_version != then["definition"]:
@@ -132,7 +132,7 @@ def _started(
 
     if drawn is not None:
         _remember(request, kept, drawn)
-    name = drawn.stands.group.name if drawn is not None else str(group)
+    name = drawn.snapshot.group.name if drawn is not None else str(group)
     cause = because or f"{kept.verb} as planned"
     asked_for = {"plan": kept.id, "verb": kept.verb, **kept.inputs}
     return intake.ordered(request, name, planned, asked_for, cause, _occasion(kept))
@@ -141,23 +141,23 @@ def _started(
 def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
     """Notice the members as the plan has them, which raises the epoch of one that was replaced.
     Raises ActionError PLAN_STALE where somebody noticed another one meanwhile."""
-    stands, found = drawn.stands, drawn.found
+    snapshot, found = drawn.snapshot, drawn.found
     seen = [(m.name, m.server_id, m.created_at) for m in found.seen]
     try:
         replaced = request.runtime.database.atomically(
-            lambda tx: groups.see_members(tx, stands.state.id, seen, found.noticed)
+            lambda tx: groups.see_members(tx, snapshot.state.id, seen, found.noticed)
         )
     except groups.SeenTooLate as late:
-        raise _stale(kept, stands.group.name, [str(late)]) from None
+        raise _stale(kept, snapshot.group.name, [str(late)]) from None
     if replaced:
-        refresh_members.depose(request, request.cloud(Unguarded()), stands, replaced)
+        refresh_members.depose(request, request.cloud(Unguarded()), snapshot, replaced)
 
 
 def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
     """The plan as it would be now, if it is the same. Raises ActionError PLAN_STALE, CloudError."""
-    stands = standing(request, state.name)
+    snapshot = group_snapshot(request, state.name)
     try:
-        drawn = _draw(request, stands, _asked(kept))
+        drawn = _draw(request, snapshot, _asked(kept))
     except CloudError:
         raise
     except Exception as error:
@@ -166,21 +166,23 @@ def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
             raise
         why = str(error) if isinstance(error, intake.NothingToDo) else facts["message"]
         lost = kept.world["lost"]
-        found = preconditions.look(request, stands, frozenset(lost), kept.world["volumes"])
-        world = preconditions.described(stands, found, kept.goal_version, lost)
-        changed = _changed(kept, stands, found, world)
+        found = preconditions.look(request, snapshot, frozenset(lost), kept.world["volumes"])
+        world = preconditions.described(snapshot, found, kept.goal_version, lost)
+        changed = _changed(kept, snapshot, found, world)
         raise _stale(
             kept, state.name, [*changed, f"it can not be planned any more: {why}"]
         ) from None
-    if changed := _changed(kept, stands, drawn.found, drawn.world):
+    if changed := _changed(kept, snapshot, drawn.found, drawn.world):
         raise _stale(kept, state.name, changed)
     return drawn
 
 
-def _changed(kept: KeptPlan, stands: Standing, found: Found, world: Mapping[str, Any]) -> list[str]:
+def _changed(
+    kept: KeptPlan, snapshot: GroupSnapshot, found: Preconditions, world: Mapping[str, Any]
+) -> list[str]:
     if version_of(world) == kept.fingerprint:
         return []
-    refused = preconditions.unfit(stands, found, world["lost"])
+    refused = preconditions.unfit(snapshot, found, world["lost"])
     return preconditions.differences(kept.world, world, refused)
 
 
@@ -239,14 +241,14 @@ def _occasion(kept: KeptPlan) -> str:
     return f"plan/{kept.id}"
 
 
-def _asked(kept: KeptPlan) -> Asked:
-    return Asked.read(kept.verb, kept.inputs)
+def _asked(kept: KeptPlan) -> PlanRequest:
+    return PlanRequest.read(kept.verb, kept.inputs)
 
 
-def _kept(request: Request, drawn: _Drawn, asked: Asked) -> KeptPlan:
+def _kept(request: Request, drawn: _Drawn, asked: PlanRequest) -> KeptPlan:
     fingerprint = version_of(drawn.world)
     inputs = asked.inputs
-    group_id = drawn.stands.state.id
+    group_id = drawn.snapshot.state.id
     return KeptPlan(
         id=derived_id("plan", group_id, asked.verb, version_of(inputs), fingerprint),
         project_id=request.project_id,
@@ -259,25 +261,27 @@ def _kept(request: Request, drawn: _Drawn, asked: Asked) -> KeptPlan:
     )
 
 
-def _draw(request: Request, stands: Standing, asked: Asked) -> _Drawn:
-    goal = derive(request, asked)(stands)
+def _draw(request: Request, snapshot: GroupSnapshot, asked: PlanRequest) -> _Drawn:
+    goal = derive(request, asked)(snapshot)
     lost = goal.document["lost"]
-    found = preconditions.look(request, stands, frozenset(lost), preconditions.volumes_of(goal))
-    return _Drawn(stands, goal, found, preconditions.described(stands, found, goal.version, lost))
+    found = preconditions.look(request, snapshot, frozenset(lost), preconditions.volumes_of(goal))
+    return _Drawn(
+        snapshot, goal, found, preconditions.described(snapshot, found, goal.version, lost)
+    )
 
 
-def _told(request: Request, drawn: _Drawn, asked: Asked) -> dict[str, Any]:
-    stands, goal, found = drawn.stands, drawn.goal, drawn.found
+def _told(request: Request, drawn: _Drawn, asked: PlanRequest) -> dict[str, Any]:
+    snapshot, goal, found = drawn.snapshot, drawn.goal, drawn.found
     waves = _waves(drawn)
     lasted = request.runtime.database.reading(
-        lambda tx: plans.durations(tx, request.project_id, stands.state.id)
+        lambda tx: plans.durations(tx, request.project_id, snapshot.state.id)
     )
-    steps = plan_steps.steps(waves, stands.group.types, lasted)
-    fences = plan_steps.fences(stands.group.name, goal, waves, found.records)
+    steps = plan_steps.steps(waves, snapshot.group.types, lasted)
+    fences = plan_steps.fences(snapshot.group.name, goal, waves, found.records)
     return {
         "verb": asked.verb,
-        "group": stands.group.name,
-        "sentence": _sentence(stands, goal, asked),
+        "group": snapshot.group.name,
+        "sentence": _sentence(snapshot, goal, asked),
         "inputs": asked.inputs,
         "goal": goal.version,
         "roles": dict(goal.document["roles"]),
@@ -285,48 +289,48 @@ def _told(request: Request, drawn: _Drawn, asked: Asked) -> dict[str, Any]:
         "steps": steps,
         "parallel": plan_steps.waves_of(waves),
         "fences": fences,
-        "risks": risks(Case(request, stands, found, goal, steps, fences)),
+        "risks": risks(Case(request, snapshot, found, goal, steps, fences)),
         "seconds": plan_steps.seconds(steps),
     }
 
 
-def _waves(drawn: _Drawn) -> list[list[Foreseen]]:
-    stands, found = drawn.stands, drawn.found
+def _waves(drawn: _Drawn) -> list[list[DryRunStep]]:
+    snapshot, found = drawn.snapshot, drawn.found
     graph = draw(
         drawn.goal,
-        stands.group.types,
+        snapshot.group.types,
         found.records,
         found.epochs,
-        group_id=stands.state.id,
-        new_id=lambda resource: derived_id(stands.state.id, "plan", resource),
+        group_id=snapshot.state.id,
+        new_id=lambda resource: derived_id(snapshot.state.id, "plan", resource),
     )
-    return foresee(graph, stands.group.types, found.records, found.epochs, found.now)
+    return dry_run_steps(graph, snapshot.group.types, found.records, found.epochs, found.now)
 
 
-def _sentence(stands: Standing, goal: Goal, asked: Asked) -> str:
+def _sentence(snapshot: GroupSnapshot, goal: Goal, asked: PlanRequest) -> str:
     lost = goal.document["lost"]
     of = f"; {', '.join(lost)} lost" if lost else ""
     back = "; whatever fails on the way takes it back" if returns(goal) else ""
-    held = [f"{role} on {member}" for role, member in sorted(stands.roles.items())]
-    now = "now " if stands.reached or not held else "on its way to "
+    held = [f"{role} on {member}" for role, member in sorted(snapshot.roles.items())]
+    now = "now " if snapshot.reached or not held else "on its way to "
     now += " and ".join(held) or "nothing active"
     unsaid = ""
-    if asked.verb == "failover" and asked.lost is None and stands.reached and held:
-        taken = " and ".join(sorted(set(stands.roles.values())))
+    if asked.verb == "failover" and asked.lost is None and snapshot.reached and held:
+        taken = " and ".join(sorted(set(snapshot.roles.values())))
         unsaid = f"; {taken} is taken as lost, since nothing else was said"
-    return f"{asked.verb} of {stands.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
+    return f"{asked.verb} of {snapshot.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
 
 
-def _nothing(stands: Standing, asked: Asked, sentence: str) -> dict[str, Any]:
+def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> dict[str, Any]:
     return {
         "plan": None,
         "verb": asked.verb,
-        "group": stands.group.name,
+        "group": snapshot.group.name,
         "sentence": sentence,
         "inputs": asked.inputs,
-        "goal": stands.state.last_complete_goal,
-        "roles": dict(stands.roles),
-        "lost": sorted(stands.lost),
+        "goal": snapshot.state.last_complete_goal,
+        "roles": dict(snapshot.roles),
+        "lost": sorted(snapshot.lost),
         "steps": [],
         "parallel": [],
         "fences": [],

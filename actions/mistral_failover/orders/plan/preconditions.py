@@ -19,7 +19,7 @@ from mistral_failover.convergence.records import Record, Traversal
 from mistral_failover.groups import candidates
 from mistral_failover.groups.candidates import Seen
 from mistral_failover.groups.refresh_members import members_now
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, reasons
 from mistral_failover.model.goal import ATTACHMENT, Goal
 from mistral_failover.runtime.process import Request
@@ -28,7 +28,7 @@ from mistral_failover.store.incidents import Incident
 
 
 @dataclass(frozen=True)
-class Found:
+class Preconditions:
     """What there is at the moment of planning.
 
     ``epochs`` are those that the members will have once they are noticed: one whose server was
@@ -51,21 +51,21 @@ class Found:
 
 
 def look(
-    request: Request, stands: Standing, lost: frozenset[str], volumes: Collection[str]
-) -> Found:
+    request: Request, snapshot: GroupSnapshot, lost: frozenset[str], volumes: Collection[str]
+) -> Preconditions:
     """Look at a group, its members and these volumes, without remembering anything. ``lost``: who
     is lost once the goal is reached. Raises CloudError."""
     cloud = request.cloud(Unguarded())
-    ids = resolve_volumes(cloud, stands.group.stack, volumes) if volumes else {}
-    group, identity = stands.group, stands.state.id
+    ids = resolve_volumes(cloud, snapshot.group.stack, volumes) if volumes else {}
+    group, identity = snapshot.group, snapshot.state.id
     noticed = request.runtime.database.reading(lambda tx: groups.members_of(tx, identity))
     seen = members_now(cloud, group)
     facts = candidates.look(request, cloud, group, identity, seen, lost, thorough=True)
 
-    def read(tx: Any) -> Found:
+    def read(tx: Any) -> Preconditions:
         known = groups.members_of(tx, identity)
-        current = stands.state.current_traversal
-        return Found(
+        current = snapshot.state.current_traversal
+        return Preconditions(
             records=list(tx.records(identity)),
             epochs=_epochs(known, seen),
             seen=tuple(seen),
@@ -92,18 +92,20 @@ def _epochs(known: Mapping[str, groups.MemberRow], seen: Sequence[Seen]) -> dict
     return epochs
 
 
-def unfit(stands: Standing, found: Found, lost: Iterable[str]) -> dict[str, str]:
+def unfit(snapshot: GroupSnapshot, found: Preconditions, lost: Iterable[str]) -> dict[str, str]:
     """Why, of each member that takes no role by itself while these are lost, in words."""
-    return reasons(stands.group, found.facts, frozenset(lost))
+    return reasons(snapshot.group, found.facts, frozenset(lost))
 
 
-def described(stands: Standing, found: Found, goal: str, lost: Iterable[str]) -> dict[str, Any]:
+def described(
+    snapshot: GroupSnapshot, found: Preconditions, goal: str, lost: Iterable[str]
+) -> dict[str, Any]:
     """The world as a document, see the module. ``goal``: the version of the one that is planned;
     ``lost``: who is lost in it."""
-    fit = {fact.name for fact in found.facts} - unfit(stands, found, lost).keys()
+    fit = {fact.name for fact in found.facts} - unfit(snapshot, found, lost).keys()
     return {
-        "definition": stands.state.definition_version,
-        "traversal": stands.state.current_traversal,
+        "definition": snapshot.state.definition_version,
+        "traversal": snapshot.state.current_traversal,
         "status": found.traversal.status if found.traversal else None,
         "goal": goal,
         "lost": sorted(lost),

@@ -16,11 +16,11 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import SILENT, sends_commands
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import doubts
 from mistral_failover.model.goal import ACTIVATION, Goal
 from mistral_failover.model.text import clock
-from mistral_failover.orders.plan.preconditions import Found, unfit
+from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.process import Request
@@ -36,8 +36,8 @@ class Case:
     """A plan whose risks are asked for."""
 
     request: Request
-    stands: Standing
-    found: Found
+    snapshot: GroupSnapshot
+    found: Preconditions
     goal: Goal
     steps: Sequence[Step]
     fences: Sequence[Mapping[str, Any]]
@@ -45,7 +45,7 @@ class Case:
     @property
     def name(self) -> str:
         """The group's."""
-        return self.stands.group.name
+        return self.snapshot.group.name
 
 
 def risks(case: Case) -> list[Risk]:
@@ -137,7 +137,7 @@ def _members(case: Case) -> Iterator[Risk]:
             f"{member} is to hold {role}, and {why}",
             "Repair it first, or give another member as to; failover member list shows them all.",
         )
-    refused = unfit(case.stands, case.found, lost)
+    refused = unfit(case.snapshot, case.found, lost)
     spare = facts.keys() - refused.keys() - set(holders.values())
     if holders and not spare:
         why = "; ".join(f"{name}: {refused[name]}" for name in sorted(refused))
@@ -186,7 +186,7 @@ def _alarms(case: Case) -> Iterator[Risk]:
 
 def _holds(case: Case) -> Iterator[Risk]:
     held = case.request.runtime.database.reading(
-        lambda tx: suspensions.standing(tx, case.stands.state.id)
+        lambda tx: suspensions.standing(tx, case.snapshot.state.id)
     )
     if pause := held["pause"]:
         yield risk(
@@ -207,10 +207,10 @@ def _holds(case: Case) -> Iterator[Risk]:
 
 def _limits(case: Case) -> Iterator[Risk]:
     """They hold alarms back, and no person: what comes next may not be met by itself."""
-    limits, now = case.stands.group.limits, case.found.now
+    limits, now = case.snapshot.group.limits, case.found.now
     since = now - max(HOUR, limits.cooldown)
     admitted = case.request.runtime.database.reading(
-        lambda tx: incidents.admitted_alarms_since(tx, case.stands.state.id, since)
+        lambda tx: incidents.admitted_alarms_since(tx, case.snapshot.state.id, since)
     )
     remedy = "A person may start it all the same, or admit an alarm that is held."
     if admitted and now - admitted[-1] < limits.cooldown:
@@ -238,7 +238,7 @@ def _agents(case: Case) -> Iterator[Risk]:
         for step in case.steps
         if step["type"] == ACTIVATION and step["member"] not in fenced
     }
-    if not asked or not sends_commands(case.stands.group):
+    if not asked or not sends_commands(case.snapshot.group):
         return
     for row in agent_health.agents(case.request, case.name):
         agent, member = row["agent"], row["member"]
@@ -253,7 +253,7 @@ def _agents(case: Case) -> Iterator[Risk]:
 
 
 def _stack(case: Case, cloud: Cloud) -> Iterator[Risk]:
-    name = case.stands.group.stack
+    name = case.snapshot.group.stack
     with translated(f"read stack {name}"):
         stack = cloud.heat.stacks.get(name, resolve_outputs=False)
     action, _, status = stack.stack_status.partition("_")
@@ -272,7 +272,7 @@ def _stack(case: Case, cloud: Cloud) -> Iterator[Risk]:
 
 
 def _volumes(case: Case, cloud: Cloud) -> Iterator[Risk]:
-    for code, sentence, remedy in volumes(case.stands, case.found, case.goal, case.steps, cloud):
+    for code, sentence, remedy in volumes(case.snapshot, case.found, case.goal, case.steps, cloud):
         yield risk(code, sentence, remedy)
 
 

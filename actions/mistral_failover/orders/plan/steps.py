@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mistral_failover.convergence.dry_run import Foreseen
+from mistral_failover.convergence.dry_run import DryRunStep
 from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.sentences import doing
 from mistral_failover.model.goal import FENCE_PREFIX, FENCE_TYPE, Goal, fence_name
@@ -18,7 +18,7 @@ Rung = Mapping[str, Any]
 
 
 def steps(
-    waves: Sequence[Sequence[Foreseen]], types: Mapping[str, ResourceType], lasted: Durations
+    waves: Sequence[Sequence[DryRunStep]], types: Mapping[str, ResourceType], lasted: Durations
 ) -> list[dict[str, Any]]:
     """The operations in an order that may happen.
 
@@ -44,7 +44,7 @@ def steps(
     ]
 
 
-def _what(each: Foreseen, resource_type: ResourceType) -> str:
+def _what(each: DryRunStep, resource_type: ResourceType) -> str:
     what = doing(each.verb, each.record, resource_type)
     if each.certain:
         return what
@@ -52,7 +52,7 @@ def _what(each: Foreseen, resource_type: ResourceType) -> str:
     return f"{waits}if need be {what}"
 
 
-def waves_of(waves: Sequence[Sequence[Foreseen]]) -> list[list[int]]:
+def waves_of(waves: Sequence[Sequence[DryRunStep]]) -> list[list[int]]:
     """The numbers of the steps, wave by wave: those of one wave may run in parallel."""
     found, number = [], 0
     for wave in waves:
@@ -74,9 +74,9 @@ def seconds(steps: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def fences(
-    group: str, goal: Goal, waves: Sequence[Sequence[Foreseen]], records: Sequence[Record]
+    group: str, goal: Goal, waves: Sequence[Sequence[DryRunStep]], records: Sequence[Record]
 ) -> list[dict[str, Any]]:
-    """Who is fenced and how: for each ``member``, ``state`` (``climbs`` the ladder, ``stands``
+    """Who is fenced and how: for each ``member``, ``state`` (``climbs`` the ladder, ``snapshot``
     already, is ``lifted``), ``ladder`` (rungs as in the group file), ``longest`` (seconds after
     which it waits for a person, at most; None unless it climbs) and ``sentence``."""
     coming = {each.record.name: each for wave in waves for each in wave}

@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from mistral_failover.orders import failback, failover, replace, rollback, switchover
-from mistral_failover.orders.failover import Derive, Facts, facts_of
-from mistral_failover.orders.replace import Wish
+from mistral_failover.orders.failover import Derive, FailoverRequest, failover_request
+from mistral_failover.orders.replace import ReplaceRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import optional_text
 from mistral_failover.runtime.process import Request
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanRequest:
     """What is to be planned: a verb, and the inputs of that verb's own action."""
 
     verb: str = "failover"
@@ -62,7 +62,7 @@ class Asked:
                 )
         read = {name: optional_text(name, given.get(name)) for name in _TEXTS}
         lost = given.get("lost")
-        facts = facts_of(given.get("to"), lost, given.get("recovered"))
+        facts = failover_request(given.get("to"), lost, given.get("recovered"))
         return cls(verb=verb, to=facts.to, lost=facts.lost, recovered=facts.recovered, **read)
 
 
@@ -75,39 +75,39 @@ class Verb:
     trace."""
 
     takes: tuple[str, ...]
-    derive: Callable[[Request, Asked], Derive]
+    derive: Callable[[Request, PlanRequest], Derive]
 
 
-def _failover(request: Request, asked: Asked) -> Derive:
-    facts = Facts(asked.to, asked.lost, asked.recovered)
+def _failover(request: Request, asked: PlanRequest) -> Derive:
+    facts = FailoverRequest(asked.to, asked.lost, asked.recovered)
     return failover.moving(request, facts, remember=False)
 
 
-def _switchover(request: Request, asked: Asked) -> Derive:
+def _switchover(request: Request, asked: PlanRequest) -> Derive:
     return switchover.moving(request, _one(asked), asked.role, remember=False)
 
 
-def _failback(request: Request, asked: Asked) -> Derive:
+def _failback(request: Request, asked: PlanRequest) -> Derive:
     to = _one(asked)
     return failback.going_home(request, to, asked.role, asked.recovered, remember=False)
 
 
-def _one(asked: Asked) -> str | None:
+def _one(asked: PlanRequest) -> str | None:
     if isinstance(asked.to, Mapping):
         raise ActionError("BAD_INPUT", "to: one member is expected", "Name the role as role.")
     return asked.to
 
 
-def _replace(request: Request, asked: Asked) -> Derive:
-    wish = Wish(member=asked.member, resource=asked.resource)
+def _replace(request: Request, asked: PlanRequest) -> Derive:
+    wish = ReplaceRequest(member=asked.member, resource=asked.resource)
     return replace.replacing(request, wish, remember=False)
 
 
-def _rollback(request: Request, asked: Asked) -> Derive:
+def _rollback(request: Request, asked: PlanRequest) -> Derive:
     return rollback.returning_to(request, asked.goal, asked.recovered, remember=False)
 
 
-def _remove(request: Request, asked: Asked) -> Derive:
+def _remove(request: Request, asked: PlanRequest) -> Derive:
     return rollback.removing(asked.lost or ())
 
 
@@ -121,7 +121,7 @@ VERBS: Mapping[str, Verb] = {
 }
 
 
-def derive(request: Request, asked: Asked) -> Derive:
+def derive(request: Request, asked: PlanRequest) -> Derive:
     """The function that derives the goal of what is asked for; calling it leaves no trace in the
     cloud and none in the group's state. It raises what the verb itself does."""
     return VERBS[asked.verb].derive(request, asked)

@@ -12,9 +12,9 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import state_of, volume_of
 from mistral_failover.cloud.volume_steps import boots_from
 from mistral_failover.cloud.volumes import resolve_volume
-from mistral_failover.groups.snapshot import Standing
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, Goal
-from mistral_failover.orders.plan.preconditions import Found
+from mistral_failover.orders.plan.preconditions import Preconditions
 
 Trouble = tuple[str, str, str]
 """A code, a sentence, what helps."""
@@ -22,8 +22,8 @@ _ON_ITS_WAY = ("attaching", "detaching", "reserved")
 
 
 def volumes(
-    stands: Standing,
-    found: Found,
+    snapshot: GroupSnapshot,
+    found: Preconditions,
     goal: Goal,
     steps: Sequence[Mapping[str, Any]],
     cloud: Cloud,
@@ -33,7 +33,7 @@ def volumes(
     ours = _holders(found)
     for name in sorted(_moved(goal, found, steps)):
         try:
-            volume = volume_of(cloud, resolve_volume(cloud, stands.group.stack, name))
+            volume = volume_of(cloud, resolve_volume(cloud, snapshot.group.stack, name))
         except CloudError as error:
             if error.code not in ("NOT_FOUND", "BAD_REQUEST"):
                 raise
@@ -42,7 +42,7 @@ def volumes(
         yield from _of(volume, name, ours)
 
 
-def _moved(goal: Goal, found: Found, steps: Sequence[Mapping[str, Any]]) -> set[str]:
+def _moved(goal: Goal, found: Preconditions, steps: Sequence[Mapping[str, Any]]) -> set[str]:
     """The volumes that are attached or detached, as the group file names them."""
     touched = {step["resource"] for step in steps if step["type"] == ATTACHMENT}
     wanted = {
@@ -55,7 +55,7 @@ def _moved(goal: Goal, found: Found, steps: Sequence[Mapping[str, Any]]) -> set[
     return {str(properties["volume"]) for properties in stated if "volume" in properties}
 
 
-def _holders(found: Found) -> set[str]:
+def _holders(found: Preconditions) -> set[str]:
     """The servers that the group's volumes hang on, or are to hang on."""
     made = {record.attributes.get("server_id") for record in found.records}
     return {str(server) for server in (*made, *found.servers.values()) if server}

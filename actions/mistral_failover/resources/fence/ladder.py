@@ -38,28 +38,28 @@ Rung = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Suspect:
+class FenceTarget:
     """The member to fence.
 
     ``servers``: every server that records of the member were made on, which need not be the one
     behind its name by now. ``stops``: (server, stop command) of each application there, first
     of those that need others.
-    ``unvouched``: names of what is there and no stop command speaks for. ``confirmed``: what a
-    person vouches for by now, or None; they may speak while the ladder is climbed. ``attached``:
-    the servers among them that volumes of the group hang on.
+    ``without_stop_command``: names of what is there and no stop command speaks for. ``confirmed``:
+    what a person vouches for by now, or None; they may speak while the ladder is climbed.
+    ``attached``: the servers among them that volumes of the group hang on.
     """
 
     member: MemberRow
     servers: tuple[str, ...]
     stops: tuple[tuple[str, str], ...]
-    unvouched: tuple[str, ...]
+    without_stop_command: tuple[str, ...]
     confirmed: Callable[[], str | None]
     attached: tuple[str, ...] = ()
 
 
-def suspect_of(
+def fence_target(
     member: MemberRow, records: Iterable[Record], confirmed: Callable[[], str | None]
-) -> Suspect:
+) -> FenceTarget:
     """What has to be fenced of a member, by the group's live records."""
     records = list(records)
     heights = _heights(records)
@@ -73,7 +73,7 @@ def suspect_of(
     # A volume is at rest when the applications on its own server are; of other things nobody knows.
     quiet = {server for server, _ in stops}
     attached = {_server_of(r, member) for r in here if r.type == ATTACHMENT}
-    return Suspect(
+    return FenceTarget(
         member=member,
         servers=tuple(sorted(filter(None, servers))),
         stops=tuple(
@@ -83,7 +83,7 @@ def suspect_of(
             )
             if server
         ),
-        unvouched=tuple(
+        without_stop_command=tuple(
             sorted(
                 r.name
                 for r in here
@@ -115,18 +115,18 @@ def _server_of(record: Record, member: MemberRow) -> str | None:
 
 
 @dataclass(frozen=True)
-class Climb:
+class FenceAttempt:
     """An ascent of the ladder; ``tried`` says what came of each rung without a proof, ``unasked``
     has the errors of rungs whose service could not be reached."""
 
     tools: Tools
     operation: Document
-    suspect: Suspect
+    target: FenceTarget
     tried: list[str] = field(default_factory=list)
     unasked: list[CloudError | ChannelError] = field(default_factory=list)
 
 
-def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]:
+def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, Any]:
     """Climb the ladder; returns rung and observed, the proof in a sentence.
 
     First the member's agents are told that they are deposed, if they can be. What a person confirms
@@ -136,33 +136,33 @@ def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]
     FENCE_UNPROVEN, blocked, when nothing yields one; also transient, where a rung's service could
     not be reached.
     """
-    climb = Climb(tools, operation, suspect)
-    _depose(climb)
+    attempt = FenceAttempt(tools, operation, target)
+    _depose(attempt)
     quiesced: Evidence | None = None
     for rung in operation["properties"]["ladder"]:
         if quiesced is not None and rung["kind"] in ("delete", "workflow"):
             continue
-        evidence = _confirm(climb, rung)
+        evidence = _confirm(attempt, rung)
         if not evidence.proven:
-            evidence = _RUNGS[rung["kind"]](climb, rung)
-        if evidence.proven and evidence.rung == "quiesce" and _in_error(tools, suspect):
+            evidence = _RUNGS[rung["kind"]](attempt, rung)
+        if evidence.proven and evidence.rung == "quiesce" and _in_error(tools, target):
             quiesced = evidence
         elif evidence.proven:
             return _proof(evidence)
         elif evidence.rung != "confirm":
-            climb.tried.append(f"{evidence.rung}: {evidence.observed}")
+            attempt.tried.append(f"{evidence.rung}: {evidence.observed}")
     # Somebody may have spoken meanwhile.
-    evidence = _confirm(climb, {})
+    evidence = _confirm(attempt, {})
     if evidence.proven:
         return _proof(evidence)
     if quiesced is not None:
         return _proof(quiesced)
-    group, name = operation["group"], suspect.member.name
-    waits_for = climb.unasked[0] if climb.unasked else None
+    group, name = operation["group"], target.member.name
+    waits_for = attempt.unasked[0] if attempt.unasked else None
     raise ActionError(
         "FENCE_UNPROVEN",
         f"it is not certain that {name} no longer writes "
-        f"({'; '.join([*climb.tried, f'confirm: {evidence.observed}'])})",
+        f"({'; '.join([*attempt.tried, f'confirm: {evidence.observed}'])})",
         f"Make sure that it is off, then confirm it: {confirm_command(group, name)} (or run the "
         f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).',
         blocked=True,
@@ -172,20 +172,20 @@ def fence(tools: Tools, operation: Document, suspect: Suspect) -> dict[str, Any]
     )
 
 
-def _depose(climb: Climb) -> None:
+def _depose(attempt: FenceAttempt) -> None:
     """Tell every server's agent that its epoch is over. One that is out of reach learns it when it
     comes back; a channel that is out of reach is no reason not to fence."""
-    operation, member = climb.operation, climb.suspect.member
-    for server in climb.suspect.servers:
+    operation, member = attempt.operation, attempt.target.member
+    for server in attempt.target.servers:
         address = Address(operation["group_id"], operation["group"], member.name, server)
         reach("depose.before")
         try:
-            climb.tools.channel.depose(address, member.epoch)
+            attempt.tools.channel.depose(address, member.epoch)
         except Exception as error:  # noqa: BLE001 - whatever it is, the ladder is to be climbed
             _raise_ours(error)
             said = f"depose: {_words(error)}"
-            if said not in climb.tried and climb.suspect.stops:  # else no agent is in question
-                climb.tried.append(said)
+            if said not in attempt.tried and attempt.target.stops:  # else no agent is in question
+                attempt.tried.append(said)
         reach("depose.after")
 
 
@@ -193,24 +193,24 @@ def _proof(evidence: Evidence) -> dict[str, Any]:
     return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
 
 
-def _in_error(tools: Tools, suspect: Suspect) -> bool:
+def _in_error(tools: Tools, target: FenceTarget) -> bool:
     """Whether Nova refuses to detach volumes from a server of the member's, for the state that it
     has it in (409, "while it is in vm_state error"; measured with Nova 34)."""
     try:
-        states = [servers.server_state(tools.cloud, server) for server in suspect.attached]
+        states = [servers.server_state(tools.cloud, server) for server in target.attached]
     except CloudError as error:
         _raise_ours(error)
         return False  # it quiesced; whether Nova detaches will show
     return any(state.status == "ERROR" for state in states)
 
 
-def _quiesce(climb: Climb, rung: Rung) -> Evidence:
+def _quiesce(attempt: FenceAttempt, rung: Rung) -> Evidence:
     """The member's own agent says that everything of the group on it has stopped."""
-    operation, member = climb.operation, climb.suspect.member
-    if climb.suspect.unvouched:
-        named = ", ".join(climb.suspect.unvouched)
+    operation, member = attempt.operation, attempt.target.member
+    if attempt.target.without_stop_command:
+        named = ", ".join(attempt.target.without_stop_command)
         return Evidence(False, "quiesce", f"no stop command on {member.name} speaks for {named}")
-    for server, name in climb.suspect.stops:
+    for server, name in attempt.target.stops:
         command = Command(
             id=derived_id(operation["key"], server, name),
             to=Address(operation["group_id"], operation["group"], member.name, server),
@@ -220,10 +220,10 @@ def _quiesce(climb: Climb, rung: Rung) -> Evidence:
             longest=float(rung.get("longest", rung["limit"])),
         )
         try:
-            run_command(climb.tools.channel, command)
+            run_command(attempt.tools.channel, command)
         except Exception as error:  # noqa: BLE001 - no word of a member's holds its fence up
-            return _unproven(climb, "quiesce", error)
-    done = " and ".join(sorted({stop for _, stop in climb.suspect.stops}))
+            return _unproven(attempt, "quiesce", error)
+    done = " and ".join(sorted({stop for _, stop in attempt.target.stops}))
     return Evidence(
         True,
         "quiesce",
@@ -231,51 +231,51 @@ def _quiesce(climb: Climb, rung: Rung) -> Evidence:
     )
 
 
-def _stop(climb: Climb, rung: Rung) -> Evidence:
-    return _by_nova(servers.stop, climb, rung)
+def _stop(attempt: FenceAttempt, rung: Rung) -> Evidence:
+    return _by_nova(servers.stop, attempt, rung)
 
 
-def _delete(climb: Climb, rung: Rung) -> Evidence:
-    return _by_nova(servers.delete_server, climb, rung)
+def _delete(attempt: FenceAttempt, rung: Rung) -> Evidence:
+    return _by_nova(servers.delete_server, attempt, rung)
 
 
-def _by_nova(verb: Callable[..., Evidence], climb: Climb, rung: Rung) -> Evidence:
+def _by_nova(verb: Callable[..., Evidence], attempt: FenceAttempt, rung: Rung) -> Evidence:
     """The proofs of all the member's servers, or the first that is missing."""
-    kind, limit, suspect = rung["kind"], float(rung["limit"]), climb.suspect
-    if not suspect.servers:
-        return Evidence(False, kind, f"no server of {suspect.member.name} is known")
+    kind, limit, target = rung["kind"], float(rung["limit"]), attempt.target
+    if not target.servers:
+        return Evidence(False, kind, f"no server of {target.member.name} is known")
     proofs = []
-    for server in suspect.servers:
+    for server in target.servers:
         try:
-            evidence = verb(climb.tools.cloud, server, limit)
+            evidence = verb(attempt.tools.cloud, server, limit)
         except CloudError as error:
-            return _unproven(climb, kind, error)
+            return _unproven(attempt, kind, error)
         if not evidence.proven:
             return evidence
         proofs.append(evidence.observed)
     return Evidence(True, kind, " ".join(proofs))
 
 
-def _workflow(climb: Climb, rung: Rung) -> Evidence:
+def _workflow(attempt: FenceAttempt, rung: Rung) -> Evidence:
     """A workflow of the user's says so."""
-    name, suspect = rung["workflow"], climb.suspect
+    name, target = rung["workflow"], attempt.target
     facts = {
-        "group": climb.operation["group"],
-        "member": suspect.member.name,
-        "servers": list(suspect.servers),
-        "because": "; ".join([f"{suspect.member.name} is declared lost", *climb.tried]),
+        "group": attempt.operation["group"],
+        "member": target.member.name,
+        "servers": list(target.servers),
+        "because": "; ".join([f"{target.member.name} is declared lost", *attempt.tried]),
     }
     try:
-        return prove(climb.tools, climb.operation, name, facts, float(rung["limit"]))
+        return prove(attempt.tools, attempt.operation, name, facts, float(rung["limit"]))
     except CloudError as error:
-        return _unproven(climb, "workflow", error, f"{name}: ")
+        return _unproven(attempt, "workflow", error, f"{name}: ")
 
 
-def _unproven(climb: Climb, rung: str, error: Exception, whose: str = "") -> Evidence:
+def _unproven(attempt: FenceAttempt, rung: str, error: Exception, whose: str = "") -> Evidence:
     """What a rung that failed yields: no proof. It is noted if it may yield one later."""
     _raise_ours(error)
     if isinstance(error, CloudError | ChannelError) and error.transient:
-        climb.unasked.append(error)
+        attempt.unasked.append(error)
     return Evidence(False, rung, f"{whose}{_words(error)}")
 
 
@@ -295,15 +295,15 @@ def _raise_ours(error: Exception) -> None:
         raise error
 
 
-def _confirm(climb: Climb, rung: Rung) -> Evidence:
+def _confirm(attempt: FenceAttempt, rung: Rung) -> Evidence:
     """A person vouched for it. Nobody is waited for here: their word triggers the fence again."""
-    because = climb.suspect.confirmed()
+    because = attempt.target.confirmed()
     if because is None:
         return Evidence(False, "confirm", "nobody has confirmed it yet")
     return Evidence(True, "confirm", f"a person confirmed it: {because}")
 
 
-_RUNGS: Mapping[str, Callable[[Climb, Rung], Evidence]] = {
+_RUNGS: Mapping[str, Callable[[FenceAttempt, Rung], Evidence]] = {
     "quiesce": _quiesce,
     "stop": _stop,
     "delete": _delete,
