@@ -61,18 +61,18 @@ PROCESSES = {
 }
 """As a user starts them, with what they print in both forms."""
 ELSEWHERE = {
-    "admit": "cli/test_gate_commands.py",
+    "admit": "cli/test_alarm_commands.py",
     "agent key": "cli/test_agent_commands.py",
     "confirm-fenced": "cli/test_confirming.py",
-    "failback": "cli/test_moving_commands.py",
+    "failback": "cli/test_switchover_commands.py",
     "group create": "cli/test_group_commands.py",
     "group delete": "cli/test_group_commands.py",
     "group update": "cli/test_group_commands.py",
-    "replace": "cli/test_replacing_commands.py",
+    "replace": "cli/test_replace_commands.py",
     "rollback": "cli/test_order_commands.py",
-    "start": "cli/test_planning_commands.py",
+    "start": "cli/test_plan_commands.py",
     "sweep": "cli/test_order_commands.py",
-    "switchover": "cli/test_moving_commands.py",
+    "switchover": "cli/test_switchover_commands.py",
 }
 
 

@@ -33,7 +33,7 @@ def test_it_sweeps_for_a_blocked_volume_once_in_a_while(
     state: Runtime, begun: Ready, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "settings", replace(state.settings, sweep_after=60.0))
-    monkeypatch.setattr(background_sweep.runtime, "runtime", lambda: state)
+    monkeypatch.setattr(background_sweep.process, "runtime", lambda: state)
     mistral: Any = None
     sweeper = background_sweep.BackgroundSweep(mistral)
     step = state.engine.check(begun, "e/a@h:1")
