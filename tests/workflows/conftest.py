@@ -151,7 +151,7 @@ class Protected:
 
     def run(self, workflow: str, /, **inputs: Any) -> Run:
         """Run a shipped workflow to its end."""
-        return self.workflows.run(f"failover.{workflow}", inputs, timeout=20)
+        return self.workflows.run(f"failover.{workflow}", inputs, timeout=60)
 
     def activate(self) -> dict[str, Any]:
         """The first activation, which brings up db_a; returns how it ended.
@@ -183,7 +183,7 @@ class Protected:
 
     def ended(self, execution: str) -> Run:
         """Wait for the end of an execution."""
-        return self.workflows.wait(execution, timeout=20)
+        return self.workflows.wait(execution, timeout=60)
 
     def told(self, kind: str | None = None) -> list[str]:
         """The group's journal, or its sentences of one kind."""
@@ -192,7 +192,7 @@ class Protected:
 
     def wait_until_told(self, sentence: str, times: int = 1) -> None:
         """Wait until the journal says it, so many times."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.told().count(sentence) < times:
             assert time.monotonic() < deadline, f"never said: {sentence}; but {self.told()}"
             time.sleep(0.005)

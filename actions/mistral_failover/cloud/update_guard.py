@@ -32,7 +32,8 @@ class KeptParts:
 def refuse_marked(
     cloud: Cloud, stack: str, keep: KeptParts, *, marking: tuple[str, str] | None = None
 ) -> None:
-    """Refuse an update of the stack that would replace one of these servers or volumes (``taken``).
+    """Refuse an update of the stack that would replace one of these servers or volumes
+    (``predicted_replacements``).
 
     It is asked right before the update is sent; who is marked in between is not known here.
     ``marking``: the stack's name or id, and the name, of a resource that is about to be marked.
