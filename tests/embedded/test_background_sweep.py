@@ -78,14 +78,16 @@ class Place:
         self.database = Database(f"sqlite:///{folder / 'failover.sqlite'}")
         schema.upgrade(self.database)
 
-    def mistral(self, name: str = "mistral", **more: Any) -> MistralProcess:
+    def mistral(
+        self, name: str = "mistral", sweep_after: float = 0.5, **more: Any
+    ) -> MistralProcess:
         """A Mistral that is not started yet."""
         options: dict[str, Any] = {
             "database": self.database.url.render_as_string(hide_password=False),
             "lease": LEASE,
             "lease_margin": 0.2,
             "sweep_interval": 0.2,
-            "sweep_after": 0.5,
+            "sweep_after": sweep_after,
             "hang_after": HANG_AFTER,
         }
         with socket.socket() as probe:
@@ -251,7 +253,12 @@ def test_a_mistral_that_is_killed_and_started_again_goes_on_by_itself(place: Pla
 def test_two_mistrals_on_one_store_do_everything_once_and_rest_where_all_is_well(
     place: Place,
 ) -> None:
-    with place.mistral("one", sweep=True) as one, place.mistral("two", sweep=True) as two:
+    # Long enough for a chain to begin on a busy machine: else the other one sweeps as well.
+    after = 2.0
+    with (
+        place.mistral("one", after, sweep=True) as one,
+        place.mistral("two", after, sweep=True) as two,
+    ):
 
         def executions() -> list[dict[str, Any]]:
             return [e for server in (one, two) for e in server.client.executions()]
@@ -271,10 +278,10 @@ def test_two_mistrals_on_one_store_do_everything_once_and_rest_where_all_is_well
             """None began while each looked several times (the last of the quick ones may have
             been on its way when the first look was taken)."""
             before = len(executions())
-            time.sleep(1.0)
+            time.sleep(1.5 * after)
             return len(executions()) == before
 
-        until(nobody_sweeps, seconds=10)
+        until(nobody_sweeps)
         # What the one carries out is unknown to the other, and left alone all the same; as the one
         # stops it hands its work back, and the other one goes on with it.
         assert (place.operation(slow) or {})["attempts"] == 1

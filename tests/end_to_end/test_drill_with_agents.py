@@ -80,7 +80,7 @@ def writers(folder: Path) -> list[str]:
 FALSE_WORD = """
 import json, sys, time
 from pathlib import Path
-from mistral_failover.drill import returned
+from mistral_failover.drill import rejoin
 from mistral_failover.drill.application import Application
 from mistral_failover.drill.scene import Scene
 
@@ -110,7 +110,7 @@ with Scene(folder, latency="zero", agents=True) as scene:
     until(lambda: status() == "COMPLETE")
     seen["wrote_on"] = application.process() is not None
     scene.cloud.fault("server", server, "thaw")
-    found = lambda: returned.deposed(scene, "payments", "db_a", server, 2).deposed
+    found = lambda: rejoin.deposed(scene, "payments", "db_a", server, 2).deposed
     until(lambda: not found().endswith("is being stopped"))
     seen["deposed"] = found()
     seen["violations"] = [str(v) for v in scene.violations()]
