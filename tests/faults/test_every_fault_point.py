@@ -33,8 +33,11 @@ ALONE = ASKED_AGAIN | {
     "check.locked",
     "conclude.released",
     "conclude.reported",
-    # The next stage's worker may be in the middle of a transaction just then.
+    # A worker may be in the middle of a transaction just then.
+    "advance.before",
     "advance.after",
+    "event.before",
+    "event.after",
 }
 
 
