@@ -318,7 +318,10 @@ def test_where_the_way_back_needs_a_person_too_it_goes_on_backwards_once_they_he
 # -- whoever carries it out dies
 
 
-def test_a_move_whose_process_died_as_it_failed_is_taken_back_by_the_sweep(up: Any) -> None:
+def test_a_move_whose_process_died_as_it_failed_is_taken_back_by_the_sweep(
+    up: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up.state, "eager", False)
     context = ActionContext(SecurityContext(), ExecutionContext())
     begun = orders.Switchover(up.name, to="db_b").run(context)
     (ready,) = up.ready(begun)
