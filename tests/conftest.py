@@ -8,6 +8,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ("support.group_fixtures",)
+
 # The same examples in every run: what a change did not touch does not fail it.
 settings.register_profile(
     "quick",

@@ -24,8 +24,8 @@ ABANDONED = [
     for word in words.split(",")
 ]
 STILL_IN_MESSAGES = {
-    "nobody": 70,
-    "somebody": 21,
+    "nobody": 67,
+    "somebody": 20,
     "whoever": 12,
     "whom": 6,
     "mend": 20,

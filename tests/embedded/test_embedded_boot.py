@@ -32,3 +32,26 @@ def test_a_process_that_is_on_eventlet_already_is_told_so():
         )
         == "WRONG_SERVICE_BACKEND"
     )
+
+
+def test_eventlet_is_hidden_while_mistral_is_imported_and_usable_afterwards():
+    assert run(
+        "import sys\n"
+        "from mistral_failover.embedded import boot\n"
+        "with boot.without_eventlet():\n"
+        "    boot.init()\n"
+        "    print(sys.modules['eventlet'])\n"
+        "import eventlet; print(eventlet.__name__)"
+    ).split() == ["None", "eventlet"]
+
+
+def test_a_process_that_uses_eventlet_keeps_it():
+    assert (
+        run(
+            "import eventlet\n"
+            "from mistral_failover.embedded import boot\n"
+            "with boot.without_eventlet(): import eventlet as still\n"
+            "print(still is eventlet)"
+        )
+        == "True"
+    )

@@ -202,7 +202,7 @@ class Drill:
             self._sweep_id = client.start("failover.sweep", {"group": self.group})["id"]
 
     def _sweep_at_the_victim(self) -> None:
-        """The same there; nobody waits for its end, for it may never answer."""
+        """The same there, without waiting for its end: it may never answer."""
         if time.monotonic() >= self._swept_at + SWEEP_EVERY:
             self._swept_at = time.monotonic()
             self.start("failover.sweep", group=self.group)

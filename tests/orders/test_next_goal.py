@@ -85,7 +85,7 @@ def snapshot(
             "db_a",
             ["db_gone"],
         ),
-        # What failed is tried again: whoever was to take over is not lost for that.
+        # What failed is tried again: the member that was to take over is not lost by that.
         (
             snapshot(active="db_b", lost=("db_a",), reached=False),
             FailoverRequest(),

@@ -105,8 +105,8 @@ class EmbeddedMistral:
         :raises EmbeddedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
             ``ALREADY_RUNNING`` (one Mistral a process), ``WRONG_SERVICE_BACKEND``.
         """
-        boot.init()
-        with contextlib.ExitStack() as stack:
+        with boot.without_eventlet(), contextlib.ExitStack() as stack:
+            boot.init()
             self._claim_process(stack)
             self._dir.mkdir(parents=True, exist_ok=True)
             self._claim_directory(stack)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Noticing who a group's members are by now, also for a process that was frozen in between.
+"""Record a group's present members, also from a process that was frozen in between.
 
-A replacement raises the member's epoch and deposes its former server. Whoever listed the members,
-froze, and wakes up when they were replaced has an old server in hand: noticed as the newer one, it
-would depose the member that serves. So the store is read before Heat is, and what changed in the
-store since is not touched: Heat is asked once more.
+A replacement raises the member's epoch and deposes its former server. A process that listed the
+members, froze, and wakes up after a replacement holds an old server. If it recorded that server as
+the newer one, it would depose the member that serves. So it reads the store before Heat. If the
+store has changed since, it changes nothing and asks Heat again.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def depose(
     """Tell the agents of servers that were replaced that they are deposed: one that still runs
     stops its application, and what was sent to it goes.
 
-    That is a fact by now, so no lock is needed. What can not be told is not insisted on: the epoch
-    is raised, the commands of the new one go to the new server alone, and whoever has something
-    left on the old one is fenced there.
+    The replacement is a fact by now, so no lock is needed. An agent that cannot be reached is
+    skipped: the epoch is raised, commands of the new epoch go to the new server only, and a member
+    with resources on the old server is fenced there.
     """
     channel = request.channel(cloud, cloud.guard)
     for member in replaced:

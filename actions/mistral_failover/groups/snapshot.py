@@ -75,7 +75,7 @@ def group_snapshot_in(request: Request, tx: Any, state: GroupState) -> GroupSnap
 
 
 def locked(request: Request, tx: Any, group: str) -> GroupState:
-    """The group, which nobody else gives a goal meanwhile. Raises UnknownGroup."""
+    """Lock the group, so that no other transaction gives it a goal. Raises UnknownGroup."""
     found = groups.find(tx, request.project_id, group)
     state = tx.lock_group(found.id, shared=False) if found else None
     if state is None:

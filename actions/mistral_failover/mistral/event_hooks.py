@@ -101,7 +101,7 @@ def send_all(request: Request, group_id: str | None) -> list[Row]:
 
 
 def send_soon(request: Request, group_id: str | None) -> None:
-    """As :func:`send_all`, by the thread: for whoever has found something more urgent to do."""
+    """As :func:`send_all`, in the thread, for a caller with more urgent work."""
     found = request.runtime.database.reading(
         lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0)
     )

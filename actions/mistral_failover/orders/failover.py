@@ -145,9 +145,9 @@ def _holder(snapshot: GroupSnapshot) -> set[str]:
         held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))
         raise ActionError(
             "BAD_INPUT",
-            f"lost: {snapshot.group.name} has several members that hold roles ({held}), and nobody "
-            "said which of them is lost",
-            "Give lost, the list of the members that are; [] where none is.",
+            f"lost: {snapshot.group.name} has several members that hold roles ({held}), and the "
+            "request does not say which of them is lost",
+            "Give lost, the list of the lost members; [] if none is lost.",
         )
     return holders
 
@@ -247,14 +247,15 @@ def begin(
             reach("link.after")
             forget(request, snapshot.state.id)
             if request.runtime.eager and snapshot.group.workflow is None:
-                # Mistral needs some 0.3 s to the first task of the chain. What gets lost meanwhile
-                # that task lists. A chain of the group's own decides itself what is first.
+                # Mistral needs some 0.3 s to the first task of the chain. If this process dies in
+                # between, that task finds the nodes. A chain of the group's own decides itself what
+                # comes first.
                 worker = NodeWorker(request, snapshot.state.id)
                 for ready in started.ready:
                     worker.submit(ready)
             sentence = cause if started.created else f"{cause} (it was started before)"
             return _answer(snapshot.group, traversal_id, goal, sentence)
-        # Somebody newer won: their facts hold as well, so derive the goal from theirs and ours.
+        # A newer request won. Its facts hold as well, so derive the goal from both.
         snapshot = group_snapshot(request, name)
     raise ActionError(
         "CONTENDED",

@@ -114,8 +114,8 @@ def moving(
         if holder is None:
             raise ActionError(
                 "NOT_COMPLETE",
-                f"nobody holds {moved} yet",
-                f"Give it to somebody: {start_command(snapshot.group.name)} --lost ''",
+                f"no member holds {moved} yet",
+                f"Give it to a member: {start_command(snapshot.group.name)} --lost ''",
             )
         if to == holder or giver not in (None, holder):
             raise ThereAlready(snapshot, f"{holder} holds {moved} already")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The locks that are held, and breaking one by hand.
+"""List the locks, and break one by hand.
 
-An owner lives as long as its lease. A lock of a dead owner is broken by the next check of its node,
-so nobody has to; by hand it is sooner. A live owner's is broken by force only: its token moves, so
-the guard lets it call the cloud no more, yet what it has sent already may still take effect, within
-the ``http_timeout`` of one call.
+An owner lives as long as its lease. The next check of a node breaks the lock of a dead owner; by
+hand it is sooner. The lock of a live owner is broken by force only. Its token moves, so the guard
+permits it no further call. A call that it has already sent may still take effect, within the
+``http_timeout`` of one call.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ def broken(
 ) -> Row:
     """Break the lock on a resource, if ``owner`` (and ``token``, where it is given) has it.
 
-    A lock that nobody holds is no error: its owner ended, or a repeat of this broke it. Returns
+    A free lock is no error: its owner ended, or a repeat of this broke it. Returns
     ``group``, ``resource``, ``traversal`` (the group's current one), ``broken``, ``sentence`` and
     ``workflow``, which goes on with it; None where no node is ready for that.
 
-    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, LOCK_MOVED where somebody else has the lock,
-    LOCK_ALIVE where its owner lives and it is not forced, BAD_INPUT where force lacks a reason.
+    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, LOCK_MOVED if another owner has the lock,
+    LOCK_ALIVE if its owner lives and it is not forced, BAD_INPUT where force lacks a reason.
     """
     if force and not because:
         raise ActionError(
@@ -124,7 +124,7 @@ def _broken(
     group = tx.lock_group(match.group_id, shared=False)
     record = tx.lock_record(match.id)
     if record.owner is None:
-        sentence = f"nobody holds the lock on {record.name}"
+        sentence = f"{record.name} is not locked"
         return _answer(request, tx, group, record, False, sentence)
     if record.owner != owner or token not in (None, record.token):
         begins = f"{record.name}: the lock of {owner},"

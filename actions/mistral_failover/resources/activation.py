@@ -48,7 +48,7 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
 
 def _was_deleted(tools: Tools, operation: Document, server_id: str) -> bool:
     """Whether it is proven that a server which was replaced since is gone, and what ran there with
-    it: nobody is left to be asked."""
+    it. Then no agent can be asked."""
     if operation["member"] and operation["member"]["server_id"] == server_id:
         return False
     if servers.server_state(tools.cloud, server_id).exists:

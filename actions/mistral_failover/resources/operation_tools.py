@@ -25,7 +25,7 @@ Document = Mapping[str, Any]
 class Tools:
     """What an operation acts with; every call passes the lease's guard.
 
-    ``mistral``: finds Mistral's own API, None where nobody says where it is; raises CloudError.
+    ``mistral``: finds Mistral's own API, None if its address is unknown; raises CloudError.
     """
 
     cloud: Cloud

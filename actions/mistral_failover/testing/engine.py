@@ -17,11 +17,11 @@ from mistral_failover.testing.replacements import Replacements
 _WAITS = frozenset(
     {"mistral.engine.policies._continue_task", "mistral.engine.policies._complete_task"}
 )
-_KEPT = 256  # parsed workflows
+_SPECIFICATIONS = 256  # parsed workflows that are remembered
 
 
-def _kept(parse: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
-    @functools.lru_cache(_KEPT)
+def _parsed_once(parse: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    @functools.lru_cache(_SPECIFICATIONS)
     def of_text(text: str) -> Any:
         return parse(json.loads(text))
 
@@ -58,7 +58,7 @@ class TestEngine:
         self._mistral.start()
         scheduler.get_system_scheduler().hastened = _WAITS
         self.replacements.install(actions.get_system_action_provider())
-        self._keep_specifications()
+        self._remember_specifications()
         # The engine's one call for every execution that ends; it saves polling.
         self._original = triggers.on_workflow_complete
         triggers.on_workflow_complete = self._on_workflow_complete
@@ -68,7 +68,7 @@ class TestEngine:
         from mistral.services import triggers
 
         triggers.on_workflow_complete = self._original
-        self._parse_again()
+        self._forget_specifications()
         self.replacements.uninstall()
         self._mistral.stop()
 
@@ -145,17 +145,17 @@ class TestEngine:
         with self._changed:
             self._ended.clear()
 
-    def _keep_specifications(self) -> None:
+    def _remember_specifications(self) -> None:
         """Parse each text once: most tests load the same workflows. Mistral shares what it parsed
         among executions itself, so nothing changes it."""
         from mistral.lang import parser
 
         self._parser = (parser.get_workflow_list_spec_from_yaml, parser.get_workflow_spec)
         of_text, of_document = self._parser
-        parser.get_workflow_list_spec_from_yaml = functools.lru_cache(_KEPT)(of_text)
-        parser.get_workflow_spec = _kept(of_document)
+        parser.get_workflow_list_spec_from_yaml = functools.lru_cache(_SPECIFICATIONS)(of_text)
+        parser.get_workflow_spec = _parsed_once(of_document)
 
-    def _parse_again(self) -> None:
+    def _forget_specifications(self) -> None:
         from mistral.lang import parser
 
         if self._parser is not None:

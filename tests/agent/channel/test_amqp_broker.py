@@ -12,7 +12,7 @@ from kombu.messaging import Consumer
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.broker import BadUrl, Broker, forget, wait
-from mistral_failover.agent.channel import links as rooms
+from mistral_failover.agent.channel import links as pool
 from mistral_failover.agent.channel.links import Away, Links, links_to
 from mistral_failover.agent.wire import Address
 
@@ -231,7 +231,7 @@ def test_a_connection_that_failed_or_was_idle_too_long_is_not_used_again(links, 
     assert not context.__exit__(RuntimeError, RuntimeError(), None)
     with links.link(1) as second:
         assert second is not failed
-    monkeypatch.setattr(rooms, "IDLE", -1.0)
+    monkeypatch.setattr(pool, "IDLE", -1.0)
     with links.link(1) as third:
         assert third is not second
 
@@ -245,12 +245,12 @@ def test_a_connection_that_broke_while_idle_is_not_used_again(links):
 
 
 def test_only_a_few_idle_connections_are_kept(links):
-    with_all = [links.link(1) for _ in range(rooms.KEPT + 3)]
+    with_all = [links.link(1) for _ in range(pool.KEPT + 3)]
     for one in with_all:
         one.__enter__()
     for one in with_all:
         one.__exit__(None, None, None)
-    assert len(links._idle) == rooms.KEPT
+    assert len(links._idle) == pool.KEPT
 
 
 def test_the_connections_to_one_broker_are_shared_in_a_process():
