@@ -195,7 +195,7 @@ def test_who_is_refused_is_told_so(
     stranger = broker.add_user(f"stranger-{to.server_id}", configure="^$", write="^$", read="^$")
     wrong = broker.url_of(f"stranger-{to.server_id}", "guessed")
     for url in (stranger, wrong, broker.url.replace("/failover", "/elsewhere")):
-        error = failure(channel_to(url), command(to, limit=4.0))
+        error = failure(channel_to(url), command(to, limit=60.0))
         assert error.code == "CONFIG"
         assert broker.password not in str(error)
         assert "guessed" not in str(error)
