@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from mistral_failover.actions.base import FailoverAction
+from mistral_failover.convergence.records import Record
 from mistral_failover.groups import kept_parts
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.resources import (
@@ -21,6 +22,7 @@ from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
+from mistral_failover.store.transaction import SqlTransaction
 
 
 class OperationAction(FailoverAction):
@@ -47,16 +49,21 @@ class OperationAction(FailoverAction):
         return type(self).perform(tools, operation)
 
 
+def _record(tx: SqlTransaction, operation: Document) -> Record:
+    record = tx.record(operation["resource"]["id"])
+    assert record is not None  # locked for this operation, so nobody removes it
+    return record
+
+
 class AttachVolume(OperationAction):
     """Attach a volume to a member."""
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         resource = operation["resource"]
 
-        def read(tx: Any) -> dict[str, AttachedVolume]:
-            return attached_volumes.volumes(
-                tx, tx.record(resource["id"]).group_id, resource["type"]
-            )
+        def read(tx: SqlTransaction) -> dict[str, AttachedVolume]:
+            group_id = _record(tx, operation).group_id
+            return attached_volumes.volumes(tx, group_id, resource["type"])
 
         known = request.runtime.database.reading(read).get(resource["name"])
         return volume_attachment.attach_volume(tools, operation, known)
@@ -71,8 +78,8 @@ class DetachVolume(OperationAction):
         """Two roles may share a multi-attach volume, and fall to one member: it is attached there
         once, and stays as long as one of them needs it."""
 
-        def read(tx: Any) -> list[str]:
-            records = tx.records(tx.record(operation["resource"]["id"]).group_id)
+        def read(tx: SqlTransaction) -> list[str]:
+            records = tx.records(_record(tx, operation).group_id)
             return volume_attachment.sharing(records, operation)
 
         if sharing := request.runtime.database.reading(read):
@@ -120,16 +127,16 @@ class Fence(OperationAction):
         return ladder.fence(tools, operation, self._suspect(request, operation))
 
     def _suspect(self, request: Request, operation: Document) -> ladder.FenceTarget:
-        name, resource = operation["properties"]["member"], operation["resource"]["id"]
+        name = operation["properties"]["member"]
         database = request.runtime.database
 
-        def member(tx: Any) -> groups.MemberRow:
-            return groups.members_of(tx, tx.record(resource).group_id)[name]
+        def member(tx: SqlTransaction) -> groups.MemberRow:
+            return groups.members_of(tx, _record(tx, operation).group_id)[name]
 
-        def read(tx: Any) -> ladder.FenceTarget:
+        def read(tx: SqlTransaction) -> ladder.FenceTarget:
             return ladder.fence_target(
                 member(tx),
-                tx.records(tx.record(resource).group_id),
+                tx.records(_record(tx, operation).group_id),
                 lambda: database.reading(member).confirmed_because,
             )
 

@@ -15,6 +15,7 @@ from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.short_ids import identified, unknown
 from mistral_failover.store import incidents
 from mistral_failover.store.incidents import Incident
+from mistral_failover.store.transaction import SqlTransaction
 
 
 def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict
     return {"dismissed": dismissed}
 
 
-def _dismissed(request: Request, said: str, because: str, tx: Any) -> dict[str, str]:
+def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) -> dict[str, str]:
     identity = identified(request, tx, said, kind="incident").id
     known = incidents.get(tx, request.project_id, identity)
     if known is None:  # its group was forgotten at this moment

@@ -31,6 +31,7 @@ from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents, suspensions
 from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.transaction import SqlTransaction
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
 
 
 def _recorded(
-    request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
+    request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> Recorded:
     if alarm.unique and (known := _again(request, tx, alarm, _identity(request, alarm, group))):
         return known
@@ -92,7 +93,7 @@ def _identity(request: Request, alarm: Alarm, group: str | None, epoch: int = 0)
     return derived_id("incident", request.project_id, group or "", alarm.key, str(epoch))
 
 
-def _again(request: Request, tx: Any, alarm: Alarm, identity: str) -> Recorded | None:
+def _again(request: Request, tx: SqlTransaction, alarm: Alarm, identity: str) -> Recorded | None:
     """Count a repeat of what was decided for good."""
     found = incidents.count_again(tx, request.project_id, identity)
     if found is None:
@@ -102,7 +103,12 @@ def _again(request: Request, tx: Any, alarm: Alarm, identity: str) -> Recorded |
 
 
 def _said_again(
-    request: Request, tx: Any, alarm: Alarm, group: str | None, whom: AlarmTarget, state: GroupState
+    request: Request,
+    tx: SqlTransaction,
+    alarm: Alarm,
+    group: str | None,
+    whom: AlarmTarget,
+    state: GroupState,
 ) -> Recorded | None:
     """As :func:`_again`, of an alarm that has no id of its own."""
     if alarm.still:
@@ -114,7 +120,7 @@ def _said_again(
     return _again(request, tx, alarm, told) if told else None
 
 
-def _active(tx: Any, state: GroupState) -> str | None:
+def _active(tx: SqlTransaction, state: GroupState) -> str | None:
     """As :func:`_holder`, by the group's goal."""
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None
@@ -128,7 +134,7 @@ def _holder(roles: Mapping[str, str]) -> str | None:
 
 
 def _target(
-    request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
+    request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> AlarmTarget:
     strangers = () if group and member else (*alarm.servers, *alarm.others)
     for server in alarm.servers if strangers else ():
@@ -141,7 +147,7 @@ def _target(
 
 
 def _about_no_member(
-    request: Request, tx: Any, alarm: Alarm, group: str | None, member: str | None
+    request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> Recorded:
     """Keep an alarm that belongs to no group, for the project to see."""
     if alarm.still:  # each has other words; the series is the occasion
@@ -162,7 +168,7 @@ def _about_no_member(
 
 def _judged(
     request: Request,
-    tx: Any,
+    tx: SqlTransaction,
     alarm: Alarm,
     group: str | None,
     whom: AlarmTarget,
@@ -215,7 +221,7 @@ def _judged(
     return _new(request, tx, state, alarm, identity, verdict, fact, first)
 
 
-def _under_way(tx: Any, state: GroupState) -> dict[str, str]:
+def _under_way(tx: SqlTransaction, state: GroupState) -> dict[str, str]:
     """The members whose loss is admitted already, though no goal declares it yet, each with the
     incident."""
     found: dict[str, str] = {}
@@ -225,20 +231,22 @@ def _under_way(tx: Any, state: GroupState) -> dict[str, str]:
     return found
 
 
-def _old_news(tx: Any, state: GroupState, member: str | None, alarm: Alarm) -> bool:
+def _old_news(tx: SqlTransaction, state: GroupState, member: str | None, alarm: Alarm) -> bool:
     if member is None or alarm.at is None:
         return False
     return groups.declared_lost_since(tx, state.id, member, alarm.at)
 
 
-def _storm(request: Request, tx: Any, state: GroupState, now: float) -> Storm | None:
+def _storm(request: Request, tx: SqlTransaction, state: GroupState, now: float) -> Storm | None:
     """Count the project's failing groups. Whoever may admit an alarm does so alone in its project,
     so that each sees what the others decided. Another group's lock stands for that: nobody who
     has it waits for another one."""
     settings = request.runtime.settings
     if not settings.storm_groups:
         return None
-    tx.lock_group(groups.first_of(tx, request.project_id), shared=False)
+    first = groups.first_of(tx, request.project_id)
+    assert first is not None  # the project has at least the group of the alarm
+    tx.lock_group(first, shared=False)
     since = now - settings.storm_window
     failing = incidents.failing_since(tx, request.project_id, since, COUNTED)
     return Storm(
@@ -252,7 +260,7 @@ def _storm(request: Request, tx: Any, state: GroupState, now: float) -> Storm | 
 
 def _known(
     request: Request,
-    tx: Any,
+    tx: SqlTransaction,
     state: GroupState,
     known: Incident,
     verdict: Verdict,
@@ -289,7 +297,7 @@ def _known(
 
 def _new(
     request: Request,
-    tx: Any,
+    tx: SqlTransaction,
     state: GroupState,
     alarm: Alarm,
     identity: str,
@@ -317,13 +325,15 @@ def _to_begin(incident: Incident) -> Incident | None:
     return incident if waits and incident.source != OPERATOR else None
 
 
-def _current(tx: Any, state: GroupState) -> str | None:
+def _current(tx: SqlTransaction, state: GroupState) -> str | None:
     """The incident that the current traversal is about."""
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     return traversal.incident_id if traversal else None
 
 
-def _counted_on(request: Request, tx: Any, verdict: Verdict, first: str | None) -> Recorded | None:
+def _counted_on(
+    request: Request, tx: SqlTransaction, verdict: Verdict, first: str | None
+) -> Recorded | None:
     """Count a known fact on the incident that told of it first, if there is one."""
     known = incidents.get(tx, request.project_id, first) if first else None
     if known is None:
@@ -332,7 +342,7 @@ def _counted_on(request: Request, tx: Any, verdict: Verdict, first: str | None) 
     return Recorded(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
-def _tell(tx: Any, state: GroupState, verdict: Verdict, incident_id: str) -> None:
+def _tell(tx: SqlTransaction, state: GroupState, verdict: Verdict, incident_id: str) -> None:
     decision = verdict.decision
     sentence = f"{decision}: {verdict.sentence}"
     tx.journal(state.id, sentence, kind=decision.lower(), incident_id=incident_id)

@@ -14,6 +14,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, suspensions
 from mistral_failover.store.suspensions import Kind
+from mistral_failover.store.transaction import SqlTransaction
 
 LONGEST = 28 * 86400.0
 """Seconds that a maintenance may last: one that is forgotten must end by itself."""
@@ -25,7 +26,7 @@ def pause(request: Request, group: str, because: str) -> dict[str, Any]:
     Returns what :func:`standing` does, plus ``group`` and ``sentence``.
     """
 
-    def suspend(tx: Any) -> dict[str, Any]:
+    def suspend(tx: SqlTransaction) -> dict[str, Any]:
         state = locked(request, tx, group)
         said = {"by": caller_name(request), "because": plain(because), "since": tx.now()}
         return _suspended(tx, state.id, group, "pause", said, f"paused by {said['by']}")
@@ -54,7 +55,7 @@ def maintain(
     if until is not None and end is None:
         raise _bad(f"until: {plain(until)} is no time in ISO 8601")
 
-    def suspend(tx: Any) -> dict[str, Any]:
+    def suspend(tx: SqlTransaction) -> dict[str, Any]:
         state = locked(request, tx, group)
         _check_members(group, members, groups.members_of(tx, state.id))
         now = tx.now()
@@ -100,7 +101,7 @@ def resume(
             "BAD_INPUT", "members: a pause holds for the whole group", "Leave members out."
         )
 
-    def end(tx: Any) -> dict[str, Any]:
+    def end(tx: SqlTransaction) -> dict[str, Any]:
         state = locked(request, tx, group)
         known = groups.members_of(tx, state.id)
         _check_members(group, members, known)
@@ -128,7 +129,7 @@ def resume(
     return request.runtime.database.atomically(end)
 
 
-def standing(tx: Any, group_id: str) -> dict[str, Any]:
+def standing(tx: SqlTransaction, group_id: str) -> dict[str, Any]:
     """``pause`` and ``maintenance`` of a group as they hold now, each a mapping or None."""
     found = suspensions.of_group(tx, group_id)
     return {
@@ -143,7 +144,7 @@ def still(work: Any, now: float) -> Any:
 
 
 def _suspended(
-    tx: Any, group_id: str, group: str, kind: Kind, said: dict[str, Any], how: str
+    tx: SqlTransaction, group_id: str, group: str, kind: Kind, said: dict[str, Any], how: str
 ) -> dict[str, Any]:
     suspensions.suspend(tx, group_id, kind, said)
     sentence = f"{how}: {said['because']}"

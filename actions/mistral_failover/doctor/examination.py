@@ -14,6 +14,7 @@ from mistral_failover.doctor import group as group_checks
 from mistral_failover.doctor.checks import Check, Finding, GroupCheck, Look, examine
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents
+from mistral_failover.store.transaction import SqlTransaction
 
 _LEVELS = ("ok", "warn", "error")
 
@@ -24,7 +25,7 @@ def storm(look: Look) -> Iterable[Finding]:
     if not have.storm_groups:
         return
 
-    def read(tx: Any) -> tuple[int, int]:
+    def read(tx: SqlTransaction) -> tuple[int, int]:
         since = tx.now() - have.storm_window
         failing = incidents.failing_since(tx, project, since, COUNTED)
         return len(failing), groups.with_a_goal(tx, project)

@@ -19,6 +19,7 @@ from mistral_failover.model import assignment
 from mistral_failover.model.text import clock
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store import details, incidents, views
+from mistral_failover.store.transaction import SqlTransaction
 
 
 def goal(subject: Subject) -> Iterable[Finding]:
@@ -239,7 +240,7 @@ def alarms(subject: Subject) -> Iterable[Finding]:
     snapshot, name = subject.snapshot, subject.name
     project, identity = subject.look.request.project_id, snapshot.state.id
 
-    def read(tx: Any) -> tuple[dict[str, Any], int, list[float], float]:
+    def read(tx: SqlTransaction) -> tuple[dict[str, Any], int, list[float], float]:
         now = tx.now()
         total, _ = incidents.held_alarms(tx, project, identity, 1)
         since = incidents.admitted_alarms_since(tx, identity, now - HOUR)

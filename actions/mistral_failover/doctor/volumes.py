@@ -12,6 +12,7 @@ from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
 from mistral_failover.convergence.records import Record
 from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
 from mistral_failover.model.goal import ATTACHMENT, goal_resources
+from mistral_failover.store.transaction import SqlTransaction
 
 _WELL = ("available", "in-use")
 
@@ -24,7 +25,7 @@ def volumes(subject: Subject) -> Iterable[Finding]:
     if not specs or subject.out_of_service:
         return
 
-    def read(tx: Any) -> tuple[list[Record], dict[str, str]]:
+    def read(tx: SqlTransaction) -> tuple[list[Record], dict[str, str]]:
         traversal = tx.traversal(current) if current else None
         goal = tx.goal(snapshot.state.id, traversal.goal_version) if traversal else None
         wanted = {

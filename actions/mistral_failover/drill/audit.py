@@ -28,6 +28,7 @@ from mistral_failover.store.tables import (
     resources,
     traversals,
 )
+from mistral_failover.store.transaction import SqlTransaction
 
 AT_REST = ("COMPLETE", "FAILED", "BLOCKED")
 
@@ -60,7 +61,7 @@ def read_state(database: Database, group_id: str | None = None) -> State:
     """Everything in the state database, or what belongs to one group; an instrument of tests, not
     of the product."""
 
-    def rows(tx: Any, table: sa.Table) -> list[Mapping[str, Any]]:
+    def rows(tx: SqlTransaction, table: sa.Table) -> list[Mapping[str, Any]]:
         query = sa.select(table)
         if group_id is None:
             pass

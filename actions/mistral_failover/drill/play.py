@@ -21,6 +21,7 @@ from mistral_failover.drill.scenarios import SCENARIOS, SLOW
 from mistral_failover.drill.scene import Scene
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, views
+from mistral_failover.store.transaction import SqlTransaction
 
 GROUP = "payments"
 _PAUSE = 0.1
@@ -202,7 +203,7 @@ class Play:
             self._seen = row["id"]
             yield row
 
-    def _group_id(self, tx: Any) -> str:
+    def _group_id(self, tx: SqlTransaction) -> str:
         state = groups.find(tx, self._scene.project, GROUP)
         return state.id if state else ""
 

@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Self
 
 from mistral_failover import settings as configuration
 from mistral_failover.embedded.address import known_to_actions
@@ -24,6 +24,7 @@ from mistral_failover.recovery import stuck_executions
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime, own_project
 from mistral_failover.store import hooks, stalled_work
+from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 WORKFLOW = "failover.sweep"
@@ -107,7 +108,7 @@ class BackgroundSweep:
                 pause = max(pause, 1.0)
 
 
-def _in_the_store(tx: Any, state: Runtime) -> str | None:
+def _in_the_store(tx: SqlTransaction, state: Runtime) -> str | None:
     quiet, project = state.settings.sweep_after, own_project(state.settings)
     if found := stalled_work.stalled(tx, project, None, quiet):
         return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"

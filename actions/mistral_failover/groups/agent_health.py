@@ -16,6 +16,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.transaction import SqlTransaction
 
 SILENT = 60.0
 """Seconds without a heartbeat after which an agent is taken for silent: one comes every 10 s."""
@@ -60,7 +61,9 @@ def why_unreachable(
         time.sleep(_PAUSE)
 
 
-def _elsewhere(tx: Any, snapshot: GroupSnapshot, name: str, server: str | None) -> str | None:
+def _elsewhere(
+    tx: SqlTransaction, snapshot: GroupSnapshot, name: str, server: str | None
+) -> str | None:
     """Another server than the member's own on which something of the group was made there."""
     member = groups.members_of(tx, snapshot.state.id).get(name)
     noticed = member.server_id if member else None

@@ -25,6 +25,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.text import clock
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import suspensions
+from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 LOOK = 20.0
@@ -142,7 +143,7 @@ def _is_down(state: ServerState) -> bool:
     return state.host_status in ("DOWN", "UNKNOWN")
 
 
-def _worked_on(tx: Any, group_id: str) -> dict[str, str]:
+def _worked_on(tx: SqlTransaction, group_id: str) -> dict[str, str]:
     """The members of a maintenance, and what is known of it in words. One of the whole group keeps
     alarms away, and nobody from a role."""
     work = suspensions.of_group(tx, group_id).get("maintenance")

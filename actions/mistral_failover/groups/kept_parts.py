@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from mistral_failover.cloud import update_guard
 from mistral_failover.cloud.guard import Unguarded
@@ -22,12 +21,13 @@ from mistral_failover.runtime.process import Request
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
 from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.transaction import SqlTransaction
 
 
 def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], KeptParts]:
     """Ask the store, at each call anew, which servers and volumes carry something of a group."""
 
-    def read(tx: Any) -> KeptParts:
+    def read(tx: SqlTransaction) -> KeptParts:
         records = tx.records(group_id)
         servers = servers_of(records, groups.members_of(tx, group_id))
         return KeptParts(

@@ -14,6 +14,7 @@ from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups
+from mistral_failover.store.transaction import SqlTransaction
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class GroupSnapshot:
 def group_snapshot(request: Request, name: str) -> GroupSnapshot:
     """Where a group of the request's project stands. Raises UnknownGroup."""
 
-    def read(tx: Any) -> GroupSnapshot:
+    def read(tx: SqlTransaction) -> GroupSnapshot:
         state = groups.find(tx, request.project_id, name)
         if state is None:
             raise UnknownGroup(name, groups.names(tx, request.project_id))
@@ -47,7 +48,7 @@ def group_snapshot(request: Request, name: str) -> GroupSnapshot:
     return request.runtime.database.reading(read)
 
 
-def group_snapshot_in(request: Request, tx: Any, state: GroupState) -> GroupSnapshot:
+def group_snapshot_in(request: Request, tx: SqlTransaction, state: GroupState) -> GroupSnapshot:
     """As :func:`group_snapshot`, within a transaction."""
     group = request.runtime.definitions.group(tx, state)
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
@@ -74,7 +75,7 @@ def group_snapshot_in(request: Request, tx: Any, state: GroupState) -> GroupSnap
     )
 
 
-def locked(request: Request, tx: Any, group: str) -> GroupState:
+def locked(request: Request, tx: SqlTransaction, group: str) -> GroupState:
     """Lock the group, so that no other transaction gives it a goal. Raises UnknownGroup."""
     found = groups.find(tx, request.project_id, group)
     state = tx.lock_group(found.id, shared=False) if found else None

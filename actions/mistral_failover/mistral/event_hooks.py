@@ -26,6 +26,7 @@ from mistral_failover.runtime.errors import describe, masked
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import hooks
 from mistral_failover.store.hooks import EVENTS, Event, Pending
+from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 NOT_SENT = "untold"
@@ -152,7 +153,7 @@ def event_id(group_id: str, sentence_id: int, at: float) -> str:
     return derived_id(group_id, "event", str(sentence_id), f"{at:.6f}")
 
 
-def _move_on(group_id: str, event_id: int, tx: Any) -> bool:
+def _move_on(group_id: str, event_id: int, tx: SqlTransaction) -> bool:
     return hooks.told(tx, group_id, event_id)
 
 
@@ -205,7 +206,7 @@ def _untold(
     sentence = f"{workflow} could not be told of {EVENTS[event.kind]}: {reason}"
     LOG.warning("%s: %s", found.name, sentence)
 
-    def note(tx: Any) -> None:
+    def note(tx: SqlTransaction) -> None:
         if hooks.stick(tx, group_id, event.id):
             tx.journal(group_id, sentence, kind=NOT_SENT, traversal_id=event.traversal)
 

@@ -18,6 +18,7 @@ from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups
+from mistral_failover.store.transaction import SqlTransaction
 
 ASK = 3.0
 """Seconds that Mistral is asked for."""
@@ -40,7 +41,7 @@ def define(
     group = parse_group(definition, name=name, types=loaded)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
 
-    def store(tx: Any) -> tuple[str, Any]:
+    def store(tx: SqlTransaction) -> tuple[str, Any]:
         identity = group_id(request.project_id, group.name)
         known = tx.definition(identity) if groups.get(tx, identity) else None
         if not dry_run:
@@ -90,7 +91,7 @@ def definition(request: Request, name: str) -> dict[str, Any]:
     """A group's definition as it was given: ``document``, the group file, and ``types``. Raises
     UnknownGroup."""
 
-    def read(tx: Any) -> Any:
+    def read(tx: SqlTransaction) -> Any:
         identity = group_id(request.project_id, name)
         if groups.get(tx, identity) is None:
             raise UnknownGroup(name, groups.names(tx, request.project_id))

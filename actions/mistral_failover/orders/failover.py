@@ -28,6 +28,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import names, optional_text, text
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import incidents
+from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
@@ -287,7 +288,7 @@ def _answer(group: Group, traversal_id: str, goal: Goal | None, sentence: str) -
 
 
 def _begun(
-    tx: Any, project_id: str, group_id: str, incident_id: str, traversal_id: str
+    tx: SqlTransaction, project_id: str, group_id: str, incident_id: str, traversal_id: str
 ) -> tuple[bool, Goal | None]:
     """Whether an incident's traversal was begun before, and to which goal, unless that was
     forgotten since (``store.goals.prune``)."""

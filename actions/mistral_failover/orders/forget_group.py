@@ -13,6 +13,7 @@ from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import group_removal, groups, incidents
+from mistral_failover.store.transaction import SqlTransaction
 
 _SHOWN = 5
 
@@ -27,7 +28,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
     ``lost`` and ``sentence``. Raises UnknownGroup, ActionError IN_SERVICE.
     """
 
-    def forget(tx: Any) -> list[dict[str, Any]]:
+    def forget(tx: SqlTransaction) -> list[dict[str, Any]]:
         state = locked(request, tx, group)
         _refuse_in_service(tx, state, group)
         told = []
@@ -50,7 +51,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
     return {"group": group, "sentence": sentence, "held": held}
 
 
-def _refuse_in_service(tx: Any, state: Any, group: str) -> None:
+def _refuse_in_service(tx: SqlTransaction, state: Any, group: str) -> None:
     """What is left somewhere needs the group's records to be found and taken away."""
     remedy = f"Take it out of service first: failover.remove (failover group delete {group} does)."
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None

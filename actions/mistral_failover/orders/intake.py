@@ -28,6 +28,7 @@ from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.short_ids import identified, unknown
 from mistral_failover.store import incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -145,7 +146,7 @@ def by_hand(
         asked_for = {"to": facts.to, "lost": facts.lost}
         return ordered(request, group, failover.moving(request, facts), asked_for, cause)
 
-    def admitted(tx: Any) -> Incident:
+    def admitted(tx: SqlTransaction) -> Incident:
         state = locked(request, tx, group)
         identity = identified(request, tx, incident_id, kind="incident").id
         known = incidents.get(tx, request.project_id, identity)
@@ -198,7 +199,7 @@ def ordered(
 
     fact = {"group": group, **asked_for}
 
-    def record(tx: Any) -> str:
+    def record(tx: SqlTransaction) -> str:
         state = locked(request, tx, group)
         identity = order_id(request.project_id, state.id, occasion)
         known = incidents.get(tx, request.project_id, identity)
@@ -232,10 +233,11 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
             return
         decision, why = "REFUSED", f"refused: {facts['message']} [{facts['code']}]"
 
-    def refuse(tx: Any) -> None:
+    def refuse(tx: SqlTransaction) -> None:
         known = incidents.get(tx, request.project_id, incident_id)
         if known is None or known.decision != "ADMITTED" or known.traversal_id is not None:
             return
+        assert known.group_id is not None  # what was admitted has a group
         # Another delivery of it may have begun it, and not have written that down yet.
         state = tx.lock_group(known.group_id, shared=False)
         if state is None or tx.traversal(failover.traversal_of(state.id, incident_id)) is not None:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import goals
+from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 DAY = 86400.0
@@ -22,7 +22,7 @@ def forget(request: Request, group_id: str) -> int:
     """
     settings = request.runtime.settings
 
-    def prune(tx: Any) -> int:
+    def prune(tx: SqlTransaction) -> int:
         if tx.lock_group(group_id, shared=False) is None:
             return 0
         since = tx.now() - settings.keep_days * DAY

@@ -30,6 +30,7 @@ from mistral_failover.orders.intake import NothingToDo
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import incidents
+from mistral_failover.store.transaction import SqlTransaction
 
 LONGEST_PAUSE = 86_400
 """Of a rolling replacement between two members, seconds."""
@@ -179,7 +180,7 @@ def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, A
     identity = intake.order_id(request.project_id, snapshot.state.id, request.execution)
     traversal = failover.traversal_of(snapshot.state.id, identity)
 
-    def read(tx: Any) -> Mapping[str, Any] | None:
+    def read(tx: SqlTransaction) -> Mapping[str, Any] | None:
         found = incidents.get(tx, request.project_id, identity)
         if found is None or "replace" not in found.fact:
             return None

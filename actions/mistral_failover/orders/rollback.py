@@ -19,6 +19,7 @@ from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import goals
+from mistral_failover.store.transaction import SqlTransaction
 
 SHORTEST_PREFIX = 7
 """Of a goal's version, hexadecimal digits."""
@@ -91,7 +92,9 @@ def returning_to(
     return derive
 
 
-def _goal(tx: Any, snapshot: GroupSnapshot, prefix: str | None, recovered: tuple[str, ...]) -> Goal:
+def _goal(
+    tx: SqlTransaction, snapshot: GroupSnapshot, prefix: str | None, recovered: tuple[str, ...]
+) -> Goal:
     """The goal to go back to; who was lost and is another server by now has recovered."""
     state = snapshot.state
     present = present_goal(tx, state)
@@ -108,7 +111,7 @@ def _goal(tx: Any, snapshot: GroupSnapshot, prefix: str | None, recovered: tuple
     )
 
 
-def find(tx: Any, group_id: str, name: str, prefix: str) -> str:
+def find(tx: SqlTransaction, group_id: str, name: str, prefix: str) -> str:
     """The full version of a group's goal, by its first digits. Raises ActionError UNKNOWN_GOAL,
     BAD_INPUT when it is too short or fits several."""
     if len(prefix) < SHORTEST_PREFIX:

@@ -27,6 +27,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.store import incidents, views
+from mistral_failover.store.transaction import SqlTransaction
 
 _REMEDIES = {
     "IN_PROGRESS": "Wait for its end (failover status); if nothing moves, run failover sweep.",
@@ -268,7 +269,7 @@ def _not(fact: MemberFact, role: str) -> MemberFact:
 # -- how it ended
 
 
-def ending(tx: Any, first: Mapping[str, Any]) -> dict[str, Any]:
+def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
     """What became of a planned move whose ``first`` traversal (as ``views.traversal`` has it) may
     have been followed by others: to the same goal, and on the way back.
 
@@ -279,6 +280,7 @@ def ending(tx: Any, first: Mapping[str, Any]) -> dict[str, Any]:
     walked = views.following(tx, first)
     last = walked[-1]
     goal = tx.goal(first["group_id"], last["goal_version"])
+    assert goal is not None  # kept as long as a traversal points to it
     there = [each for each in walked if each["goal_version"] == first["goal_version"]]
     came_back = len(there) < len(walked)
     status, reason = last["status"], last["reason"]
@@ -304,7 +306,7 @@ def ending(tx: Any, first: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cause_of(tx: Any, superseded: Mapping[str, Any]) -> str:
+def _cause_of(tx: SqlTransaction, superseded: Mapping[str, Any]) -> str:
     """Why the traversal was started that took the place of another one."""
     by = views.traversal(tx, str(superseded["reason"]).rpartition(" ")[2])
     return str(by["cause"]) if by else ""

@@ -32,6 +32,7 @@ from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import views
+from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -202,7 +203,7 @@ def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View |
 
 
 def _look(request: Request, traversal_id: str) -> View:
-    def read(tx: Any) -> View:
+    def read(tx: SqlTransaction) -> View:
         found = latest(tx, traversal_id)
         return View(found, tx.progress(found.id), tx.now())
 

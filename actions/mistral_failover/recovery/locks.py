@@ -25,8 +25,9 @@ from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
-from mistral_failover.runtime.short_ids import identified
+from mistral_failover.runtime.short_ids import identified, unknown
 from mistral_failover.store import details
+from mistral_failover.store.transaction import SqlTransaction
 
 Row = dict[str, Any]
 
@@ -118,12 +119,15 @@ def _broken(
     token: int | None,
     force: bool,
     because: str | None,
-    tx: Any,
+    tx: SqlTransaction,
 ) -> Row:
     match = identified(request, tx, said, kind="resource")
+    assert match.group_id is not None  # only an incident has none
     group = tx.lock_group(match.group_id, shared=False)
     record = tx.lock_record(match.id)
-    if record.owner is None:
+    if group is None or record is None:  # deleted since it was looked up
+        raise unknown(said, kind="resource")
+    if record.owner is None or record.lease_until is None:
         sentence = f"{record.name} is not locked"
         return _answer(request, tx, group, record, False, sentence)
     if record.owner != owner or token not in (None, record.token):
@@ -168,7 +172,12 @@ def _broken(
 
 
 def _answer(
-    request: Request, tx: Any, group: GroupState, record: Record, was_broken: bool, sentence: str
+    request: Request,
+    tx: SqlTransaction,
+    group: GroupState,
+    record: Record,
+    was_broken: bool,
+    sentence: str,
 ) -> Row:
     ready = wake(tx, group, record.id)
     chain = chain_of(request.runtime.definitions.group(tx, group)) if ready else None

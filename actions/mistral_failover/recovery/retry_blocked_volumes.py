@@ -18,6 +18,7 @@ from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import stalled_work
 from mistral_failover.store.stalled_work import SWEPT
+from mistral_failover.store.transaction import SqlTransaction
 
 
 def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]:
@@ -47,7 +48,7 @@ def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, 
         raise trouble
 
 
-def _reopened(held: stalled_work.BlockedByVolume, sentence: str, tx: Any) -> bool:
+def _reopened(held: stalled_work.BlockedByVolume, sentence: str, tx: SqlTransaction) -> bool:
     tx.lock_group(held.group_id, shared=False)
     traversal = held.ready.traversal_id
     if not tx.reopen_node(traversal, held.ready.node):

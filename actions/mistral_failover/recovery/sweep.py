@@ -27,6 +27,7 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
 from mistral_failover.store.stalled_work import SWEPT
+from mistral_failover.store.transaction import SqlTransaction
 
 STALE = 600.0
 """Seconds after which an incident that could not be started waits for a person: what it said may
@@ -121,19 +122,21 @@ def _undriven(
     )
 
 
-def _held(request: Request, tx: Any, group_id: str | None) -> list[stalled_work.ChainWait]:
+def _held(
+    request: Request, tx: SqlTransaction, group_id: str | None
+) -> list[stalled_work.ChainWait]:
     quiet = request.runtime.settings.sweep_after
     return stalled_work.chain_waits(tx, request.project_id, group_id, quiet)
 
 
 def _still_held(
-    request: Request, tx: Any, found: stalled_work.ChainWait
+    request: Request, tx: SqlTransaction, found: stalled_work.ChainWait
 ) -> list[stalled_work.ChainWait]:
     """The traversal, unless another sweep or another chain has taken it up meanwhile."""
     return [each for each in _held(request, tx, found.group_id) if each == found]
 
 
-def _undriven_row(tx: Any, found: stalled_work.ChainWait) -> Row:
+def _undriven_row(tx: SqlTransaction, found: stalled_work.ChainWait) -> Row:
     if found.chain is None:
         sentence = "no execution of its chain works on it: a sweep starts one"
     else:
@@ -154,7 +157,7 @@ def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]
         yield {"execution": top.id, "workflow": top.workflow, "sentence": found.sentence}
 
 
-def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: Any) -> None:
+def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: SqlTransaction) -> None:
     """Tell the groups that a tree of executions was about."""
     concerned: set[str | None] = set()
     for execution in found.executions:
@@ -215,7 +218,7 @@ def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
             yield {"traversal": node.traversal_id, "group": name, "sentence": sentence}
 
 
-def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: Any) -> None:
+def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: SqlTransaction) -> None:
     tx.journal(
         group_id,
         sentence,
@@ -229,14 +232,14 @@ def _stalled(request: Request, group_id: str | None) -> list[Row]:
     """Take up the traversals on which nobody works."""
     quiet, project = request.runtime.settings.sweep_after, request.project_id
 
-    def look(where: str | None, tx: Any) -> list[stalled_work.Stalled]:
+    def look(where: str | None, tx: SqlTransaction) -> list[stalled_work.Stalled]:
         return stalled_work.stalled(tx, project, where, quiet)
 
     found = request.runtime.database.reading(partial(look, group_id))
     return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
 
 
-def _stalled_row(tx: Any, found: stalled_work.Stalled) -> Row:
+def _stalled_row(tx: SqlTransaction, found: stalled_work.Stalled) -> Row:
     dead = f"the lease of {found.dead} is over" if found.dead else "nobody works on it"
     sentence = f"{found.resource}: taken up by a sweep, for {dead}"
     tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
@@ -252,7 +255,7 @@ def _taken_up(
     """Note that a sweep takes traversals up, each in a transaction that locks its group and looks
     ``again`` first: so of two sweeps at once one does."""
 
-    def take(each: Any, tx: Any) -> list[Row]:
+    def take(each: Any, tx: SqlTransaction) -> list[Row]:
         tx.lock_group(each.group_id, shared=False)
         return [row(tx, now) for now in (again(tx, each) if again else [each])]
 
@@ -266,7 +269,7 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
     """Hold an admitted alarm back whose group was taken out of service before it could be started:
     no time will change that, and a person who brings the group up again may look at it."""
 
-    def why(tx: Any, found: incidents.Incident) -> str | None:
+    def why(tx: SqlTransaction, found: incidents.Incident) -> str | None:
         state = groups.get(tx, incident.group_id or "")
         if "asked_for" in found.fact or state is None:
             return None
@@ -280,7 +283,7 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
     """Hold an admitted incident back that could not be started for too long; why, if so. While the
     pack itself replaces members, nobody may be left to take over: that time does not count."""
 
-    def why(tx: Any, found: incidents.Incident) -> str | None:
+    def why(tx: SqlTransaction, found: incidents.Incident) -> str | None:
         group_id = incident.group_id or ""
         state = groups.get(tx, group_id)
         if state is not None and group_snapshot_in(request, tx, state).striking:
@@ -298,8 +301,11 @@ def _held_back(
     judge: Callable[[Any, incidents.Incident], str | None],
     rule: str,
 ) -> str | None:
-    def hold(tx: Any) -> str | None:
-        tx.lock_group(incident.group_id, shared=False)
+    assert incident.group_id is not None  # what was admitted has a group
+    group_id = incident.group_id
+
+    def hold(tx: SqlTransaction) -> str | None:
+        tx.lock_group(group_id, shared=False)
         # As it is by now: somebody may have started it, or a person admitted it a moment ago.
         found = incidents.get(tx, request.project_id, incident.id)
         if found is None or found.decision != "ADMITTED" or found.traversal_id is not None:
@@ -309,7 +315,7 @@ def _held_back(
             return None
         sentence = f"{incident.sentence}; {why}"
         incidents.decide(tx, incident.id, "HELD", sentence, rule=rule)
-        tx.journal(incident.group_id, f"HELD: {sentence}", kind="held", incident_id=incident.id)
+        tx.journal(group_id, f"HELD: {sentence}", kind="held", incident_id=incident.id)
         return sentence
 
     return request.runtime.database.atomically(hold)
@@ -319,7 +325,7 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
     """Record a person's word that a member writes no more, and reopen what waited for it."""
     snapshot = group_snapshot(request, group)
 
-    def record(tx: Any) -> bool:
+    def record(tx: SqlTransaction) -> bool:
         known = groups.confirm_fenced(tx, snapshot.state.id, member, because)
         sentence = f"{member} was confirmed as fenced by a person: {because}"
         if known:

@@ -16,6 +16,7 @@ from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.short_ids import identified
 from mistral_failover.store import details, groups, incidents, plans, views
 from mistral_failover.store.id_lookup import Match
+from mistral_failover.store.transaction import SqlTransaction
 
 SENTENCES = 500
 """Of a traversal's journal, the latest."""
@@ -33,7 +34,7 @@ def show(request: Request, said: str, group: str | None) -> Row:
     in Mistral (see ``executions.trees``). Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID.
     """
 
-    def read(tx: Any) -> tuple[Row, list[Row], list[str | None]]:
+    def read(tx: SqlTransaction) -> tuple[Row, list[Row], list[str | None]]:
         match = identified(request, tx, said, group)
         found = _KINDS[match.kind](request, tx, match)
         head = {"kind": match.kind, "id": match.id, "group": match.group, "now": tx.now()}
@@ -72,7 +73,7 @@ _Found = tuple[Row, list[Row], list[str | None]]
 """What belongs to the kind, the operations to look for in Mistral, and who began it."""
 
 
-def _incident(request: Request, tx: Any, match: Match) -> _Found:
+def _incident(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     incident = incidents.get(tx, request.project_id, match.id)
     assert incident is not None  # it was found in this transaction
     walks = (
@@ -105,7 +106,7 @@ def _incident(request: Request, tx: Any, match: Match) -> _Found:
     )
 
 
-def _traversal(request: Request, tx: Any, match: Match) -> _Found:
+def _traversal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     found = views.traversal(tx, match.id)
     assert found is not None
     operations, now = details.carried_out(tx, traversal_id=match.id), tx.now()
@@ -144,12 +145,13 @@ def _traversal(request: Request, tx: Any, match: Match) -> _Found:
     return document, operations, began
 
 
-def _goal(request: Request, tx: Any, match: Match) -> _Found:
+def _goal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
+    assert match.group_id is not None  # only an incident has none
     goal = tx.goal(match.group_id, match.id)
-    state = groups.get(tx, str(match.group_id))
+    state = groups.get(tx, match.group_id)
     assert goal is not None
     assert state is not None
-    walks = details.walks(tx, str(match.group_id), goal_version=match.id)
+    walks = details.walks(tx, match.group_id, goal_version=match.id)
     return (
         {
             "roles": dict(goal.document["roles"]),
@@ -163,7 +165,7 @@ def _goal(request: Request, tx: Any, match: Match) -> _Found:
     )
 
 
-def _operation(request: Request, tx: Any, match: Match) -> _Found:
+def _operation(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     (row,) = details.carried_out(tx, key=match.id)
     entry = views.operation(tx, match.id) or {}
     document = {
@@ -178,8 +180,9 @@ def _operation(request: Request, tx: Any, match: Match) -> _Found:
     return document, [row], []
 
 
-def _resource(request: Request, tx: Any, match: Match) -> _Found:
+def _resource(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     record, now = tx.record(match.id), tx.now()
+    assert record is not None
     operations = details.carried_out(tx, resource_id=match.id, limit=OPERATIONS)
     held = details.locks(tx, request.project_id, resource_id=match.id)
     document = {
@@ -203,7 +206,7 @@ def _resource(request: Request, tx: Any, match: Match) -> _Found:
     return document, operations[-10:], []
 
 
-def _plan(request: Request, tx: Any, match: Match) -> _Found:
+def _plan(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     found = plans.find(tx, request.project_id, match.id)
     assert found is not None
     plan, _ = found
@@ -231,7 +234,7 @@ _KINDS: dict[str, Callable[[Request, Any, Match], _Found]] = {
 }
 
 
-def _operations_of(tx: Any, traversals: Iterable[str]) -> list[Row]:
+def _operations_of(tx: SqlTransaction, traversals: Iterable[str]) -> list[Row]:
     return [row for each in traversals for row in details.carried_out(tx, traversal_id=each)]
 
 

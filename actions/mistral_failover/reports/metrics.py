@@ -26,6 +26,7 @@ from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.store import gauges, groups, stalled_work, totals
 from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
 from mistral_failover.store.gauges import GroupGauges
+from mistral_failover.store.transaction import SqlTransaction
 
 GROUPS = 500
 """Groups that have labels of their own unless the caller says otherwise: the oldest."""
@@ -81,7 +82,7 @@ def measured(request: Request, project_id: str | None, limit: int) -> dict[str, 
     """The numbers of a project (None: of all), with labels of their own for ``limit`` groups."""
     quiet = request.runtime.settings.sweep_after
 
-    def read(tx: Any) -> dict[str, Any]:
+    def read(tx: SqlTransaction) -> dict[str, Any]:
         now = tx.now()
         found = gauges.group_gauges(tx, project_id, now)
         projects = sorted({each.project for each in found})
@@ -205,7 +206,7 @@ def _ago(now: float, at: float | None) -> float:
     return max(0.0, now - (now if at is None else at))
 
 
-def _lying(tx: Any, project_id: str, quiet: float) -> int:
+def _lying(tx: SqlTransaction, project_id: str, quiet: float) -> int:
     return len(stalled_work.stalled(tx, project_id, None, quiet)) + stalled_work.unstarted(
         tx, project_id, quiet
     )
@@ -216,7 +217,7 @@ def _listen(table: _Table, request: Request, found: list[GroupGauges]) -> None:
     out of reach says nothing of anybody."""
     by_id = {each.id: each for each in found}
 
-    def read(tx: Any) -> list[tuple[str, str, str]]:
+    def read(tx: SqlTransaction) -> list[tuple[str, str, str]]:
         commanding = []
         for each in by_id:
             state = groups.get(tx, each)

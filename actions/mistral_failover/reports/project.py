@@ -9,6 +9,7 @@ from mistral_failover.alarms.suspensions import still
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups
 from mistral_failover.store.overview import overview
+from mistral_failover.store.transaction import SqlTransaction
 
 MOST = 500
 """Groups that one answer tells of; all of their names are in it."""
@@ -20,7 +21,7 @@ def project(request: Request) -> dict[str, Any]:
     ``cause``, ``since`` (seconds), ``roles``, ``lost``, ``pause``, ``maintenance``, ``held`` (how
     many of its alarms wait for a person); ``now``."""
 
-    def read(tx: Any) -> dict[str, Any]:
+    def read(tx: SqlTransaction) -> dict[str, Any]:
         now = tx.now()
         total, rows = overview(tx, request.project_id, MOST)
         return {

@@ -16,6 +16,7 @@ from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.short_ids import identified
 from mistral_failover.store import groups, incidents, views
+from mistral_failover.store.transaction import SqlTransaction
 
 _INCIDENTS_SHOWN = 10
 
@@ -26,7 +27,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
     group waits for, which takes up to 3 s each."""
     snapshot = group_snapshot(request, name)
 
-    def read(tx: Any) -> dict[str, Any]:
+    def read(tx: SqlTransaction) -> dict[str, Any]:
         current = snapshot.state.current_traversal
         traversal = views.traversal(tx, current) if current else None
         now, records = tx.now(), list(tx.records(snapshot.state.id))
@@ -82,7 +83,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
 
 
 def _remedies(
-    tx: Any, group: str, traversal_id: str, records: list[Record]
+    tx: SqlTransaction, group: str, traversal_id: str, records: list[Record]
 ) -> list[dict[str, Any]]:
     """What a person types to let blocked fences go on, once they are sure."""
     blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
@@ -105,7 +106,7 @@ def history(
     digits, of that alone. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID."""
     group_id = group_snapshot(request, name).state.id
 
-    def read(tx: Any) -> list[dict[str, Any]]:
+    def read(tx: SqlTransaction) -> list[dict[str, Any]]:
         which = traversal
         # Of one that was forgotten the journal is left, which has its whole id.
         if which is not None and not views.history(tx, group_id, limit=1, traversal_id=which):
@@ -120,7 +121,7 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
     it is that of the whole of it, the way back included."""
     snapshot = group_snapshot(request, name)
 
-    def read(tx: Any) -> dict[str, Any] | None:
+    def read(tx: SqlTransaction) -> dict[str, Any] | None:
         traversal = views.traversal(tx, traversal_id)
         if traversal is None or traversal["group_id"] != snapshot.state.id:
             return None
@@ -146,7 +147,7 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
     return {"group": name, "traversal": traversal_id, **found}
 
 
-def _reason(tx: Any, traversal: dict[str, Any]) -> str:
+def _reason(tx: SqlTransaction, traversal: dict[str, Any]) -> str:
     """Why a traversal stands as it does; while it is under way, whose rights it waits for."""
     if traversal["status"] != "IN_PROGRESS":
         return str(traversal["reason"])

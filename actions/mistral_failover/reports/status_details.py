@@ -22,12 +22,13 @@ from mistral_failover.runtime.deadlines import Until, within
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import details, incidents
+from mistral_failover.store.transaction import SqlTransaction
 
 ASK = 3.0
 """Seconds that all agents together are asked for."""
 
 
-def since(tx: Any, traversal: Mapping[str, Any]) -> float | None:
+def since(tx: SqlTransaction, traversal: Mapping[str, Any]) -> float | None:
     """When a group came to stand as it does, in seconds since the epoch."""
     if traversal["ended_at"] is not None:
         return float(traversal["ended_at"])
@@ -38,7 +39,7 @@ def since(tx: Any, traversal: Mapping[str, Any]) -> float | None:
     return float(traversal["started_at"])
 
 
-def holders(tx: Any, group_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
+def holders(tx: SqlTransaction, group_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
     """Who has each volume of a group, by the group's records: ``volume`` (its resource's name),
     ``physical_id``, ``member``, ``server``, ``since``, ``status``."""
     volumes = [record for record in records if record.type == ATTACHMENT]
@@ -56,7 +57,7 @@ def holders(tx: Any, group_id: str, records: Iterable[Record]) -> list[dict[str,
     ]
 
 
-def held(tx: Any, project_id: str, group_id: str) -> int:
+def held(tx: SqlTransaction, project_id: str, group_id: str) -> int:
     """How many alarms of a group are held."""
     total, _ = incidents.held_alarms(tx, project_id, group_id, 1)
     return total

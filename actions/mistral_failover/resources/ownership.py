@@ -18,6 +18,7 @@ from mistral_failover.mistral.operation_documents import (
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, views
+from mistral_failover.store.transaction import SqlTransaction
 
 
 def group_of(request: Request, traversal_id: str) -> GroupState | None:
@@ -52,14 +53,15 @@ def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]
 
 
 def _as_stored(
-    request: Request, tx: Any, ticket: Ticket, given: Mapping[str, Any]
+    request: Request, tx: SqlTransaction, ticket: Ticket, given: Mapping[str, Any]
 ) -> tuple[Ticket, Mapping[str, Any]] | None:
     state = _group(request, tx, ticket.traversal_id)
     entry = _entry(tx, state, ticket) if state else None
     if state is None or entry is None:
         return None
     record = tx.record(ticket.node.resource_id)
-    if (entry["token"], entry["traversal_id"]) != (ticket.lock.token, ticket.traversal_id):
+    handed_out = (entry["token"], entry["traversal_id"])
+    if record is None or handed_out != (ticket.lock.token, ticket.traversal_id):
         raise LeaseLost(f"operation {ticket.key} was handed out again since")
     group = request.runtime.definitions.group(tx, state)
     spec = group.types[record.type].operations[ticket.verb]
@@ -88,14 +90,14 @@ def _in_the_epoch_given(stored: dict[str, Any], given: Mapping[str, Any]) -> Map
     return {**stored, "member": {**member, "epoch": epoch, "server_id": None}}
 
 
-def _group(request: Request, tx: Any, traversal_id: str) -> GroupState | None:
+def _group(request: Request, tx: SqlTransaction, traversal_id: str) -> GroupState | None:
     """The group of a traversal, if both are the project's."""
     traversal = tx.traversal(traversal_id)
     state: GroupState | None = groups.get(tx, traversal.group_id) if traversal else None
     return state if state is not None and state.project_id == request.project_id else None
 
 
-def _entry(tx: Any, state: GroupState, ticket: Ticket) -> dict[str, Any] | None:
+def _entry(tx: SqlTransaction, state: GroupState, ticket: Ticket) -> dict[str, Any] | None:
     """What the ledger has of a ticket's operation, if that is one on a resource of the group."""
     record = tx.record(ticket.node.resource_id)
     if record is None or record.group_id != state.id:

@@ -22,6 +22,7 @@ from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.process import LeaseGuard, Request
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
+from mistral_failover.store.transaction import SqlTransaction
 
 
 @dataclass
@@ -104,7 +105,7 @@ def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
 def described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
     """What an operation is told, and what its type says of it. Raises UnknownGroup."""
 
-    def read(tx: Any) -> tuple[Group, dict[str, groups.MemberRow]]:
+    def read(tx: SqlTransaction) -> tuple[Group, dict[str, groups.MemberRow]]:
         state = groups.get(tx, operation.record.group_id)
         if state is None:
             raise UnknownGroup(operation.record.group_id)

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.store.id_lookup import SHORTEST, Match, matches
+from mistral_failover.store.transaction import SqlTransaction
 
 
 def identified(
-    request: Request, tx: Any, said: str, group: str | None = None, kind: str | None = None
+    request: Request,
+    tx: SqlTransaction,
+    said: str,
+    group: str | None = None,
+    kind: str | None = None,
 ) -> Match:
     """What of the request's project has the id, or the only thing whose id begins so. ``group`` and
     ``kind`` (of ``Match``) narrow it down.

@@ -36,6 +36,7 @@ from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.short_ids import identified, unknown
 from mistral_failover.store import groups, incidents, plans
 from mistral_failover.store.plans import KeptPlan
+from mistral_failover.store.transaction import SqlTransaction
 
 LIFETIME = 3600.0
 """Seconds for which a plan can be started: not all that matters can be compared."""
@@ -66,7 +67,7 @@ def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
         return _nothing(snapshot, asked, str(nothing))
     kept = _kept(request, drawn, asked)
 
-    def keep(tx: Any) -> float:
+    def keep(tx: SqlTransaction) -> float:
         group_snapshots.locked(request, tx, group)
         return plans.keep(tx, kept, LIFETIME)
 
@@ -214,7 +215,7 @@ def _late(request: Request, kept: KeptPlan) -> float:
 def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
     """The plan with this id, of which the first digits do, and its group."""
 
-    def read(tx: Any) -> tuple[KeptPlan, GroupState] | None:
+    def read(tx: SqlTransaction) -> tuple[KeptPlan, GroupState] | None:
         identity = identified(request, tx, said, kind="plan").id
         return plans.find(tx, request.project_id, identity)
 
@@ -229,7 +230,7 @@ def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
     order = intake.order_id(kept.project_id, kept.group_id, _occasion(kept))
     traversal = failover.traversal_of(state.id, order)
 
-    def read(tx: Any) -> bool:
+    def read(tx: SqlTransaction) -> bool:
         known = incidents.get(tx, kept.project_id, order)
         linked = known is not None and known.traversal_id is not None
         return linked or tx.traversal(traversal) is not None

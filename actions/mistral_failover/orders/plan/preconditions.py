@@ -25,6 +25,7 @@ from mistral_failover.model.goal import ATTACHMENT, Goal
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import Incident
+from mistral_failover.store.transaction import SqlTransaction
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def look(
     seen = members_now(cloud, group)
     facts = candidates.look(request, cloud, group, identity, seen, lost, thorough=True)
 
-    def read(tx: Any) -> Preconditions:
+    def read(tx: SqlTransaction) -> Preconditions:
         known = groups.members_of(tx, identity)
         current = snapshot.state.current_traversal
         return Preconditions(
