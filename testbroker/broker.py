@@ -137,7 +137,7 @@ class PrivateBroker:
     def depth(self, queue: str) -> int | None:
         """How many messages are in a queue, None where there is none by that name; in
         milliseconds, while rabbitmqctl takes a second."""
-        with Connection(self.url) as connection:  # type: ignore[no-untyped-call]
+        with Connection(self.url) as connection:
             try:
                 found = connection.default_channel.queue_declare(queue, passive=True)
             except NotFound:

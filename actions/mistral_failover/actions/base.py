@@ -26,7 +26,7 @@ _DOUBTFUL = frozenset(
 )
 
 
-class FailoverAction(actions.Action):
+class FailoverAction(actions.Action):  # type: ignore[misc]
     """An action over the state store. A subclass's ``__init__`` stores its inputs as they are (a
     remote executor rebuilds the object from them) and ``answer`` calls one plain function."""
 

@@ -289,7 +289,7 @@ class _Untouched(Message):
 
     def __init__(self, body: Any = None, headers: Any = None, **more: Any) -> None:
         kept = {name: value for name, value in (headers or {}).items() if name != "compression"}
-        super().__init__(body=body, headers=kept, **(more | {"postencode": None}))
+        super().__init__(body=body, headers=kept, **(more | {"postencode": None}))  # type: ignore[no-untyped-call]
 
     def _decode(self) -> Any:
         return self.body

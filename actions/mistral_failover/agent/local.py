@@ -69,8 +69,8 @@ class _Channel(virtual.Channel):
         if_empty: bool = False,
         **_: Any,
     ) -> None:
-        if not (if_empty and self._size(queue)):
-            self._delete(queue)
+        if not (if_empty and self._size(queue)):  # type: ignore[no-untyped-call]
+            self._delete(queue)  # type: ignore[no-untyped-call]
 
     def get_table(self, exchange: str) -> list[Binding]:
         return [(key, None, queue) for key, queue in self._bound(exchange)]

@@ -92,7 +92,8 @@ class MistralClient:
     def workflows(self, **filters: Any) -> list[dict[str, Any]]:
         """The registered workflows: ``name``, ``input``, ``id``, ...; e.g. with
         ``name="has:failover."``, ``fields="name,definition"``. Mistral lists 1000 at most."""
-        return self.request("GET", "workflows", params=filters)["workflows"]
+        found: list[dict[str, Any]] = self.request("GET", "workflows", params=filters)["workflows"]
+        return found
 
     def create_workflows(self, text: str, *, namespace: str = "", scope: str = "private") -> None:
         """Register the workflows of a text, none of which may be there."""

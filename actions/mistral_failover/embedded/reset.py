@@ -30,7 +30,8 @@ def database_engine() -> sqlalchemy.Engine:
     """Mistral's SQLAlchemy engine, made from the configuration at the first call."""
     from mistral.db.sqlalchemy import base
 
-    return base.get_engine()
+    engine: sqlalchemy.Engine = base.get_engine()
+    return engine
 
 
 def forget_database() -> None:

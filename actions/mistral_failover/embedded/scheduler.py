@@ -13,7 +13,7 @@ from mistral.scheduler import base
 from mistral.scheduler.default_scheduler import LOG, DefaultScheduler
 
 
-class EmbeddedScheduler(DefaultScheduler):
+class EmbeddedScheduler(DefaultScheduler):  # type: ignore[misc]
     """One for the process.
 
     :cvar hastened: functions (dotted names) that are run without their delay.

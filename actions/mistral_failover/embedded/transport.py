@@ -36,7 +36,7 @@ def _nothing() -> None:
     """What a message does at its end before it is delivered."""
 
 
-class InProcessMessage(base.RpcIncomingMessage):
+class InProcessMessage(base.RpcIncomingMessage):  # type: ignore[misc]
     """A message on its way to an RPC endpoint; the answer goes into the caller's queue."""
 
     def __init__(
@@ -65,7 +65,7 @@ class InProcessMessage(base.RpcIncomingMessage):
         """Nothing to keep alive: caller and server are one process."""
 
 
-class InProcessListener(base.Listener):
+class InProcessListener(base.Listener):  # type: ignore[misc]
     """Takes the messages of one server (topic and server name) from the hub."""
 
     def __init__(self, hub: "Hub", keys: tuple[_Key, ...]) -> None:
@@ -163,7 +163,7 @@ class Hub:
 HUB = Hub()
 
 
-class InProcessDriver(base.BaseDriver):
+class InProcessDriver(base.BaseDriver):  # type: ignore[misc]
     """The driver behind ``transport_url = failover-inprocess://``. RPC only, no notifications."""
 
     def require_features(self, requeue: bool = False) -> None:

@@ -254,7 +254,7 @@ def _actions() -> Any:
     from mistral import config  # noqa: F401 - registers the options that the provider reads
     from mistral.actions.legacy import LegacyActionProvider
 
-    class Installed(LegacyActionProvider):
+    class Installed(LegacyActionProvider):  # type: ignore[misc]
         def _load_action_generators(self) -> None:
             """Generators ask a cloud's client libraries, which need not be installed here."""
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -25,7 +24,7 @@ def same(one: str, other: str) -> bool:
     return _said(one) == _said(other)
 
 
-def _said(text: str) -> Any:
+def _said(text: str) -> object:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:

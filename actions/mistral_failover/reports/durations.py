@@ -95,5 +95,5 @@ def _node(row: Mapping[str, Any]) -> str:
 
 
 def _seconds(row: Mapping[str, Any], since: float, now: float) -> float:
-    end: float = now if row["ended_at"] is None else row["ended_at"]
-    return max(0.0, end - max(row["started_at"], since))
+    begun, ended = float(row["started_at"]), row["ended_at"]
+    return max(0.0, (now if ended is None else float(ended)) - max(begun, since))

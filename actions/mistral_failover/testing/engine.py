@@ -97,7 +97,7 @@ class TestEngine:
 
         with self.context():
             started = clients.get_engine_client().start_workflow(name, wf_input=inputs, **params)
-        return started["id"] if isinstance(started, dict) else started.id
+        return str(started["id"] if isinstance(started, dict) else started.id)
 
     def wait(self, execution_id: str, timeout: float) -> bool:
         """Wait until the execution has ended and is stored so; False when the time is over."""

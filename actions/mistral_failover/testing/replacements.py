@@ -16,7 +16,7 @@ class CheckFailed(AssertionError):
     """A test's own expectation about a call was not met; the original is ``__cause__``."""
 
 
-class ReplacedAction(ml_actions.Action):
+class ReplacedAction(ml_actions.Action):  # type: ignore[misc]
     """What the executor runs. Plain values only: it crosses the transport as JSON."""
 
     def __init__(self, name: str, params: dict[str, Any], generation: int) -> None:
@@ -41,7 +41,7 @@ class _Replacement:
         self.calls: list[dict[str, Any]] = []
 
 
-class Replacements(ml_actions.ActionProvider):
+class Replacements(ml_actions.ActionProvider):  # type: ignore[misc]
     """An action provider that stands before all others while tests run.
 
     :ivar generation: raised by :meth:`clear`; calls of former generations do not count.

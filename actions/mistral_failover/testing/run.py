@@ -132,7 +132,7 @@ def read(execution_id: str) -> Run:
     created = sa.text("rowid")
 
     def children(model: Any, **by: str) -> list[Any]:
-        return base.model_query(model).filter_by(**by).order_by(created).all()
+        return list(base.model_query(model).filter_by(**by).order_by(created))
 
     def run(row: Any) -> Run:
         tasks = children(models.TaskExecution, workflow_execution_id=row.id)
