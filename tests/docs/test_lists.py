@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
@@ -34,7 +34,8 @@ from mistral_failover.drill import audit
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.metrics import families
 from mistral_failover.mistral import operation_documents
-from mistral_failover.model.group import INTERNAL_TYPES, RungKind
+from mistral_failover.model.group import INTERNAL_TYPES
+from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.schemas import GROUP, TYPE
 from mistral_failover.model.types import shipped_types
 from mistral_failover.orders.switchover import ENDINGS
@@ -288,7 +289,7 @@ def parts_of_the_benchmark() -> tuple[Found, Found]:
 @both_ways
 def rungs() -> tuple[Found, Found]:
     ladder = section(page("fencing"), "The ladder").split("\n### ")[0]
-    return listed(ladder), set(get_args(RungKind))
+    return listed(ladder), set(rung_kinds())
 
 
 @both_ways

@@ -13,7 +13,8 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.servers import Evidence, ServerState
 from mistral_failover.cloud.waits import Look, wait_until
-from mistral_failover.resources.fence.ladder import FenceTarget, fence
+from mistral_failover.resources.fence.ladder import fence
+from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.operation_tools import Tools
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.store.groups import MemberRow

@@ -18,6 +18,7 @@ from mistral_failover.resources import (
     volume_attachment,
 )
 from mistral_failover.resources.fence import ladder
+from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import attached_volumes, groups
@@ -126,14 +127,14 @@ class Fence(OperationAction):
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         return ladder.fence(tools, operation, self._suspect(request, operation))
 
-    def _suspect(self, request: Request, operation: Document) -> ladder.FenceTarget:
+    def _suspect(self, request: Request, operation: Document) -> FenceTarget:
         name = operation["properties"]["member"]
         database = request.runtime.database
 
         def member(tx: SqlTransaction) -> groups.MemberRow:
             return groups.members_of(tx, _record(tx, operation).group_id)[name]
 
-        def read(tx: SqlTransaction) -> ladder.FenceTarget:
+        def read(tx: SqlTransaction) -> FenceTarget:
             return ladder.fence_target(
                 member(tx),
                 tx.records(_record(tx, operation).group_id),

@@ -14,9 +14,10 @@ from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
-from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.model import assignment
+from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import clock
+from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store import details, incidents, views
 from mistral_failover.store.transaction import SqlTransaction
@@ -160,7 +161,7 @@ def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]
     if not state.exists or state.host_status is not None:
         return
     hidden = f"Nova does not show this user how the host of {name} is"
-    if {"workflow", "confirm"} & {rung.kind for rung in subject.snapshot.group.fence}:
+    if any(rung_kind(r["kind"]).for_dead_host for r in subject.snapshot.group.fence):
         yield ok(f"{hidden}; of a dead one the ladder's workflow or a person has to speak")
     else:
         yield warn(
@@ -196,29 +197,27 @@ def chain(subject: Subject) -> Iterable[Finding]:
 
 def fence(subject: Subject) -> Iterable[Finding]:
     """The ladder can come to a proof, whatever is wrong with a member."""
-    ladder = subject.snapshot.group.fence
-    kinds = [rung.kind for rung in ladder]
-    said = ", ".join(r.workflow or r.kind for r in ladder)
-    known = _workflows(subject, [rung.workflow for rung in ladder])
-    for rung in ladder:
-        if rung.workflow and known is not None and rung.workflow not in known:
-            yield error(
-                f"the rung {rung.workflow} is no workflow that Mistral shows to this project",
-                f"openstack workflow create FILE, or take {rung.workflow} off the ladder",
-            )
-    commands = "quiesce" in kinds and sends_commands(subject.snapshot.group)
-    if commands and not subject.look.settings.command_channel:
-        yield error(
-            "the rung quiesce sends commands, and no command channel is configured",
-            "Set [failover] command_channel.",
-        )
-    if not {"workflow", "confirm"} & set(kinds):
+    group = subject.snapshot.group
+
+    def lacks_workflow(name: str) -> bool:
+        known = _workflows(subject, [name])
+        return known is not None and name not in known
+
+    examined = Examined(group, subject.look.settings, lacks_workflow)
+    kinds = [rung_kind(rung["kind"]) for rung in group.fence]
+    said = ", ".join(kind.name(rung) for kind, rung in zip(kinds, group.fence, strict=True))
+    for kind, rung in zip(kinds, group.fence, strict=True):
+        if isinstance(kind, FenceRung):
+            for sentence, remedy in kind.missing(rung, examined):
+                yield error(sentence, remedy)
+    for_dead_host = [kind for kind in kinds if kind.for_dead_host]
+    if not for_dead_host:
         yield warn(
             f"the ladder ({said}) has no rung for a dead host: the failover will be BLOCKED there",
             "End the ladder with confirm, or with a workflow that switches the host off; a person "
             f"can speak all the same: {confirm_command(subject.name, 'MEMBER')}",
         )
-    elif "workflow" not in kinds:
+    elif all(kind.asks_person for kind in for_dead_host):
         yield ok(f"ladder: {said}; for a dead host a person has to confirm")
     else:
         yield ok(f"ladder: {said}")

@@ -18,7 +18,7 @@ fails or needs a person on the way there takes the group back to the goal that i
 import copy
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.model.canonical import version_of
@@ -189,10 +189,7 @@ def _rendered(group: Group, spec: ResourceSpec, roles: Mapping[str, str]) -> dic
 
 
 def _fence(group: Group, member: str) -> dict[str, Any]:
-    ladder = [
-        {key: value for key, value in asdict(rung).items() if value is not None}
-        for rung in group.fence
-    ]
+    ladder = [dict(rung) for rung in group.fence]
     return {
         "type": FENCE_TYPE,
         "properties": {"member": member, "ladder": ladder},

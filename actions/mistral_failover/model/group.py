@@ -22,11 +22,10 @@ A group file in the manner of a Heat template::
     workflow: house.failover          # a chain of its own; failover.converge unless given
     on_event: {workflow: house.tell}  # and events: [blocked, failed], unless all of them
 
-A rung of the fence is a kind (``quiesce``, ``stop``, ``delete``, ``confirm``), or a mapping of
-``kind`` and ``limit`` in seconds, for ``quiesce`` also ``longest``; or one of ``workflow``, the
-name of a workflow that proves it, and ``limit``.  Roles may also be a mapping of each name to
-``prefer``, a list of members, and ``weight`` (see ``model.roles``).  ``cooldown`` and ``patience``
-are in seconds.
+A rung of the fence is the name of a kind (``model.rungs``), or a mapping of ``kind``, ``limit`` in
+seconds and the fields of the kind; ``{workflow: name}`` needs no ``kind``.  Roles may also be a
+mapping of each name to ``prefer``, a list of members, and ``weight`` (see ``model.roles``).
+``cooldown`` and ``patience`` are in seconds.
 Every check that can be made without a cloud is made here.
 """
 
@@ -39,25 +38,17 @@ from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.references import Reference, find_references
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
+from mistral_failover.model.rungs import Rung, read_rung, rung_kind
 from mistral_failover.model.schemas import EVENTS, MAX_SECONDS
 from mistral_failover.model.types import ResourceType, check_properties, load_type, shipped_types
 from mistral_failover.model.validation import check_grammar, did_you_mean, distinct
 
-RungKind = Literal["quiesce", "stop", "delete", "confirm", "workflow"]
-DEFAULT_LADDER: tuple[RungKind, ...] = ("quiesce", "stop", "confirm")
-DEFAULT_LIMITS: Mapping[RungKind, float] = {
-    "quiesce": 30.0,
-    "stop": 120.0,
-    "delete": 300.0,
-    "confirm": 3600.0,
-    "workflow": 300.0,
-}
+DEFAULT_LADDER = ("quiesce", "stop", "confirm")
 PRIVATE_WORKFLOWS = "failover._"
 """How the names of workflows begin that nobody but the engine may ask for."""
 SHIPPED_WORKFLOWS = "failover."
 SHIPPED_CHAIN = "failover.converge"
 """The workflow that works traversals off, unless a group file names another one."""
-_AT_WORK = (10.0, 300.0)  # a quiesce that says so may last so many limits, or so many seconds
 INTERNAL_TYPES = frozenset({"fence", "group_member"})
 """Types that only the engine may ask for."""
 
@@ -84,19 +75,6 @@ class ResourceSpec:
     type: str
     properties: Mapping[str, Any]
     depends_on: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One step of the fence ladder."""
-
-    kind: RungKind
-    limit: float
-    """Seconds to wait for a proof before the next rung; of ``quiesce``, for the agent's word."""
-    longest: float | None = None
-    """Of ``quiesce``: seconds to wait for an agent that says again and again that it is at work."""
-    workflow: str | None = None
-    """Of ``workflow``: its name."""
 
 
 @dataclass(frozen=True)
@@ -244,45 +222,21 @@ def _hook(given: Mapping[str, Any] | None) -> Hook | None:
 
 def _fence(given: Iterable[Any]) -> tuple[Rung, ...]:
     rungs: list[Rung] = []
+    names: set[tuple[str, str]] = set()
     for index, entry in enumerate(given):
-        rung = _rung({"kind": entry} if isinstance(entry, str) else entry, f"fence[{index}]")
-        if any((known.kind, known.workflow) == (rung.kind, rung.workflow) for known in rungs):
+        rung = read_rung(entry, f"fence[{index}]")
+        name = rung_kind(rung["kind"]).name(rung)
+        if (rung["kind"], name) in names:
             raise InvalidDocument(
-                f"fence[{index}]",
-                f"{rung.workflow or rung.kind} stands on the ladder twice",
-                "Keep one of them.",
+                f"fence[{index}]", f"{name} stands on the ladder twice", "Keep one of them."
             )
+        names.add((rung["kind"], name))
         rungs.append(rung)
-    if sum(rung.longest or rung.limit for rung in rungs) > MAX_SECONDS:
+    if sum(rung_kind(rung["kind"]).longest(rung) for rung in rungs) > MAX_SECONDS:
         raise InvalidDocument(
             "fence", f"the limits add up to more than {MAX_SECONDS} seconds", "Lower some of them."
         )
     return tuple(rungs)
-
-
-def _rung(stated: Mapping[str, Any], path: str) -> Rung:
-    workflow = stated.get("workflow")
-    if workflow is not None and "kind" in stated:
-        raise InvalidDocument(path, "it takes either kind or workflow", "Keep one of them.")
-    if workflow is not None and workflow.startswith(PRIVATE_WORKFLOWS):
-        raise InvalidDocument(
-            f"{path}.workflow", f'"{workflow}" is private', "Name a workflow of your own."
-        )
-    kind: RungKind = "workflow" if workflow is not None else stated["kind"]
-    limit = float(stated.get("limit", DEFAULT_LIMITS[kind]))
-    if kind != "quiesce":
-        if "longest" in stated:
-            raise InvalidDocument(
-                f"{path}.longest", "only quiesce waits for one that is at work", "Remove it."
-            )
-        return Rung(kind, limit, workflow=workflow)
-    times, least = _AT_WORK
-    longest = float(stated.get("longest", min(max(times * limit, least), MAX_SECONDS)))
-    if longest < limit:
-        raise InvalidDocument(
-            f"{path}.longest", f"less than the limit, {limit:g} s", "Raise it, or leave it out."
-        )
-    return Rung(kind, limit, longest)
 
 
 def _limits(given: Mapping[str, Any]) -> Limits:

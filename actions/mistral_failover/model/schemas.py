@@ -13,8 +13,6 @@ LABEL: Final = r"^[^/\x00-\x1f\x7f]+\Z"
 MAX_RESOURCES: Final = 1000
 MAX_SECONDS: Final = 86_400
 VERSIONS: Final = ("2026-11-21",)
-RUNGS: Final = ("quiesce", "stop", "delete", "confirm")
-"""Rungs that are named by a word; ``{workflow: name}`` is one as well."""
 EVENTS: Final = ("admitted", "held", "started", "complete", "failed", "blocked", "returned")
 """What a group's own workflow may be told of (``on_event``)."""
 
@@ -23,24 +21,8 @@ _TEXT: dict[str, Any] = {"type": "string", "maxLength": 4096}
 _LABEL: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": LABEL}
 NAME: Final[dict[str, Any]] = _LABEL
 """The name of a group."""
-_SECONDS: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}
-
-_RUNG: dict[str, Any] = {
-    "type": ["string", "object"],
-    "if": {"type": "string"},
-    "then": {"enum": list(RUNGS)},
-    "else": {
-        "properties": {
-            "kind": {"enum": list(RUNGS)},
-            "limit": _SECONDS,
-            "longest": _SECONDS,
-            "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
-        },
-        "if": {"not": {"required": ["workflow"]}},
-        "then": {"required": ["kind"]},
-        "additionalProperties": False,
-    },
-}
+SECONDS: Final[dict[str, Any]] = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS}
+"""A duration."""
 
 _ROLE: dict[str, Any] = {
     "type": ["object", "null"],
@@ -99,7 +81,12 @@ GROUP: Final[dict[str, Any]] = {
                 "additionalProperties": False,
             },
         },
-        "fence": {"type": "array", "items": _RUNG, "minItems": 1, "maxItems": 20},
+        "fence": {
+            "type": "array",
+            "items": {"$ref": "#/$defs/rung"},
+            "minItems": 1,
+            "maxItems": 20,
+        },
         "limits": {
             "type": "object",
             "properties": {
@@ -129,6 +116,7 @@ GROUP: Final[dict[str, Any]] = {
     "required": ["failover_template_version", "stack", "members", "resources"],
     "additionalProperties": False,
 }
+"""A group file; whoever uses it adds ``$defs.rung``, which depends on what is installed."""
 
 _OPERATION: dict[str, Any] = {
     "type": "object",

@@ -5,6 +5,7 @@ A finding never shows a value of the document: properties may hold secrets.
 """
 
 import difflib
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from mistral_failover.model import schemas
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.rungs import rung_schema
 
 _LISTED = 20
 _WORDS = {
@@ -56,29 +58,29 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     return jsonschema.Draft202012Validator(schema)
 
 
-_GRAMMARS = {
-    "group": _validator(schemas.GROUP),
-    "type": _validator(schemas.TYPE),
-    "property": _validator(schemas.PROPERTY),
-    "name": _validator(schemas.NAME),
-}
+Grammar = Literal["group", "type", "property", "name"]
 
 
-def check_grammar(
-    grammar: Literal["group", "type", "property", "name"], document: Any, path: str = ""
-) -> None:
+@functools.cache
+def _grammar(name: Grammar) -> Any:
+    if name == "group":
+        return _validator({**schemas.GROUP, "$defs": {"rung": rung_schema()}})
+    return _validator(
+        {"type": schemas.TYPE, "property": schemas.PROPERTY, "name": schemas.NAME}[name]
+    )
+
+
+def check_grammar(grammar: Grammar, document: Any, path: str = "") -> None:
     """Hold a document against one of the grammars of the model.
 
     :raises InvalidDocument: for the most telling of its faults.
     """
-    _check(_GRAMMARS[grammar], document, path)
+    _check(_grammar(grammar), document, path)
 
 
-def every_slip(
-    grammar: Literal["group", "type", "property", "name"], document: Any
-) -> Iterator[InvalidDocument]:
+def every_slip(grammar: Grammar, document: Any) -> Iterator[InvalidDocument]:
     """What :func:`check_grammar` refuses: every fault, not the most telling alone."""
-    for error in _GRAMMARS[grammar].iter_errors(document):
+    for error in _grammar(grammar).iter_errors(document):
         if error.validator == "additionalProperties":
             known = error.schema.get("properties", {})
             for key in error.instance:
@@ -156,7 +158,9 @@ def _finding(error: ValidationError, prefix: str) -> InvalidDocument:
         )
         return InvalidDocument(path, "not one of the values that are allowed", remedy)
     if keyword == "pattern":
-        problem, remedy = _PATTERNS[rule]
+        problem, remedy = _PATTERNS.get(
+            rule, ("not in the form that is needed", f"It has to match {rule}.")
+        )
         if error.parent is not None or "propertyNames" in error.absolute_schema_path:
             path = _joined(path, [value])
         return InvalidDocument(path, problem, remedy)

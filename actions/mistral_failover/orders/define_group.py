@@ -67,7 +67,7 @@ def define(
 def _missing(request: Request, group: Group) -> list[str]:
     """The workflows that a group names, and Mistral does not show to this project; none of them
     where it does not answer in time."""
-    rungs = {rung.workflow for rung in group.fence}
+    rungs = {rung.get("workflow") for rung in group.fence}
     hook = {group.on_event.workflow} if group.on_event else set()
     named = {name for name in {group.workflow, *rungs, *hook} if name}
     if not named:

@@ -9,6 +9,7 @@ from mistral_failover.agent.channel.interface import Command, CommandResult
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import SILENCE, run_command
 from mistral_failover.resources.operation_tools import (
     Document,
@@ -39,7 +40,7 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
     have ended since.
     """
     proof = fence_proof(operation)
-    if proof is None or proof["rung"] == "quiesce":
+    if proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING:
         server_id = recorded_server(operation)
         if not _was_deleted(tools, operation, server_id):
             _command(tools, operation, operation["properties"]["stop"], {}, server_id)

@@ -10,6 +10,7 @@ from mistral_failover.cloud import servers, volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.update_guard import replaced_volume
 from mistral_failover.convergence.records import Record
+from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
@@ -60,12 +61,13 @@ def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
     )
     server_id = recorded_server(operation)
     proof = fence_proof(operation)
+    after = rung_kind(proof["rung"]).server_after if proof else None
     if proof is None:
         _refuse_unproven(tools, operation, server_id)
-    elif proof["rung"] == "stop":
+    elif after is ServerAfter.SHUTOFF:
         _refuse_started(tools, operation, server_id)
     release = Release(
-        off=proof["observed"] if proof and proof["rung"] != "quiesce" else None,
+        off=proof["observed"] if proof and after is not ServerAfter.RUNNING else None,
         fenced=proof is not None,
         delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
     )

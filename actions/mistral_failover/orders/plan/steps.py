@@ -10,11 +10,10 @@ from mistral_failover.convergence.dry_run import DryRunStep
 from mistral_failover.convergence.records import Record
 from mistral_failover.convergence.sentences import doing
 from mistral_failover.model.goal import FENCE_PREFIX, FENCE_TYPE, Goal, fence_name
+from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store.plans import Durations
-
-Rung = Mapping[str, Any]
 
 
 def steps(
@@ -91,7 +90,7 @@ def fences(
         ladder = goal.document["resources"][name]["properties"]["ladder"]
         row: dict[str, Any] = {"member": member, "ladder": ladder, "longest": None}
         if name in coming or name not in standing:
-            limits = [float(rung.get("longest") or rung["limit"]) for rung in _climbed(ladder)]
+            limits = [rung_kind(rung["kind"]).longest(rung) for rung in _climbed(ladder)]
             row |= {"state": "climbs", "longest": sum(limits)}
             row["sentence"] = f"{member} is fenced: {_words(group, member, ladder)}"
         else:
@@ -117,22 +116,10 @@ def _lifted(record: Record) -> dict[str, Any]:
 
 def _climbed(ladder: Sequence[Rung]) -> list[Rung]:
     """The rungs that take time: a person is waited for anyhow."""
-    return [rung for rung in ladder if rung["kind"] != "confirm"]
+    return [rung for rung in ladder if not rung_kind(rung["kind"]).asks_person]
 
 
 def _words(group: str, member: str, ladder: Sequence[Rung]) -> str:
-    tried = [_rung(rung) for rung in _climbed(ladder)]
+    tried = [rung_kind(rung["kind"]).words(rung) for rung in _climbed(ladder)]
     person = f"a person vouches for it ({confirm_command(group, member)})"
     return "; else ".join([*tried, person])
-
-
-def _rung(rung: Rung) -> str:
-    limit = f"within {rung['limit']:g} s"
-    if rung["kind"] == "quiesce":
-        longest = f", {rung['longest']:g} s while it says so" if rung.get("longest") else ""
-        return f"its agent confirms that everything has stopped ({limit}{longest})"
-    if rung["kind"] == "stop":
-        return f"Nova's compute service reports its server off ({limit})"
-    if rung["kind"] == "delete":
-        return f"its server is deleted, by the compute service's own record ({limit})"
-    return f"the workflow {rung['workflow']} proves it ({limit})"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fencing a member: the ladder and its rungs."""
+"""Fencing a member: the ladder, and one module for each kind of rung."""

@@ -9,13 +9,12 @@ the operation has failed transiently, and is to be tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from mistral_failover.agent.channel.interface import ChannelError, Command
+from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
@@ -25,36 +24,12 @@ from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Record
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
-from mistral_failover.model.ids import derived_id
-from mistral_failover.resources.commands import run_command
-from mistral_failover.resources.fence.workflow_rung import prove
+from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
+from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store.groups import MemberRow
-
-Rung = Mapping[str, Any]
-"""A rung as the goal has it: kind, limit; longest of quiesce, workflow of workflow."""
-
-
-@dataclass(frozen=True)
-class FenceTarget:
-    """The member to fence.
-
-    ``servers``: every server that records of the member were made on, which need not be the one
-    behind its name by now. ``stops``: (server, stop command) of each application there, first
-    of those that need others.
-    ``without_stop_command``: names of what is there and no stop command speaks for. ``confirmed``:
-    what a person vouches for by now, or None; they may speak while the ladder is climbed.
-    ``attached``: the servers among them that volumes of the group hang on.
-    """
-
-    member: MemberRow
-    servers: tuple[str, ...]
-    stops: tuple[tuple[str, str], ...]
-    without_stop_command: tuple[str, ...]
-    confirmed: Callable[[], str | None]
-    attached: tuple[str, ...] = ()
 
 
 def fence_target(
@@ -114,18 +89,6 @@ def _server_of(record: Record, member: MemberRow) -> str | None:
     return server
 
 
-@dataclass(frozen=True)
-class FenceAttempt:
-    """An ascent of the ladder; ``tried`` says what came of each rung without a proof, ``unasked``
-    has the errors of rungs whose service could not be reached."""
-
-    tools: Tools
-    operation: Document
-    target: FenceTarget
-    tried: list[str] = field(default_factory=list)
-    unasked: list[CloudError | ChannelError] = field(default_factory=list)
-
-
 def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, Any]:
     """Climb the ladder; returns rung and observed, the proof in a sentence.
 
@@ -140,19 +103,23 @@ def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, A
     _depose(attempt)
     quiesced: Evidence | None = None
     for rung in operation["properties"]["ladder"]:
-        if quiesced is not None and rung["kind"] in ("delete", "workflow"):
+        kind = rung_kind(rung["kind"])
+        if kind.asks_person:
+            continue  # asked before every rung, and at the end
+        if quiesced is not None and kind.server_after is not ServerAfter.SHUTOFF:
             continue
-        evidence = _confirm(attempt, rung)
+        evidence = _confirm(attempt)
         if not evidence.proven:
-            evidence = _RUNGS[rung["kind"]](attempt, rung)
-        if evidence.proven and evidence.rung == "quiesce" and _in_error(tools, target):
+            evidence = _climb(attempt, kind, rung)
+        running = rung_kind(evidence.rung).server_after is ServerAfter.RUNNING
+        if evidence.proven and running and _in_error(tools, target):
             quiesced = evidence
         elif evidence.proven:
             return _proof(evidence)
-        elif evidence.rung != "confirm":
+        else:
             attempt.tried.append(f"{evidence.rung}: {evidence.observed}")
     # Somebody may have spoken meanwhile.
-    evidence = _confirm(attempt, {})
+    evidence = _confirm(attempt)
     if evidence.proven:
         return _proof(evidence)
     if quiesced is not None:
@@ -204,79 +171,20 @@ def _in_error(tools: Tools, target: FenceTarget) -> bool:
     return any(state.status == "ERROR" for state in states)
 
 
-def _quiesce(attempt: FenceAttempt, rung: Rung) -> Evidence:
-    """The member's own agent says that everything of the group on it has stopped."""
-    operation, member = attempt.operation, attempt.target.member
-    if attempt.target.without_stop_command:
-        named = ", ".join(attempt.target.without_stop_command)
-        return Evidence(False, "quiesce", f"no stop command on {member.name} speaks for {named}")
-    for server, name in attempt.target.stops:
-        command = Command(
-            id=derived_id(operation["key"], server, name),
-            to=Address(operation["group_id"], operation["group"], member.name, server),
-            epoch=member.epoch,
-            name=name,
-            limit=float(rung["limit"]),
-            longest=float(rung.get("longest", rung["limit"])),
-        )
-        try:
-            run_command(attempt.tools.channel, command)
-        except Exception as error:  # noqa: BLE001 - no word of a member's holds its fence up
-            return _unproven(attempt, "quiesce", error)
-    done = " and ".join(sorted({stop for _, stop in attempt.target.stops}))
-    return Evidence(
-        True,
-        "quiesce",
-        f"{member.name} confirmed: {done}" if done else f"nothing of the group is on {member.name}",
-    )
-
-
-def _stop(attempt: FenceAttempt, rung: Rung) -> Evidence:
-    return _by_nova(servers.stop, attempt, rung)
-
-
-def _delete(attempt: FenceAttempt, rung: Rung) -> Evidence:
-    return _by_nova(servers.delete_server, attempt, rung)
-
-
-def _by_nova(verb: Callable[..., Evidence], attempt: FenceAttempt, rung: Rung) -> Evidence:
-    """The proofs of all the member's servers, or the first that is missing."""
-    kind, limit, target = rung["kind"], float(rung["limit"]), attempt.target
-    if not target.servers:
-        return Evidence(False, kind, f"no server of {target.member.name} is known")
-    proofs = []
-    for server in target.servers:
-        try:
-            evidence = verb(attempt.tools.cloud, server, limit)
-        except CloudError as error:
-            return _unproven(attempt, kind, error)
-        if not evidence.proven:
-            return evidence
-        proofs.append(evidence.observed)
-    return Evidence(True, kind, " ".join(proofs))
-
-
-def _workflow(attempt: FenceAttempt, rung: Rung) -> Evidence:
-    """A workflow of the user's says so."""
-    name, target = rung["workflow"], attempt.target
-    facts = {
-        "group": attempt.operation["group"],
-        "member": target.member.name,
-        "servers": list(target.servers),
-        "because": "; ".join([f"{target.member.name} is declared lost", *attempt.tried]),
-    }
+def _climb(attempt: FenceAttempt, kind: RungKind, rung: Rung) -> Evidence:
+    """Return what one rung found. An error of its service is no proof; it is kept in ``unasked`` if
+    the rung may prove something later."""
+    if not isinstance(kind, FenceRung):
+        return Evidence(False, kind.kind, "no package that is installed here has this rung")
     try:
-        return prove(attempt.tools, attempt.operation, name, facts, float(rung["limit"]))
-    except CloudError as error:
-        return _unproven(attempt, "workflow", error, f"{name}: ")
-
-
-def _unproven(attempt: FenceAttempt, rung: str, error: Exception, whose: str = "") -> Evidence:
-    """What a rung that failed yields: no proof. It is noted if it may yield one later."""
-    _raise_ours(error)
-    if isinstance(error, CloudError | ChannelError) and error.transient:
-        attempt.unasked.append(error)
-    return Evidence(False, rung, f"{whose}{_words(error)}")
+        return kind.prove(attempt, rung)
+    except (CloudError, ChannelError, ActionError) as error:
+        _raise_ours(error)
+        if isinstance(error, CloudError | ChannelError) and error.transient:
+            attempt.unasked.append(error)
+        name = kind.name(rung)
+        whose = "" if name == kind.kind else f"{name}: "
+        return Evidence(False, kind.kind, f"{whose}{_words(error)}")
 
 
 def _words(error: Exception) -> str:
@@ -295,18 +203,9 @@ def _raise_ours(error: Exception) -> None:
         raise error
 
 
-def _confirm(attempt: FenceAttempt, rung: Rung) -> Evidence:
+def _confirm(attempt: FenceAttempt) -> Evidence:
     """A person vouched for it. Nobody is waited for here: their word triggers the fence again."""
     because = attempt.target.confirmed()
     if because is None:
         return Evidence(False, "confirm", "nobody has confirmed it yet")
     return Evidence(True, "confirm", f"a person confirmed it: {because}")
-
-
-_RUNGS: Mapping[str, Callable[[FenceAttempt, Rung], Evidence]] = {
-    "quiesce": _quiesce,
-    "stop": _stop,
-    "delete": _delete,
-    "workflow": _workflow,
-    "confirm": _confirm,
-}

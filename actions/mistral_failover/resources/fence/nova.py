@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rungs ``stop`` and ``delete``: Nova's compute service says that the servers are off."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from mistral_failover.model.rungs import Rung, ServerAfter
+from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung
+
+if TYPE_CHECKING:
+    from mistral_failover.cloud.clients import Cloud
+    from mistral_failover.cloud.servers import Evidence
+
+
+class _ByNova(FenceRung):
+    """Every server of the member has to be proven off."""
+
+    @abstractmethod
+    def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:
+        """Prove it of one server, within ``limit`` seconds."""
+
+    def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
+        """Return the proofs of all the member's servers, or the first that is missing."""
+        from mistral_failover.cloud.servers import Evidence
+
+        target = attempt.target
+        if not target.servers:
+            return Evidence(False, self.kind, f"no server of {target.member.name} is known")
+        proofs = []
+        for server in target.servers:
+            evidence = self.prove_server(attempt.tools.cloud, server, float(rung["limit"]))
+            if not evidence.proven:
+                return evidence
+            proofs.append(evidence.observed)
+        return Evidence(True, self.kind, " ".join(proofs))
+
+
+class Stop(_ByNova):
+    """Nova stops the servers."""
+
+    proof = "Nova's compute service reports its server off"
+    limit = 120.0
+    server_after = ServerAfter.SHUTOFF
+
+    def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:
+        """Stop it."""
+        from mistral_failover.cloud import servers
+
+        return servers.stop(cloud, server, limit)
+
+
+class Delete(_ByNova):
+    """Nova deletes the servers."""
+
+    proof = "its server is deleted, by the compute service's own record"
+    limit = 300.0
+
+    def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:
+        """Delete it."""
+        from mistral_failover.cloud import servers
+
+        return servers.delete_server(cloud, server, limit)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kind of rung is made of, and what it gets when it runs.
+
+A module of a rung is read wherever a group file is, also by commands that talk to no cloud. So it
+imports clients of services inside the functions that use them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from mistral_failover.model.rungs import Rung, RungKind
+
+if TYPE_CHECKING:
+    from mistral_failover.agent.channel.interface import ChannelError
+    from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.servers import Evidence
+    from mistral_failover.model.group import Group
+    from mistral_failover.resources.operation_tools import Document, Tools
+    from mistral_failover.settings import Settings
+    from mistral_failover.store.groups import MemberRow
+
+
+@dataclass(frozen=True)
+class FenceTarget:
+    """The member to fence.
+
+    ``servers``: every server that records of the member were made on, which need not be the one
+    behind its name by now. ``stops``: (server, stop command) of each application there, first
+    of those that need others.
+    ``without_stop_command``: names of what is there and no stop command speaks for. ``confirmed``:
+    what a person vouches for by now, or None; they may speak while the ladder is climbed.
+    ``attached``: the servers among them that volumes of the group hang on.
+    """
+
+    member: MemberRow
+    servers: tuple[str, ...]
+    stops: tuple[tuple[str, str], ...]
+    without_stop_command: tuple[str, ...]
+    confirmed: Callable[[], str | None]
+    attached: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FenceAttempt:
+    """An ascent of the ladder; ``tried`` says what came of each rung without a proof, ``unasked``
+    has the errors of rungs whose service could not be reached."""
+
+    tools: Tools
+    operation: Document
+    target: FenceTarget
+    tried: list[str] = field(default_factory=list)
+    unasked: list[CloudError | ChannelError] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What the doctor has when it examines a rung."""
+
+    group: Group
+    settings: Settings
+    lacks_workflow: Callable[[str], bool]
+    """Whether Mistral shows no workflow of this name to the project; False if it cannot be asked.
+    """
+
+
+class Missing(NamedTuple):
+    """Something without which a rung cannot prove anything, and what to do about it."""
+
+    sentence: str
+    remedy: str
+
+
+class FenceRung(RungKind, ABC):
+    """A kind of rung that does something to prove that the member no longer writes."""
+
+    @abstractmethod
+    def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
+        """Try for ``rung["limit"]`` seconds, and return what was found. A repeat must be harmless.
+
+        A CloudError, ChannelError or ActionError is no proof; if it is transient, the fence is
+        retried unless another rung proves it. LeaseLost ends the climb.
+        """
+
+    def missing(self, rung: Rung, examined: Examined) -> Iterable[Missing]:
+        """Return what the rung needs and does not have, for the doctor."""
+        return ()
