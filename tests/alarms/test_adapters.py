@@ -47,7 +47,7 @@ def changed(body: dict[str, Any], value: Any, *path: Any) -> dict[str, Any]:
 # -- which kind it is
 
 
-@pytest.mark.parametrize("kind", adapters.KINDS)
+@pytest.mark.parametrize("kind", adapters.sources())
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_each_kind_is_told_by_its_shape_also_in_heat_s_wrapping(kind: str, wrapped: bool) -> None:
     body = {"input": BODIES[kind], "params": {}} if wrapped else BODIES[kind]
@@ -61,7 +61,7 @@ def test_a_body_of_no_kind_is_refused_and_says_what_tells_the_kinds(body: Any) -
     with pytest.raises(InvalidDocument, match="which kind of alarm") as caught:
         adapters.read(body)
 
-    assert all(kind in caught.value.remedy for kind in adapters.KINDS)
+    assert all(kind in caught.value.remedy for kind in adapters.sources())
 
 
 @pytest.mark.parametrize("body", [None, "text", [WEBHOOK], 7])
@@ -343,7 +343,7 @@ _PLACES = [(body, path) for body in [*BODIES.values(), UNVERSIONED, HOST] for pa
 
 
 @settings(max_examples=300)
-@given(st.sampled_from(_PLACES), _values, st.sampled_from([None, *adapters.KINDS]))
+@given(st.sampled_from(_PLACES), _values, st.sampled_from([None, *adapters.sources()]))
 def test_whatever_comes_is_read_or_refused_as_invalid(
     place: tuple[dict[str, Any], tuple[Any, ...]], value: Any, kind: str | None
 ) -> None:
@@ -353,7 +353,7 @@ def test_whatever_comes_is_read_or_refused_as_invalid(
     except InvalidDocument:
         return
     for alarm in alarms:
-        assert alarm.source in adapters.KINDS
+        assert alarm.source in adapters.sources()
         assert all(isinstance(server, str) for server in alarm.servers)
         assert len(alarm.key) == 64
         assert "\n" not in alarm.sentence

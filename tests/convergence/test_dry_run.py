@@ -11,9 +11,9 @@ from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
 from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import Goal
-from mistral_failover.model.types import shipped_types
+from mistral_failover.model.types import installed_types
 
-TYPES = shipped_types()
+TYPES = installed_types()
 EPOCHS = {"a": 1, "b": 1}
 NOW = 1000.0
 DEVICE = {"get_attr": ["data", "device"]}

@@ -13,10 +13,10 @@ from mistral_failover.convergence.errors import GoalCycle, UnknownType
 from mistral_failover.convergence.graph import Plan, plan
 from mistral_failover.convergence.records import Node, Record
 from mistral_failover.model.goal import Goal
-from mistral_failover.model.types import load_type, shipped_types
+from mistral_failover.model.types import installed_types, load_type
 from support.world import TYPES
 
-ALL_TYPES = {**shipped_types(), **{t["name"]: load_type(t) for t in TYPES}}
+ALL_TYPES = {**installed_types(), **{t["name"]: load_type(t) for t in TYPES}}
 EPOCHS = {"a": 1, "b": 1}
 
 

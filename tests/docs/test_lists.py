@@ -37,7 +37,7 @@ from mistral_failover.mistral import operation_documents
 from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.schemas import GROUP, TYPE
-from mistral_failover.model.types import shipped_types
+from mistral_failover.model.types import installed_types
 from mistral_failover.orders.switchover import ENDINGS
 from mistral_failover.store.tables import metadata
 from mistral_failover.testing.run import Run
@@ -164,7 +164,7 @@ def types_with_their_properties_and_attributes() -> tuple[Found, Found]:
             shown[name] = (listed(body), set(found))
     existing = {
         name: (set(each.schema["properties"]), set(each.attributes))
-        for name, each in shipped_types().items()
+        for name, each in installed_types().items()
     }
     return shown, existing
 
@@ -312,7 +312,7 @@ def rules_of_admission_in_their_order() -> tuple[Found, Found]:
 @both_ways
 def kinds_of_alarms() -> tuple[Found, Found]:
     kinds = table(section(page("alarms"), "How each kind arrives").split("\n### ")[0])
-    return {cells[0].strip("`") for cells in kinds}, set(adapters.KINDS)
+    return {cells[0].strip("`") for cells in kinds}, set(adapters.sources())
 
 
 @both_ways

@@ -43,7 +43,7 @@ def test_the_actions_alone_need_no_mistral_and_find_their_workflows_and_types(
     script = """
 import importlib.metadata, importlib.util, json
 from importlib.resources import files
-from mistral_failover.model.types import shipped_types
+from mistral_failover.model.types import installed_types
 entry_points = importlib.metadata.entry_points()
 for point in entry_points.select(group="mistral.actions"):
     if point.name.startswith("failover."):
@@ -51,7 +51,7 @@ for point in entry_points.select(group="mistral.actions"):
 (workflows,) = entry_points.select(group="mistral.preinstalled_workflows", name="failover")
 print(json.dumps({
     "mistral": importlib.util.find_spec("mistral") is not None,
-    "types": sorted(shipped_types()),
+    "types": sorted(installed_types()),
     "workflows": [path.rpartition("/")[2] for path in workflows.load()()],
     "examples": sorted(
         path.name

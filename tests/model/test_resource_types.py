@@ -13,8 +13,8 @@ from mistral_failover.model.types import (
     OperationSpec,
     ResourceType,
     check_properties,
+    installed_types,
     load_type,
-    shipped_types,
 )
 
 TYPE: dict[str, Any] = {
@@ -253,7 +253,7 @@ def test_what_still_is_a_reference_is_checked_later() -> None:
 
 
 def test_five_types_are_shipped() -> None:
-    assert set(shipped_types()) == {
+    assert set(installed_types()) == {
         "activation",
         "fence",
         "group_member",
@@ -262,14 +262,14 @@ def test_five_types_are_shipped() -> None:
     }
 
 
-def test_the_table_of_shipped_types_belongs_to_the_caller() -> None:
-    shipped_types().clear()
-    assert shipped_types()
+def test_the_table_of_installed_types_belongs_to_the_caller() -> None:
+    installed_types().clear()
+    assert installed_types()
 
 
-@pytest.mark.parametrize("name", sorted(shipped_types()))
+@pytest.mark.parametrize("name", sorted(installed_types()))
 def test_a_shipped_type_is_named_like_its_file_and_described(name: str) -> None:
-    shipped = shipped_types()[name]
+    shipped = installed_types()[name]
     assert shipped.name == name
     assert shipped.description
     assert all(spec.get("description") for spec in shipped.document["properties"].values())
@@ -277,7 +277,7 @@ def test_a_shipped_type_is_named_like_its_file_and_described(name: str) -> None:
 
 
 def test_attaching_and_activating_are_replaced_delete_first_on_their_member() -> None:
-    types = shipped_types()
+    types = installed_types()
     assert types["volume_attachment"].replace == types["activation"].replace == "delete_first"
     assert types["volume_attachment"].revive
     assert types["activation"].revive
@@ -288,7 +288,7 @@ def test_attaching_and_activating_are_replaced_delete_first_on_their_member() ->
 
 
 def test_a_fence_sits_on_no_member_and_leaves_nothing_to_undo() -> None:
-    fence = shipped_types()["fence"]
+    fence = installed_types()["fence"]
     assert fence.member_property is None
     assert set(fence.operations) == {"create"}
 
@@ -296,7 +296,7 @@ def test_a_fence_sits_on_no_member_and_leaves_nothing_to_undo() -> None:
 def test_the_shipped_operations_make_the_stages_of_a_failover() -> None:
     stages = {
         (name, verb): spec.stage
-        for name, shipped in shipped_types().items()
+        for name, shipped in installed_types().items()
         for verb, spec in shipped.operations.items()
     }
     assert stages == {
@@ -315,7 +315,7 @@ def test_the_shipped_operations_make_the_stages_of_a_failover() -> None:
 
 
 def test_further_properties_of_an_activation_are_arguments() -> None:
-    activation = shipped_types()["activation"]
+    activation = installed_types()["activation"]
     plain = {"member": "db_a", "start": "pg-start", "stop": "pg-stop"}
     check_properties(activation, {**plain, "data_device": "/dev/vdb", "port": 5432})
     with pytest.raises(InvalidDocument, match=r"^properties.data_device: null stands here"):
@@ -352,12 +352,12 @@ def test_a_change_is_told_by_the_properties_that_differ(
 
 
 def test_a_type_without_update_replaces_whatever_differs() -> None:
-    fence = shipped_types()["fence"]
+    fence = installed_types()["fence"]
     assert compare(fence, {"member": "a"}, {"member": "a", "x": 1}) == Change("replace", ("x",))
 
 
 def test_what_may_be_done_about_a_dead_host_changes_without_the_volume_leaving() -> None:
-    attachment = shipped_types()["volume_attachment"]
+    attachment = installed_types()["volume_attachment"]
     old = {"volume": "a", "server": "db_a"}
     assert compare(attachment, old, {**old, "when_host_is_down": "delete_server"}) == Change(
         "update", ("when_host_is_down",)
@@ -365,7 +365,7 @@ def test_what_may_be_done_about_a_dead_host_changes_without_the_volume_leaving()
 
 
 def test_other_arguments_update_an_activation_and_another_member_replaces_it() -> None:
-    activation = shipped_types()["activation"]
+    activation = installed_types()["activation"]
     old = {"member": "db_a", "start": "s", "stop": "t", "device": "/dev/vdb"}
     assert compare(activation, old, {**old, "device": "/dev/vdc"}).action == "update"
     assert compare(activation, old, {**old, "member": "db_b"}) == Change("replace", ("member",))

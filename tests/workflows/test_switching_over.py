@@ -14,7 +14,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import orders, recovery
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.groups import agent_health
-from mistral_failover.model.types import shipped_types
+from mistral_failover.model.types import installed_types
 from support.operators import Operator
 
 ACTIVE = {"get_param": "active"}
@@ -24,7 +24,7 @@ COMMANDS = {"member": ACTIVE, "start": "start", "stop": "stop"}
 
 def quick(name: str, **seconds: int) -> dict[str, Any]:
     """A shipped type under another name, whose operations may take these times."""
-    document = shipped_types()[name].to_dict()
+    document = installed_types()[name].to_dict()
     document["name"] = f"quick_{name}"
     for verb, limit in seconds.items():
         document["operations"][verb]["timeout"] = limit

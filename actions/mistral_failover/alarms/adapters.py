@@ -5,31 +5,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms import alertmanager, aodh, masakari, nova, signal
-from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.alarms.alarm import Alarm, AlarmSource
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.installed import installed
 
-Read = Callable[[Any], list[Alarm]]
-Looks = Callable[[Mapping[str, Any]], bool]
-
-# In this order: a signal of ours is what has our words and nobody else's.
-_ADAPTERS: Mapping[str, tuple[Looks, Read]] = {
-    "alertmanager": (alertmanager.looks_like, alertmanager.from_alertmanager),
-    "nova": (nova.looks_like, lambda body: [nova.from_nova(body)]),
-    "masakari": (masakari.looks_like, lambda body: [masakari.from_masakari(body)]),
-    "aodh": (aodh.looks_like, lambda body: [aodh.from_aodh(body)]),
-    "signal": (signal.looks_like, lambda body: [signal.from_signal(body)]),
-}
+SOURCES = "mistral_failover.alarm_sources"
+"""The group of the entry points."""
 _HALVES = re.compile("[\ud800-\udfff]")  # surrogates; of a pair JSON's parser has made one whole
-KINDS = tuple(_ADAPTERS)
-_SHAPES = (
-    "Give kind, one of " + ", ".join(KINDS) + ", or a body by which it can be told: Alertmanager's "
-    "has alerts, Nova's event_type and payload, Masakari's notification, Aodh's alarm_id, a "
-    "signal of yours server or group."
-)
+
+
+def sources() -> Mapping[str, AlarmSource]:
+    """Return the kinds of alarms by name, in the order in which they are asked."""
+    return dict(sorted(installed(SOURCES).items(), key=lambda found: found[1].last))
+
+
+def _shapes() -> str:
+    told = "; ".join(f"{kind}: {source.shape}" for kind, source in sources().items())
+    return f"Give kind, or a body by which it can be told ({told})."
 
 
 def read(body: Any, kind: str | None = None) -> list[Alarm]:
@@ -41,15 +36,18 @@ def read(body: Any, kind: str | None = None) -> list[Alarm]:
     Raises InvalidDocument when it is of no kind that is known, or not what ``kind`` says.
     """
     if not isinstance(body, Mapping):
-        raise InvalidDocument("body", "it is not a mapping", _SHAPES)
+        raise InvalidDocument("body", "it is not a mapping", _shapes())
     body = _unwrapped(writable(body))
+    known = sources()
     if kind is None:
-        kind = next((name for name, (looks, _) in _ADAPTERS.items() if looks(body)), None)
+        kind = next((name for name, each in known.items() if each.looks_like(body)), None)
         if kind is None:
-            raise InvalidDocument("body", "nothing in it tells which kind of alarm it is", _SHAPES)
-    elif kind not in _ADAPTERS:
-        raise InvalidDocument("kind", f"there is no {kind}", _SHAPES)
-    return _ADAPTERS[kind][1](body)
+            raise InvalidDocument(
+                "body", "nothing in it tells which kind of alarm it is", _shapes()
+            )
+    elif kind not in known:
+        raise InvalidDocument("kind", f"there is no {kind}", _shapes())
+    return known[kind].read(body)
 
 
 def writable(body: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,24 @@ class Alarm:
     series: str = ""
     still: bool = False
     routine: bool = False
+
+
+@dataclass(frozen=True)
+class AlarmSource:
+    """A kind of alarms: how its bodies are recognised and read.
+
+    It is an entry point of the group ``mistral_failover.alarm_sources``, whose name is the kind and
+    the ``source`` of its alarms.
+    """
+
+    shape: str
+    """What a body of this kind has, in words, for whoever sent one of no kind."""
+    looks_like: Callable[[Mapping[str, Any]], bool]
+    """Whether a body is of this kind. Only one kind may say so of a body."""
+    read: Callable[[Mapping[str, Any]], list[Alarm]]
+    """Return the alarms of a body, at least one. Raises InvalidDocument, which names the field."""
+    last: bool = False
+    """Whether it is asked after all others, since its words may be in the bodies of others too."""
 
 
 def digest(value: Any) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = "Hand on the webhook's body as Alertmanager posts it (version 4)."
@@ -61,3 +61,6 @@ def _alert(reader: Reader) -> Alarm:
 def looks_like(body: Mapping[str, Any]) -> bool:
     """Whether it carries alerts."""
     return "alerts" in body
+
+
+SOURCE = AlarmSource("alerts", looks_like, from_alertmanager)

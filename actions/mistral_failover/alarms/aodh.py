@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = "Hand on the alarm's body as Aodh posts it."
@@ -74,3 +74,6 @@ def _servers(event: Mapping[str, Any]) -> tuple[str, ...]:
 def looks_like(body: Mapping[str, Any]) -> bool:
     """Whether it has the keys that only Aodh's bodies have."""
     return "alarm_id" in body or {"previous", "current"} <= set(body)
+
+
+SOURCE = AlarmSource("alarm_id", looks_like, lambda body: [from_aodh(body)])

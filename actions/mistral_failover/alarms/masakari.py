@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
@@ -65,3 +65,6 @@ def looks_like(body: Mapping[str, Any]) -> bool:
     return isinstance(body.get("notification"), Mapping) or {"type", "payload", "hostname"} <= set(
         body
     )
+
+
+SOURCE = AlarmSource("notification", looks_like, lambda body: [from_masakari(body)])

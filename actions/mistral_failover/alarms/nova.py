@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
@@ -89,3 +89,6 @@ def _fires(facts: Mapping[str, str]) -> str | None:
 def looks_like(body: Mapping[str, Any]) -> bool:
     """Whether it has a notification's envelope."""
     return "event_type" in body and "payload" in body
+
+
+SOURCE = AlarmSource("event_type and payload", looks_like, lambda body: [from_nova(body)])

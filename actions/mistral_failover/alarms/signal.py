@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
@@ -55,3 +55,6 @@ def from_signal(body: Any) -> Alarm:
 def looks_like(body: Mapping[str, Any]) -> bool:
     """Whether it says whom it is about in our words."""
     return not _ABOUT.isdisjoint(body)
+
+
+SOURCE = AlarmSource("server or group", looks_like, lambda body: [from_signal(body)], last=True)

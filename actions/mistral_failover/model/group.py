@@ -40,7 +40,7 @@ from mistral_failover.model.references import Reference, find_references
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.rungs import Rung, read_rung, rung_kind
 from mistral_failover.model.schemas import EVENTS, MAX_SECONDS
-from mistral_failover.model.types import ResourceType, check_properties, load_type, shipped_types
+from mistral_failover.model.types import ResourceType, check_properties, installed_types, load_type
 from mistral_failover.model.validation import check_grammar, did_you_mean, distinct
 
 DEFAULT_LADDER = ("quiesce", "stop", "confirm")
@@ -114,7 +114,7 @@ class Group:
     """The chain that works its traversals off; None: failover.converge."""
     on_event: Hook | None
     types: Mapping[str, ResourceType] = field(repr=False)
-    """Every type by name: those shipped and the user's."""
+    """Every type by name: those installed and the user's."""
     definition: dict[str, Any] = field(repr=False)
     """The group file as given, to be stored."""
 
@@ -128,7 +128,7 @@ def parse_group(
     """Read a group file: its YAML text, or the mapping parsed from it.
 
     :param name: the group's name; the stack's unless given.
-    :param types: type files of the user's, beside the shipped ones.
+    :param types: type files of the user's, beside the installed ones.
     :raises InvalidDocument: when it breaks the grammar or makes no sense.
     """
     definition = read_document(source, "group file")
@@ -248,7 +248,7 @@ def _limits(given: Mapping[str, Any]) -> Limits:
 
 
 def _types(given: Iterable[Any]) -> dict[str, ResourceType]:
-    known = shipped_types()
+    known = installed_types()
     for source in given:
         resource_type = source if isinstance(source, ResourceType) else load_type(source)
         if resource_type.name in known:

@@ -17,10 +17,10 @@ _OWN = "mistral_failover."
 
 @functools.cache
 def installed(group: str) -> Mapping[str, Any]:
-    """Return what the entry points of ``group`` lead to, by name, sorted; looked up once.
+    """Return what the entry points of ``group`` lead to, by name; looked up once.
 
-    If two packages use one name, this package's own entry counts, else the first by its value. An
-    entry that cannot be imported is left out. Both are logged as errors.
+    This package's own come first, then the others by name. If two use one name, the first counts.
+    An entry that cannot be imported is left out. Both are logged as errors.
     """
     found: dict[str, Any] = {}
     extension: Any
@@ -33,6 +33,6 @@ def installed(group: str) -> Mapping[str, Any]:
     return found
 
 
-def _order(extension: Any) -> tuple[str, bool, str]:
+def _order(extension: Any) -> tuple[bool, str, str]:
     value = str(extension.entry_point.value)
-    return extension.name, not value.startswith(_OWN), value
+    return not value.startswith(_OWN), extension.name, value

@@ -32,16 +32,21 @@ where it is, whatever is left of it; else it is deleted first, then made anew.
 import copy
 import functools
 import importlib.resources
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.installed import installed
 from mistral_failover.model.references import holds_reference
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import check_grammar, check_schema, did_you_mean
 
+LOG = logging.getLogger(__name__)
+TYPES = "mistral_failover.types"
+"""The group of the entry points. Each names a package whose YAML files are types."""
 DEFAULT_TIMEOUT = 300
 
 Operation = Literal["create", "update", "delete"]
@@ -131,19 +136,30 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
 
 
 @functools.cache
-def _shipped() -> dict[str, ResourceType]:
-    folder = importlib.resources.files("mistral_failover.types")
-    files = sorted(
-        (entry for entry in folder.iterdir() if entry.name.endswith(".yaml")),
-        key=lambda entry: entry.name,
-    )
-    types = (load_type(entry.read_bytes()) for entry in files)
-    return {resource_type.name: resource_type for resource_type in types}
+def _installed() -> dict[str, ResourceType]:
+    found: dict[str, ResourceType] = {}
+    for package in installed(TYPES).values():
+        entries = importlib.resources.files(package).iterdir()
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.endswith(".yaml"):
+                _add(found, entry.read_bytes(), f"{package.__name__}/{entry.name}")
+    return found
 
 
-def shipped_types() -> dict[str, ResourceType]:
-    """Return the types that come with the package, by name."""
-    return dict(_shipped())
+def _add(found: dict[str, ResourceType], text: bytes, file: str) -> None:
+    """Add the type of a file. One that is wrong must not keep the others from being used."""
+    try:
+        resource_type = load_type(text)
+    except InvalidDocument as error:
+        LOG.error("%s is ignored: %s", file, error)
+        return
+    if found.setdefault(resource_type.name, resource_type) is not resource_type:
+        LOG.error("%s is ignored: there is a type %s already", file, resource_type.name)
+
+
+def installed_types() -> dict[str, ResourceType]:
+    """Return the types that come with this package and with other installed ones, by name."""
+    return dict(_installed())
 
 
 def check_properties(

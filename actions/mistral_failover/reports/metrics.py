@@ -21,7 +21,7 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups.agent_health import sends_commands
-from mistral_failover.model.types import shipped_types
+from mistral_failover.model.types import installed_types
 from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.store import gauges, groups, stalled_work, totals
 from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
@@ -171,13 +171,13 @@ def _labels(names: Iterable[str], said: list[str], known: set[str]) -> dict[str,
 def _types(counters: Counts) -> set[str]:
     """The types that have labels of their own. Once a type has one it keeps it, so that no sum
     falls: what was begun first comes first, whenever it ends, and totals know that for ever."""
-    shipped = set(shipped_types())
+    known = set(installed_types())
     users = sorted(
         (count.first_at, kind)
         for (name, kind), count in counters.items()
-        if name == STARTED and kind not in shipped
+        if name == STARTED and kind not in known
     )
-    return shipped | {kind for _, kind in users[:TYPES]}
+    return known | {kind for _, kind in users[:TYPES]}
 
 
 def _stand(table: _Table, seen: dict[str, Any], limit: int) -> None:
