@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generate pages at each build, so that they cannot be wrong: the options of the configuration (by
-oslo's own generator), the tables of the state store, the fault points, and copies of the pages
-outside of docs/ (README and examples)."""
+oslo's own generator), the tables of the state store, the fault points, what other packages can add
+to, and copies of the pages outside of docs/ (README and examples)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from columns import TABLES, meaning
 from oslo_config import generator
 from sphinx.application import Sphinx
 
+from mistral_failover.alarms.adapters import sources
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
+from mistral_failover.model.rungs import rung_kinds
+from mistral_failover.model.types import installed_types
 from mistral_failover.store import tables
 
 FOLDER = "generated"
@@ -38,6 +41,7 @@ def write(app: Sphinx) -> None:
     _written(folder / "failover.conf.sample", _sample(folder))
     _written(folder / "state.md", _state())
     _written(folder / "fault-points.md", _fault_points())
+    _written(folder / "installed.md", _installed())
     for page, copy in OUTSIDE.items():
         _written(copy, relinked(page.read_text("utf-8"), page, copy))
 
@@ -107,6 +111,26 @@ def _fault_points() -> str:
     for title, points in (("Failovers", POINTS), ("Commands to agents", BROKER_POINTS)):
         lines += ["", f"## {title}", "", "| point | what is true there |", "|---|---|"]
         lines += [f"| `{name}` | {meaning} |" for name, meaning in points.items()]
+    return "\n".join([*lines, ""])
+
+
+def _installed() -> str:
+    """Return the page of the three registries that other packages can add to."""
+    lines = ["# Rungs, resource types and alarm sources", ""]
+    lines += ["What is installed. How to add to it: [developing](../developing.md#adding-things)."]
+    lines += ["", "## Rungs", "", "| kind | fields | limit | proof | if the host is dead |"]
+    lines.append("|---|---|---|---|---|")
+    for name, kind in rung_kinds().items():
+        fields = ", ".join(f"`{field}`" for field in kind.fields)
+        proof = kind.proof.format_map({field: f"`{field}`" for field in kind.fields})
+        dead = "may prove it" if kind.for_dead_host else "proves nothing"
+        lines.append(f"| `{name}` | {fields} | {kind.limit:g} s | {proof} | {dead} |")
+    lines += ["", "## Resource types", "", "| type | description | properties |", "|---|---|---|"]
+    for name, each in installed_types().items():
+        properties = ", ".join(f"`{key}`" for key in each.schema["properties"])
+        lines.append(f"| `{name}` | {each.description} | {properties} |")
+    lines += ["", "## Alarm sources", "", "| kind | recognised by |", "|---|---|"]
+    lines += [f"| `{kind}` | {source.shape} |" for kind, source in sources().items()]
     return "\n".join([*lines, ""])
 
 

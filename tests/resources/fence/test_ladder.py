@@ -129,6 +129,15 @@ def test_after_a_rung_without_a_proof_the_next_one_is_climbed(
     assert proof["rung"] == following
 
 
+def test_a_rung_of_a_package_that_was_removed_proves_nothing(attempt: Attempt) -> None:
+    """A goal may be older than what is installed."""
+    attempt.answers["stop"] = STILL_ON
+    gone = {"kind": "house_power", "board": "bmc-7", "limit": 5}
+
+    assert "house_power: no package that is installed here has this rung" in observed(attempt, gone)
+    assert attempt.climb(gone, "delete")["rung"] == "delete"
+
+
 def test_the_rungs_are_climbed_in_the_order_of_the_ladder(attempt: Attempt) -> None:
     attempt.answers |= {"quiesce": 1, "stop": STILL_ON, "delete": NOT_GONE}
 

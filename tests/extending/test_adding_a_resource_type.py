@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A resource type is one YAML file, and one module with the actions of its operations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mistral_failover.actions import doctor, orders
+from support.commands import failover
+from support.packages import Install
+from support.pages import ROOT
+
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+import from_code  # noqa: E402
+
+ADDRESS = """
+failover_type_version: 2026-11-21
+name: house_address
+description: An address that a member announces
+replace: delete_first
+member: member
+properties:
+  member: {type: string, required: true, immutable: true}
+  address: {type: string, minLength: 7, required: true, immutable: true}
+attributes:
+  announced: {description: The address}
+operations:
+  create: {action: house.announce, stage: activate}
+  delete: {action: house.withdraw, stage: quiesce}
+"""
+ACTIONS = """
+from mistral_failover.actions.operations import OperationAction
+
+CALLS = []
+
+def announce(tools, operation):
+    address = operation["properties"]["address"]
+    CALLS.append(("announce", operation["member"]["name"]))
+    return {"physical_id": address, "attributes": {"announced": address}}
+
+def withdraw(tools, operation):
+    CALLS.append(("withdraw", operation["member"]["name"]))
+    return {}
+
+class Announce(OperationAction):
+    perform = announce
+
+class Withdraw(OperationAction):
+    perform = withdraw
+"""
+FILES = {
+    "house_types/__init__.py": "",
+    "house_types/address.yaml": ADDRESS,
+    "house_actions.py": ACTIONS,
+}
+ENTRY_POINTS = {
+    "mistral_failover.types": "house = house_types",
+    "mistral.actions": (
+        "house.announce = house_actions:Announce\nhouse.withdraw = house_actions:Withdraw"
+    ),
+}
+RESOURCES = {
+    "address": {
+        "type": "house_address",
+        "properties": {"member": {"get_param": "active"}, "address": "192.0.2.7"},
+    },
+    "routing": {
+        "type": "stack_parameters",
+        "properties": {"parameters": {"active": {"get_attr": ["address", "announced"]}}},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def house(install: Install) -> None:
+    """A package with the type ``house_address``."""
+    install(FILES, ENTRY_POINTS)
+
+
+def test_a_plan_names_its_operations_and_a_failover_carries_them_out(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(resources=RESOURCES, fence=["stop", "confirm"])
+    group.order(orders.Begin(group.name, lost=[]))
+
+    plan = group.plan(lost=["db_a"])
+    found = group.done(doctor.Doctor(group.name))["findings"]
+    group.order(orders.Begin(group.name, lost=["db_a"]))
+
+    assert [step["what"] for step in plan["steps"]] == [
+        "fence: fence:db_a",
+        "withdraw: address on db_a",
+        "announce: address on db_b",
+        "if need be patch stack: routing",
+    ]
+    assert [each["sentence"] for each in found if "house" in each["sentence"]] == []
+    assert sys.modules["house_actions"].CALLS == [
+        ("announce", "db_a"),
+        ("withdraw", "db_a"),
+        ("announce", "db_b"),
+    ]
+    (record,) = [
+        row
+        for row in group.status()["resources"]
+        if row["type"] == "house_address" and row["status"] == "CREATE_COMPLETE"
+    ]
+    assert (record["member"], record["attributes"]) == ("db_b", {"announced": "192.0.2.7"})
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({}, None),
+        ({"address": ""}, "at least 7 characters are needed"),
+        ({"adress": "192.0.2.7"}, 'unknown key "adress"'),
+    ],
+)
+def test_the_command_line_checks_group_files_that_use_it(
+    tmp_path: Path, properties: dict[str, Any], said: str | None
+) -> None:
+    stated = {**RESOURCES["address"]["properties"], **properties}  # type: ignore[dict-item]
+    resources = {**RESOURCES, "address": {**RESOURCES["address"], "properties": stated}}
+    document = yaml.safe_load((ROOT / "examples" / "postgresql.yaml").read_text("utf-8"))
+    file = tmp_path / "group.yaml"
+    file.write_text(yaml.safe_dump({**document, "resources": resources}), encoding="utf-8")
+
+    done = failover("group", "validate", str(file))
+
+    assert done.returncode == (1 if said else 0), done.stdout + done.stderr
+    assert (said or "") in done.stdout + done.stderr
+
+
+def test_the_documentation_lists_it() -> None:
+    shown = "| `house_address` | An address that a member announces | `member`, `address` |"
+    assert shown in from_code._installed()
+
+
+def test_a_file_that_is_no_type_keeps_no_other_from_being_used(
+    install: Install, protect: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = {"house_types/broken.yaml": "name: broken\n"}
+    again = {"house_types/again.yaml": ADDRESS.replace("house_address", "activation")}
+    install(FILES | broken | again, ENTRY_POINTS)
+
+    assert protect(resources=RESOURCES)
+    assert "house_types/broken.yaml is ignored" in caplog.text
+    assert "house_types/again.yaml is ignored: there is a type activation already" in caplog.text

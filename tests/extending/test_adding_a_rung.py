@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rung is one module and its entry point."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mistral_failover.actions import doctor, orders
+from support.commands import failover
+from support.packages import Install
+from support.pages import ROOT
+
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+import from_code  # noqa: E402
+
+HOUSE_POWER = """
+from mistral_failover.resources.fence.rung import FenceRung, Missing
+
+class HousePower(FenceRung):
+    proof = "the board {board} reports the power of its host off"
+    limit = 20.0
+    fields = {"board": {"type": "string", "minLength": 1}}
+    required = ("board",)
+    for_dead_host = True
+
+    def missing(self, rung, examined):
+        if rung["board"] != "bmc-7":
+            yield Missing(f"the board {rung['board']} is not in our list", "Add it to the list.")
+
+    def prove(self, attempt, rung):
+        from mistral_failover.cloud.servers import Evidence
+        from mistral_failover.runtime.errors import ActionError
+
+        if rung["board"] != "bmc-7":
+            raise ActionError("NO_BOARD", "the board does not answer.", "Look at its cable.")
+        return Evidence(True, self.kind, f"bmc-7: {attempt.target.member.name} has no power")
+"""
+ENTRY_POINTS = {"mistral_failover.rungs": "house_power = house_power:HousePower"}
+POWER = {"kind": "house_power", "board": "bmc-7"}
+
+
+@pytest.fixture(autouse=True)
+def house(install: Install) -> None:
+    """A package with the rung ``house_power``."""
+    install({"house_power.py": HOUSE_POWER}, ENTRY_POINTS)
+
+
+def test_a_plan_names_it_the_doctor_accepts_it_and_it_fences(protect: Callable[..., Any]) -> None:
+    group = protect(fence=[POWER, "confirm"])
+    group.order(orders.Begin(group.name, lost=[]))
+
+    found = group.done(doctor.Doctor(group.name))["findings"]
+    (fence,) = group.plan(lost=["db_a"])["fences"]
+    group.order(orders.Begin(group.name, lost=["db_a"]))
+
+    (checked,) = [each["sentence"] for each in found if each["check"] == "fence"]
+    assert checked == "ladder: house_power, confirm"
+    assert fence["ladder"][0] == {"kind": "house_power", "board": "bmc-7", "limit": 20.0}
+    assert fence["longest"] == 20.0
+    assert "the board bmc-7 reports the power of its host off (within 20 s)" in fence["sentence"]
+    (proof,) = [row for row in group.status()["resources"] if row["type"] == "fence"]
+    assert proof["attributes"] == {"rung": "house_power", "observed": "bmc-7: db_a has no power"}
+    assert group.status()["roles"] == {"active": "db_b"}
+
+
+def test_the_doctor_tells_what_it_needs_and_a_failure_of_it_is_told_rung_by_rung(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(fence=[{**POWER, "board": "bmc-8"}, "confirm"])
+    group.order(orders.Begin(group.name, lost=[]))
+
+    found = group.done(doctor.Doctor(group.name))["findings"]
+    group.order(orders.Begin(group.name, lost=["db_a"]))
+
+    assert ("the board bmc-8 is not in our list", "Add it to the list.") in [
+        (each["sentence"], each["remedy"]) for each in found if each["level"] == "error"
+    ]
+    assert group.status()["status"] == "BLOCKED"
+    assert "house_power: the board does not answer" in group.status()["reason"]
+
+
+@pytest.mark.parametrize(
+    ("rung", "said"),
+    [
+        (POWER, "None"),
+        ("house_power", "not one of the values"),
+        ({"kind": "house_power"}, 'the key "board" is missing'),
+        ({**POWER, "board": 7}, "a number stands here"),
+        ({**POWER, "bord": "x"}, 'unknown key "bord"'),
+        ({**POWER, "kind": "house_powr"}, 'Did you mean "house_power"?'),
+    ],
+)
+def test_the_command_line_checks_group_files_that_name_it(
+    tmp_path: Path, rung: Any, said: str
+) -> None:
+    document = yaml.safe_load((ROOT / "examples" / "postgresql.yaml").read_text("utf-8"))
+    file = tmp_path / "group.yaml"
+    file.write_text(yaml.safe_dump({**document, "fence": [rung, "confirm"]}), encoding="utf-8")
+
+    done = failover("group", "validate", str(file))
+
+    assert done.returncode == (0 if rung == POWER else 1), done.stdout + done.stderr
+    assert rung == POWER or said in done.stdout + done.stderr
+
+
+def test_the_documentation_lists_it() -> None:
+    assert "| `house_power` | `board` | 20 s | the board `board` reports" in from_code._installed()

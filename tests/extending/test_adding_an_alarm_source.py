@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A source of alarms is one module and its entry point."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mistral_failover.actions import alarms, orders
+from mistral_failover.alarms import adapters
+from mistral_failover.model.errors import InvalidDocument
+from support.packages import Install
+from support.pages import ROOT
+
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+import from_code  # noqa: E402
+
+SOURCE = """
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
+
+def read(body):
+    reader = Reader.of(body, "Hand on the body as the pager posts it.")
+    page, server = reader.needed("page"), reader.needed("server")
+    return [Alarm(
+        source="house_pager", key=digest(["house_pager", page]), firing=True, unique=True,
+        sentence=f"the pager says that {server} is dead", servers=(server,),
+        payload=reader.kept("page", "server"),
+    )]
+
+SOURCE = AlarmSource("page", lambda body: "page" in body, read)
+"""
+ENTRY_POINTS = {"mistral_failover.alarm_sources": "house_pager = house_pager:SOURCE"}
+
+
+@pytest.fixture(autouse=True)
+def house(install: Install) -> None:
+    """A package with the source ``house_pager``."""
+    install({"house_pager.py": SOURCE}, ENTRY_POINTS)
+
+
+def test_its_alarm_starts_a_failover(protect: Callable[..., Any]) -> None:
+    group = protect()
+    group.order(orders.Begin(group.name, lost=[]))
+    body = {"page": "p-1", "server": group.server("db_a")}
+
+    answer = group.done(alarms.AdmitEvent(body))
+    again = group.done(alarms.AdmitEvent(body, kind="house_pager"))
+
+    (admission,), (repeat,) = answer["admissions"], again["admissions"]
+    assert (admission["decision"], repeat["decision"]) == ("ADMITTED", "DUPLICATE")
+    assert f"the pager says that {group.server('db_a')} is dead" in admission["sentence"]
+
+
+def test_it_is_asked_before_signals_whose_words_it_may_use() -> None:
+    (alarm,) = adapters.read({"page": "p-1", "server": "s-1"})
+
+    assert alarm.source == "house_pager"
+
+
+def test_who_sends_a_body_of_no_kind_or_a_wrong_one_is_told() -> None:
+    with pytest.raises(InvalidDocument, match="house_pager: page"):
+        adapters.read({"what": "ever"})
+    with pytest.raises(InvalidDocument, match="there is no pager.*house_pager"):
+        adapters.read({"page": "p-1"}, "pager")
+    with pytest.raises(InvalidDocument, match="server"):
+        adapters.read({"page": "p-1"})
+
+
+def test_the_documentation_lists_it() -> None:
+    assert "| `house_pager` | page |" in from_code._installed()

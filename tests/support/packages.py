@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another package that is installed beside this one, as pip would leave it behind."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from stevedore import ExtensionManager
+
+from mistral_failover.model import installed, rungs, types, validation
+
+Install = Callable[[Mapping[str, str], Mapping[str, str]], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install a package called ``house``: its files by path, and by group of entry points lines."""
+    folder = tmp_path / "site-packages"
+    info = folder / "house-1.0.dist-info"
+    info.mkdir(parents=True)
+    modules = set(sys.modules)
+
+    def add(files: Mapping[str, str], entry_points: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: house\nVersion: 1.0\n")
+        sections = "".join(f"[{group}]\n{line}\n" for group, line in entry_points.items())
+        (info / "entry_points.txt").write_text(sections)
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
+        importlib.invalidate_caches()
+        _look_again()
+
+    yield add
+    for name in set(sys.modules) - modules:
+        if name.startswith("house"):
+            del sys.modules[name]
+    _look_again()
+
+
+def _look_again() -> None:
+    """What is installed is looked up once in each process."""
+    for cached in (
+        installed.installed,
+        rungs.rung_kinds,
+        types._installed,
+        validation._grammar,
+    ):
+        cached.cache_clear()
