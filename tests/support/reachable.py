@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -22,6 +22,11 @@ import mistral_failover
 
 _SOURCES = Path(mistral_failover.__file__).parent
 _IN_A_THREAD_OF_ITS_OWN = "NodeWorker"
+_BY_ENTRY_POINTS = {
+    "mistral_failover.resources.fence.ladder._climb": "mistral_failover.rungs",
+    "mistral_failover.alarms.adapters.read": "mistral_failover.alarm_sources",
+}
+"""Functions that call what the entry points of a group lead to."""
 _CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 
 
@@ -76,8 +81,8 @@ def _codes_of(definition: ast.AST) -> Iterator[str]:
 def _leads_to(name: str) -> frozenset[str]:
     if name.endswith(f".{_IN_A_THREAD_OF_ITS_OWN}"):
         return frozenset()
-    known = _names(_module_of(name))
     definition = _definitions()[name]
+    known = _names(_module_of(name)) | _imports(ast.walk(definition))
     only_named = set(_only_named(definition))
     found = set()
     for node in ast.walk(definition):
@@ -85,6 +90,9 @@ def _leads_to(name: str) -> frozenset[str]:
             head, _, rest = ast.unparse(node).partition(".")
             if head in known:
                 found.add(f"{known[head]}.{rest}" if rest else known[head])
+    if name in _BY_ENTRY_POINTS:
+        points = entry_points(group=_BY_ENTRY_POINTS[name])
+        found |= {point.value.replace(":", ".") for point in points}
     return frozenset(target for each in found if (target := _defined(each)))
 
 
@@ -145,13 +153,18 @@ def _names(module: str) -> dict[str, str]:
     found = {}
     for node in _modules()[module].body:
         found |= {name: f"{module}.{name}" for name in _defines(node)}
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {
-                each.asname or each.name: f"{node.module}.{each.name}"
-                for each in node.names
-                if node.module.startswith(mistral_failover.__name__)
-            }
-    return found
+    return found | _imports(_modules()[module].body)
+
+
+def _imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
+    """What names imported by these statements stand for, if it is of the package."""
+    return {
+        each.asname or each.name: f"{node.module}.{each.name}"
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        if node.module and node.module.startswith(mistral_failover.__name__)
+        for each in node.names
+    }
 
 
 def _module_of(name: str) -> str:

@@ -52,7 +52,7 @@ class AlarmSource:
     """
 
     shape: str
-    """What a body of this kind has, in words, for whoever sent one of no kind."""
+    """What a body of this kind has, in words: what a refusal of an unknown body names."""
     looks_like: Callable[[Mapping[str, Any]], bool]
     """Whether a body is of this kind. Only one kind may say so of a body."""
     read: Callable[[Mapping[str, Any]], list[Alarm]]

@@ -38,7 +38,7 @@ class RungKind:
     """One kind of rung. A subclass states the class variables; the defaults suit most kinds."""
 
     proof: ClassVar[str]
-    """What proves the fence, as a clause; ``{field}`` stands for a field of the rung."""
+    """What proves the fence, as a clause; ``{field}`` is the value of a field."""
     limit: ClassVar[float]
     """Seconds to wait for a proof, unless the group file says otherwise."""
     fields: ClassVar[Mapping[str, Any]] = {}

@@ -116,7 +116,7 @@ GROUP: Final[dict[str, Any]] = {
     "required": ["failover_template_version", "stack", "members", "resources"],
     "additionalProperties": False,
 }
-"""A group file; whoever uses it adds ``$defs.rung``, which depends on what is installed."""
+"""A group file, without ``$defs.rung``, which depends on what is installed."""
 
 _OPERATION: dict[str, Any] = {
     "type": "object",
