@@ -24,6 +24,7 @@ failover_type_version: 2026-11-21
 name: house_address
 description: An address that a member announces
 replace: delete_first
+quiesce_covers: true
 member: member
 properties:
   member: {type: string, required: true, immutable: true}
@@ -134,6 +135,18 @@ def test_the_command_line_checks_group_files_that_use_it(
 
     assert done.returncode == (1 if said else 0), done.stdout + done.stderr
     assert (said or "") in done.stdout + done.stderr
+
+
+def test_a_quiesce_covers_it(protect: Callable[..., Any]) -> None:
+    start = {"type": "activation", "depends_on": "address"}
+    start["properties"] = {"member": {"get_param": "active"}, "start": "start", "stop": "stop"}
+    group = protect(resources={**RESOURCES, "application": start}, fence=["quiesce"])
+    group.order(orders.Begin(group.name, lost=[]))
+
+    group.order(orders.Begin(group.name, lost=["db_a"]))
+
+    (proof,) = [row for row in group.status()["resources"] if row["type"] == "fence"]
+    assert proof["attributes"]["rung"] == "quiesce"
 
 
 def test_the_documentation_lists_it() -> None:

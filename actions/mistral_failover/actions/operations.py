@@ -135,9 +135,13 @@ class Fence(OperationAction):
             return groups.members_of(tx, _record(tx, operation).group_id)[name]
 
         def read(tx: SqlTransaction) -> FenceTarget:
+            group_id = _record(tx, operation).group_id
+            state = groups.get(tx, group_id)
+            assert state is not None  # an operation of it is under way
             return ladder.fence_target(
                 member(tx),
-                tx.records(_record(tx, operation).group_id),
+                tx.records(group_id),
+                request.runtime.definitions.group(tx, state).types,
                 lambda: database.reading(member).confirmed_because,
             )
 

@@ -137,6 +137,7 @@ TYPE: Final[dict[str, Any]] = {
         "description": _TEXT,
         "replace": {"enum": ["delete_first", "create_first"]},
         "revive": {"type": "boolean"},
+        "quiesce_covers": {"type": "boolean"},
         "member": _NAME,
         "properties": {
             "type": "object",

@@ -8,6 +8,7 @@ A type is one YAML file::
     description: A volume of the stack on a member
     replace: delete_first            # or create_first (the default)
     revive: true                     # false by default
+    quiesce_covers: true             # false by default
     member: server                   # the property that names the member it sits on
     properties:                      # by name: JSON schema, and two words of ours
       volume: {type: string, required: true, immutable: true}
@@ -26,7 +27,9 @@ anything is mutable.  Either an ``action`` or a ``workflow`` carries an operatio
 where both are named.  ``timeout`` is in seconds, 300 unless given.  ``stage`` is the milestone that
 the operation belongs to (``model.stages``); without one it belongs to the latest stage among what
 it waits for.  ``revive`` says of a resource whose deletion failed that ``create`` brings it back
-where it is, whatever is left of it; else it is deleted first, then made anew.
+where it is, whatever is left of it; else it is deleted first, then made anew.  ``quiesce_covers``
+says that nothing writes through the resource once the applications on its server have stopped, so
+that the rung ``quiesce`` proves the fence of it too.
 """
 
 import copy
@@ -84,6 +87,8 @@ class ResourceType:
     replace: Replace
     revive: bool
     """Whether ``create`` brings back what a failed deletion left, in place."""
+    quiesce_covers: bool
+    """Whether it is at rest as soon as the applications on its server have stopped."""
     member_property: str | None
     """The property that names the member the resource sits on."""
     attributes: tuple[str, ...]
@@ -126,6 +131,7 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
         immutable=frozenset(name for name, spec in properties.items() if spec.get("immutable")),
         replace=document.get("replace", "create_first"),
         revive=document.get("revive", False),
+        quiesce_covers=document.get("quiesce_covers", False),
         member_property=document.get("member"),
         attributes=tuple(sorted(document.get("attributes", {}))),
         operations=_operations(document["operations"]),

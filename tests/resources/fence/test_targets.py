@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.records import Record
+from mistral_failover.model.types import installed_types, load_type
 from mistral_failover.resources.fence.ladder import fence_target
 from support.fence_attempts import MEMBER, Attempt
+
+MOUNT = {
+    "failover_type_version": "2026-11-21",
+    "name": "mount",
+    "quiesce_covers": True,
+    "operations": {"create": {"workflow": "house.mount"}},
+}
+TYPES = {**installed_types(), "mount": load_type(MOUNT)}
 
 
 @pytest.fixture
@@ -52,6 +61,12 @@ def record(name: str, type_: str, *, member: str = "db_a", server: str | None = 
             (("s-1", "pg-stop"),),
             ("other",),
         ),
+        (
+            [record("db", "activation"), record("files", "mount")],
+            ("s-1",),
+            (("s-1", "pg-stop"),),
+            (),
+        ),
         ([Record("new", "g", "new", "activation", "db_a")], ("s-a",), (), ()),
     ],
     ids=[
@@ -61,13 +76,14 @@ def record(name: str, type_: str, *, member: str = "db_a", server: str | None = 
         "an application on its volume",
         "an application on another server than its volume",
         "a type of the user's",
+        "a type of the user's that a quiesce covers",
         "what never began",
     ],
 )
 def test_what_has_to_be_fenced_follows_from_what_is_on_the_member(
     records: list[Record], servers_: Any, stops: Any, without_stop_command: Any
 ) -> None:
-    target = fence_target(MEMBER, records, lambda: None)
+    target = fence_target(MEMBER, records, TYPES, lambda: None)
 
     assert (target.servers, target.stops, target.without_stop_command) == (
         servers_,
@@ -92,7 +108,7 @@ def test_what_needs_another_is_stopped_before_it() -> None:
     ]
 
     for order in (records, records[::-1]):
-        stops = [stop for _, stop in fence_target(MEMBER, order, lambda: None).stops]
+        stops = [stop for _, stop in fence_target(MEMBER, order, TYPES, lambda: None).stops]
         assert stops == ["b_report-stop", "database-stop", "a_mount-stop"]
 
 

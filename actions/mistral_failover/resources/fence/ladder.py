@@ -9,7 +9,7 @@ the operation has failed transiently, and is to be tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -25,6 +25,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
 from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
+from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.errors import ActionError, masked
@@ -33,9 +34,12 @@ from mistral_failover.store.groups import MemberRow
 
 
 def fence_target(
-    member: MemberRow, records: Iterable[Record], confirmed: Callable[[], str | None]
+    member: MemberRow,
+    records: Iterable[Record],
+    types: Mapping[str, ResourceType],
+    confirmed: Callable[[], str | None],
 ) -> FenceTarget:
-    """What has to be fenced of a member, by the group's live records."""
+    """Return what has to be fenced of a member, by the group's live records and its types."""
     records = list(records)
     heights = _heights(records)
     here = [r for r in records if r.member == member.name and r.action != "INIT"]
@@ -45,7 +49,8 @@ def fence_target(
         if r.type == ACTIVATION and r.properties and "stop" in r.properties:
             stop = (_server_of(r, member), str(r.properties["stop"]))
             stops[stop] = max(stops.get(stop, 0), heights[r.id])
-    # A volume is at rest when the applications on its own server are; of other things nobody knows.
+    # A resource is at rest with the applications on its own server only if its type says so.
+    covered = {name for name, each in types.items() if each.quiesce_covers}
     quiet = {server for server, _ in stops}
     attached = {_server_of(r, member) for r in here if r.type == ATTACHMENT}
     return FenceTarget(
@@ -63,7 +68,7 @@ def fence_target(
                 r.name
                 for r in here
                 if r.type != ACTIVATION
-                and not (r.type == ATTACHMENT and _server_of(r, member) in quiet)
+                and not (r.type in covered and _server_of(r, member) in quiet)
             )
         ),
         confirmed=confirmed,
