@@ -43,6 +43,8 @@ def test_the_actions_alone_need_no_mistral_and_find_their_workflows_and_types(
     script = """
 import importlib.metadata, importlib.util, json
 from importlib.resources import files
+from mistral_failover.alarms.adapters import sources
+from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.types import installed_types
 entry_points = importlib.metadata.entry_points()
 for point in entry_points.select(group="mistral.actions"):
@@ -52,6 +54,8 @@ for point in entry_points.select(group="mistral.actions"):
 print(json.dumps({
     "mistral": importlib.util.find_spec("mistral") is not None,
     "types": sorted(installed_types()),
+    "rungs": sorted(rung_kinds()),
+    "sources": sorted(sources()),
     "workflows": [path.rpartition("/")[2] for path in workflows.load()()],
     "examples": sorted(
         path.name
@@ -72,6 +76,8 @@ print(json.dumps({
         "stack_parameters",
         "volume_attachment",
     ]
+    assert found["rungs"] == ["confirm", "delete", "quiesce", "stop", "workflow"]
+    assert found["sources"] == ["alertmanager", "aodh", "masakari", "nova", "signal"]
     assert found["workflows"] == sorted(path.name for path in (ROOT / "workflows").glob("*.yaml"))
     on_the_node = {"failover-agent.service", "failover-agent.yaml", "postgresql.sh", "volume.py"}
     assert on_the_node <= set(found["examples"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from mistral_failover.actions import doctor, orders
+from mistral_failover.model.rungs import ServerAfter, rung_kinds
 from support.commands import failover
 from support.packages import Install
 from support.pages import ROOT
@@ -107,6 +109,35 @@ def test_the_command_line_checks_group_files_that_name_it(
 
     assert done.returncode == (0 if rung == POWER else 1), done.stdout + done.stderr
     assert rung == POWER or said in done.stdout + done.stderr
+
+
+def test_it_takes_no_shipped_rung_s_place_and_one_that_is_broken_keeps_no_other_from_being_used(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop, gone = "stop = house_power:HousePower", "gone = house_power:Gone"
+    points = f"{ENTRY_POINTS['mistral_failover.rungs']}\n{stop}\n{gone}"
+    install({"house_power.py": HOUSE_POWER}, {"mistral_failover.rungs": points})
+
+    kinds = rung_kinds()
+
+    assert set(kinds) == {"confirm", "delete", "house_power", "quiesce", "stop", "workflow"}
+    assert kinds["stop"].server_after is ServerAfter.SHUTOFF
+    assert "house_power:HousePower is ignored" in caplog.text
+    assert "gone" in caplog.text
+
+
+def test_reading_a_group_file_loads_no_client_of_a_service() -> None:
+    script = """
+import sys
+from mistral_failover.model.rungs import rung_kinds
+assert len(rung_kinds()) == 5
+heavy = ("openstack", "keystoneauth1", "sqlalchemy", "kombu", "mistral_lib")
+print([name for name in heavy if name in sys.modules])
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_documentation_lists_it() -> None:

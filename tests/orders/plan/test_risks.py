@@ -10,7 +10,9 @@ import pytest
 
 from mistral_failover.actions import orders, suspensions
 from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.volumes import attach
+from mistral_failover.groups import candidates
 from mistral_failover.orders.plan import steps
 from mistral_failover.runtime.process import DEFAULT_PROJECT, Request
 from mistral_failover.store import groups, incidents, views
@@ -63,6 +65,38 @@ def test_a_target_that_is_not_well_and_stays_is_told(group: Any) -> None:
     plan = group.plan(lost=["db_b"])
 
     assert {"TARGET_UNWELL", "NO_STANDBY"} <= codes(plan)
+
+
+@pytest.mark.parametrize(
+    ("ladder", "said", "remedy"),
+    [
+        (["stop", "confirm"], "so a person will be asked", "failover confirm-fenced"),
+        (
+            ["stop", {"workflow": "house.power_off"}, "confirm"],
+            "so the fence depends on house.power_off",
+            "failover doctor",
+        ),
+    ],
+)
+def test_what_can_fence_a_member_whose_host_nova_shows_as_down_is_told(
+    protect: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    ladder: list[Any],
+    said: str,
+    remedy: str,
+) -> None:
+    group = protect(fence=ladder)
+    group.order(orders.Begin(group.name, lost=[]))
+    cloud = Request(group.state, group.context()).cloud(Unguarded())
+    host = server_state(cloud, group.server("db_a")).host_id
+    # Nova shows it to administrators only.
+    monkeypatch.setattr(candidates, "_is_down", lambda state: state.host_id == host)
+
+    plan = group.plan(lost=["db_a"], to="db_b")
+
+    (doubt,) = [row for row in plan["risks"] if row["code"] == "FENCE_DOUBTFUL"]
+    assert doubt["sentence"].endswith(said)
+    assert remedy in doubt["remedy"]
 
 
 def test_a_member_whose_host_is_down_will_need_a_person(group: Any) -> None:

@@ -19,6 +19,7 @@ from mistral_failover.groups.agent_health import SILENT, sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import doubts
 from mistral_failover.model.goal import ACTIVATION, Goal
+from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.text import clock
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
@@ -155,13 +156,29 @@ def _fences(case: Case) -> Iterator[Risk]:
     for fence in case.fences:
         member = fence["member"]
         fact = facts.get(member)
-        if fence["state"] == "climbs" and fact is not None and fact.host_down:
+        if fence["state"] != "climbs" or fact is None or not fact.host_down:
+            continue
+        known = (
+            f"the host of {member} is down: nothing that Nova says proves that it no longer writes"
+        )
+        if able := _for_dead_host(fence["ladder"]):
             yield risk(
                 "FENCE_DOUBTFUL",
-                f"the host of {member} is down: nothing that Nova says proves that it no longer "
-                "writes, so a person will be asked",
+                f"{known}, so the fence depends on {' and '.join(able)}",
+                f"See whether it can work: failover doctor {case.name}.",
+            )
+        else:
+            yield risk(
+                "FENCE_DOUBTFUL",
+                f"{known}, so a person will be asked",
                 f"Make sure that it is off, then {confirm_command(case.name, member)}.",
             )
+
+
+def _for_dead_host(ladder: Sequence[Rung]) -> list[str]:
+    """The names of the rungs that may prove something of a dead host without a person."""
+    kinds = ((rung_kind(rung["kind"]), rung) for rung in ladder)
+    return [k.name(rung) for k, rung in kinds if k.for_dead_host and not k.asks_person]
 
 
 def _alarms(case: Case) -> Iterator[Risk]:
