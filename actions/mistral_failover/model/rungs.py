@@ -38,12 +38,12 @@ class RungKind:
     """One kind of rung. A subclass states the class variables; the defaults suit most kinds."""
 
     proof: ClassVar[str]
-    """What proves the fence, as a clause; ``{field}`` is the value of a field."""
+    """What proves the fence, as a clause; ``{field}`` is the value of a required field."""
     limit: ClassVar[float]
     """Seconds to wait for a proof, unless the group file says otherwise."""
     fields: ClassVar[Mapping[str, Any]] = {}
     """JSON schema of each field beside ``kind`` and ``limit``, with the keywords that type files
-    may use. A kind with a field of its own name may be written as that field without ``kind``."""
+    may use and ``pattern``. A kind with a field of its own name needs no ``kind`` beside it."""
     required: ClassVar[tuple[str, ...]] = ()
     """Fields that must be given. A kind without any may be written as a word."""
     server_after: ClassVar[ServerAfter] = ServerAfter.CUT_OFF

@@ -81,8 +81,10 @@ class FenceRung(RungKind, ABC):
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
         """Try for ``rung["limit"]`` seconds, and return what was found. A repeat must be harmless.
 
-        A CloudError, ChannelError or ActionError is no proof; if it is transient, the fence is
-        retried unless another rung proves it. LeaseLost ends the climb.
+        Raise a CloudError, ChannelError or ActionError if it fails: that is no proof, and the next
+        rung is tried. If a CloudError or ChannelError is transient, the fence is retried unless
+        another rung proves it. LeaseLost and errors of the state store end the climb. Any other
+        error fails the fence, so translate what a library or a subprocess raises.
         """
 
     def missing(self, rung: Rung, examined: Examined) -> Iterable[Missing]:
