@@ -19,7 +19,8 @@ _OPTIONS = [
     cfg.StrOpt(
         "database",
         secret=True,
-        help="SQLAlchemy URL of the state store. Every process of one installation names the same.",
+        help="SQLAlchemy URL of the state store: SQLite, if one process does everything, else "
+        "MySQL or MariaDB. Every process of one installation names the same.",
     ),
     cfg.StrOpt(
         "cloud",

@@ -508,6 +508,24 @@ def test_databases_that_can_not_be_used_are_found(options: Options, tmp_path: Pa
     assert found(worse) == {"SCHEMA_UNKNOWN": True}
 
 
+@pytest.mark.parametrize("url", ["postgresql://u:geheim@h/db", "postgresql+psycopg://u:geheim@h/d"])
+def test_a_database_of_another_kind_is_refused_before_anything_starts(
+    options: Options, url: str
+) -> None:
+    worse = replace(options, settings={**options.settings, "database": url})
+
+    (row,) = checks.look(worse)
+    with pytest.raises(EmbeddedError) as refused, service.running(worse):
+        raise AssertionError("it runs")
+
+    assert (row.grave, row.code) == (True, "CONFIG")
+    assert row.message == "[failover] database names postgresql, which is not supported"
+    assert "sqlite:///" in row.remedy
+    assert "mysql+pymysql://" in row.remedy
+    assert (refused.value.code, refused.value.message) == (row.code, row.message)
+    assert "geheim" not in str((row, refused.value))
+
+
 def test_a_channel_that_can_not_be_used_is_found(options: Options, private: Private) -> None:
     key = private("key", "x" * 40)
     for url, told in (

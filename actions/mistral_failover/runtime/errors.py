@@ -28,8 +28,6 @@ STORE = "the state store"
 _NOT_OURS = {1044, 1045, 1049, 1698}
 # Of SQLite: busy, locked, failing to read or write, full, not to be opened.
 _SQLITE_AWAY = {5, 6, 10, 13, 14}
-# Classes of PostgreSQL's SQLSTATE: connection, resources, intervention, the system.
-_SQLSTATE_AWAY = ("08", "53", "57", "58", "40")
 _LOST = {2006, 2013, 2055, 1927}
 
 
@@ -161,8 +159,6 @@ def _why_away(error: sql.SQLAlchemyError) -> str | None:
 def _is_away(error: sql.DBAPIError) -> bool:
     if error.connection_invalidated:
         return True
-    if isinstance(state := getattr(error.orig, "sqlstate", None), str):
-        return state.startswith(_SQLSTATE_AWAY)
     if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
         return code & 0xFF in _SQLITE_AWAY
     by_the_server = isinstance(error, sql.OperationalError | sql.InterfaceError)
@@ -170,12 +166,12 @@ def _is_away(error: sql.DBAPIError) -> bool:
 
 
 def _number(error: sql.SQLAlchemyError) -> int | str | None:
-    """The database's own number of an error: MySQL's, SQLite's name of it, PostgreSQL's state."""
+    """The database's own number of an error: MySQL's number, or SQLite's name of it."""
     orig = getattr(error, "orig", None)
     first = next(iter(getattr(orig, "args", ())), None)
     if isinstance(first, int):
         return first
-    return getattr(orig, "sqlite_errorname", None) or getattr(orig, "sqlstate", None)
+    return getattr(orig, "sqlite_errorname", None)
 
 
 def answered(run: Callable[P, Any]) -> Callable[P, Any]:

@@ -34,7 +34,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
-from mistral_failover.store.database import Database
+from mistral_failover.store.database import Database, UnsupportedDatabase
 from mistral_failover.store.leases import Lease, LeaseKeeper
 
 
@@ -61,7 +61,10 @@ class Runtime:
             )
         self.settings = settings
         self.eager = eager
-        self.database = Database(settings.database)
+        try:
+            self.database = Database(settings.database)
+        except UnsupportedDatabase as error:
+            raise ActionError(error.code, error.message, error.remedy) from None
         schema.upgrade(self.database)
         self.definitions = Definitions()
         self.engine = Engine(self.database, lease=settings.lease, definitions=self.definitions)

@@ -8,10 +8,13 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.server.addresses import Address
 from mistral_failover.server.secret import is_private
 from mistral_failover.settings import GROUP, Settings, list_opts
+from mistral_failover.store.database import UnsupportedDatabase, supported
 
 _SECRETS = ("database", "command_channel")
 
@@ -53,8 +56,16 @@ class Options:
 
     @property
     def database(self) -> str:
-        """The URL of the state store."""
-        return self.settings.get("database") or f"sqlite:///{self.state_dir / 'failover.sqlite'}"
+        """The URL of the state store. Raises EmbeddedError CONFIG for one that is not supported."""
+        if not (given := self.settings.get("database")):
+            return f"sqlite:///{self.state_dir / 'failover.sqlite'}"
+        try:
+            supported(given)
+        except UnsupportedDatabase as error:
+            raise EmbeddedError(error.code, error.message, error.remedy) from None
+        except sa.exc.ArgumentError:
+            raise _wrong("[failover] database is not a URL", UnsupportedDatabase.remedy) from None
+        return given
 
 
 def read_settings(file: Path) -> dict[str, str]:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections, transactions and the clock. SQLite for one process, MariaDB or PostgreSQL for many.
+"""Connections, transactions and the clock. SQLite for one process, MySQL or MariaDB for many.
 
 SQLite: WAL, and every writing transaction is ``BEGIN IMMEDIATE``, so that none fails half way
-because another one wrote. The others: READ COMMITTED; a deadlock or serialisation failure runs
-the transaction again.
+because another one wrote. MySQL and MariaDB: READ COMMITTED; a deadlock runs the transaction again.
 """
 
 from __future__ import annotations
@@ -27,9 +26,35 @@ T = TypeVar("T")
 
 _BUSY_SECONDS = 30
 _ATTEMPTS = 10
-# MySQL: deadlock, lock wait timeout. PostgreSQL: serialisation failure, deadlock. Of both: a row
-# that was not there when it was looked for, and is now; the repeat finds it.
-_REPEATABLE = {1213, 1205, 1062, "40001", "40P01", "23505"}
+# Of MySQL: deadlock, lock wait timeout, and a row that was not there when it was looked for, and is
+# now; the repeat finds it.
+_REPEATABLE = frozenset({1213, 1205, 1062})
+_SUPPORTED = frozenset({"sqlite", "mysql", "mariadb"})
+
+
+class UnsupportedDatabase(ValueError):
+    """The URL names a database that the state store cannot be in."""
+
+    code = "CONFIG"
+    remedy = (
+        "Use SQLite, sqlite:////FOLDER/failover.sqlite, or MySQL or MariaDB, "
+        "mysql+pymysql://USER:PASSWORD@HOST/NAME."
+    )
+
+    def __init__(self, kind: str) -> None:
+        self.message = f"[failover] database names {kind}, which is not supported"
+        super().__init__(f"{self.message}. {self.remedy}")
+
+
+def supported(url: str) -> sa.URL:
+    """Return the parsed URL of a state database; imports no driver.
+
+    Raises UnsupportedDatabase; SQLAlchemy's ArgumentError for a text that is no URL.
+    """
+    found = sa.engine.make_url(url)
+    if found.get_backend_name() not in _SUPPORTED:
+        raise UnsupportedDatabase(found.get_backend_name())
+    return found
 
 
 class DatabaseClock(FunctionElement[float]):
@@ -51,11 +76,6 @@ def _mysql_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) 
     return "CAST(UNIX_TIMESTAMP(NOW(6)) AS DOUBLE)"
 
 
-@compiles(DatabaseClock, "postgresql")
-def _postgresql_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
-    return "EXTRACT(EPOCH FROM clock_timestamp())::float8"
-
-
 class Database:
     """A state database; implements ``convergence.ports.Store``. Share one per process."""
 
@@ -66,9 +86,12 @@ class Database:
         clock: Callable[[], float] | None = None,
         pool_size: int = 32,
     ) -> None:
-        """``clock`` replaces the database's clock, for simulations of time."""
+        """``clock`` replaces the database's clock, for simulations of time.
+
+        Raises as :func:`supported`.
+        """
         self._clock = clock
-        self.url = sa.engine.make_url(url)
+        self.url = supported(url)
         self.engine = self._connectable(pool_size)
         self._reader = self.engine.execution_options(failover_reads=True)
         self._snapshots = self._reader
@@ -172,5 +195,5 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 def _is_repeatable(error: BaseException) -> bool:
     if not isinstance(error, sa.exc.DBAPIError) or error.orig is None:
         return False
-    codes = {*getattr(error.orig, "args", ())[:1], getattr(error.orig, "sqlstate", None)}
-    return bool(codes & _REPEATABLE) or "database is locked" in str(error.orig)
+    number = next(iter(error.orig.args), None)
+    return number in _REPEATABLE or "database is locked" in str(error.orig)

@@ -22,7 +22,6 @@ _SCRIPTS = Path(__file__).parent / "migrations"
 
 
 _SECONDS = 120  # to wait for another process that is changing the schema
-_ADVISORY = 0x6661696C  # PostgreSQL's locks are numbers; this one is ours
 _mutex = threading.Lock()  # alembic keeps the migration that runs in a global
 
 
@@ -60,10 +59,7 @@ def knows(revision: str) -> bool:
 def _alone(database: Database) -> Iterator[sa.Connection]:
     """A transaction beside which nobody else changes the schema. SQLite's is that by nature."""
     with _mutex, database.engine.begin() as connection:
-        dialect = connection.dialect.name
-        if dialect == "postgresql":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY)))
-        if dialect not in ("mysql", "mariadb"):
+        if connection.dialect.name == "sqlite":
             yield connection
             return
         # MySQL commits at every change of the schema, so only a lock of the session lasts.

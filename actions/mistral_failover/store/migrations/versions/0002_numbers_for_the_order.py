@@ -66,10 +66,6 @@ def _begin_behind(highest: int) -> None:
     if highest == 0:
         return
     connection = op.get_bind()
-    if connection.dialect.name == "postgresql":  # a number that is given does not move its sequence
-        sequence = sa.func.pg_get_serial_sequence("failover_numbers", "id")
-        connection.execute(sa.select(sa.func.setval(sequence, highest)))
-        return
     numbers = sa.table("failover_numbers", sa.column("id"))
     connection.execute(numbers.insert().values(id=highest))
     connection.execute(numbers.delete())
