@@ -25,7 +25,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from bench.staging import audited, bring_up, stage
 from mistral_failover.actions import alarms
-from mistral_failover.embedded.client import MistralClient
+from mistral_failover.mistral.client import MistralClient
 
 DELIVERIES = 10_000
 GROUPS = 100

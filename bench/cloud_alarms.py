@@ -14,7 +14,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 from bench.admission import DELIVERIES, GROUPS, HEAD, THREADS, check, deliver
-from mistral_failover.embedded.client import MistralClient
+from mistral_failover.mistral.client import MistralClient
 from testcloud import settings, templates
 from testcloud.tenant import Tenant
 

@@ -4,31 +4,35 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-import requests
 from keystoneauth1 import exceptions as keystone
+from keystoneauth1.plugin import BaseAuthPlugin
+from keystoneauth1.session import Session
 
-from mistral_failover.embedded.client import MistralClient
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.mistral.client import MistralClient, MistralError
 
 Answer = tuple[int, dict[str, Any]]
+Answers = Callable[[str, str, Message], Answer]
 
 
 @pytest.fixture
-def served() -> Iterator[Callable[[Callable[[str, str], Answer]], str]]:
+def served() -> Iterator[Callable[[Answers], str]]:
     """Serve answers by method and path; the URL."""
     servers: list[ThreadingHTTPServer] = []
 
-    def make(answers: Callable[[str, str], Answer]) -> str:
+    def make(answers: Answers) -> str:
         class Handler(BaseHTTPRequestHandler):
             def _answer(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, body = answers(self.command, self.path)
+                status, body = answers(self.command, self.path, self.headers)
                 content = json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
@@ -57,7 +61,7 @@ def test_a_proxy_before_a_mistral_that_is_away_is_no_refusal(
 ) -> None:
     client = MistralClient(served(lambda *_: (status, {})))
     for ask in (lambda: client.execution("x"), lambda: client.start("failover.sweep")):
-        with pytest.raises(EmbeddedError) as away:
+        with pytest.raises(MistralError) as away:
             ask()
         assert away.value.code == "MISTRAL_UNREACHABLE"
         assert str(status) in away.value.message
@@ -68,15 +72,84 @@ def test_a_proxy_before_a_mistral_that_is_away_is_no_refusal(
     [keystone.ConnectFailure("no"), keystone.ServiceUnavailable(), keystone.DiscoveryFailure("no")],
 )
 def test_a_keystone_that_is_away_is_a_mistral_that_is_away(error: Exception) -> None:
-    session = requests.Session()
+    class Keystone(BaseAuthPlugin):
+        def get_token(self, session: Session) -> str | None:
+            raise error
 
-    def authenticated(_request: Any) -> Any:
-        raise error
-
-    session.auth = authenticated
-    with pytest.raises(EmbeddedError) as away:
+    session = Session(auth=Keystone())
+    with pytest.raises(MistralError) as away:
         MistralClient("http://127.0.0.1:9/v2", session=session).actions()
     assert away.value.code == "MISTRAL_UNREACHABLE"
+
+
+def test_what_keystone_refuses_is_no_word_of_mistrals() -> None:
+    class Keystone(BaseAuthPlugin):
+        def get_token(self, session: Session) -> str | None:
+            raise keystone.Unauthorized("the password is wrong")
+
+    with pytest.raises(keystone.Unauthorized):
+        MistralClient("http://127.0.0.1:9/v2", session=Session(auth=Keystone())).actions()
+
+
+def test_a_port_that_nothing_listens_on_is_told_in_words() -> None:
+    with pytest.raises(MistralError) as away:
+        MistralClient("http://127.0.0.1:9/v2").actions()
+    assert away.value.message == "no answer from http://127.0.0.1:9/v2: connection refused"
+
+
+def test_a_mistral_that_does_not_answer_is_not_waited_for_longer_than_was_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v2"
+        began = time.monotonic()
+        with pytest.raises(MistralError) as away:
+            MistralClient(url, timeout=0.3).actions()
+    assert away.value.code == "MISTRAL_UNREACHABLE"
+    assert away.value.message == f"no answer from {url}: no answer"
+    assert time.monotonic() - began < 10, "importing the words of errors takes a second"
+
+
+def test_another_service_at_the_url_is_not_taken_for_mistral() -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - of the base class
+            self.send_response(200)
+            self.send_header("Content-Length", "6")
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+        def log_message(self, *_args: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/%7Efoo/v2"
+        with pytest.raises(MistralError) as other:
+            MistralClient(url).actions()
+        server.shutdown()
+    assert other.value.code == "MISTRAL_UNREACHABLE"
+    assert other.value.message == f"what answers at {url} is not Mistral: it sends no JSON"
+
+
+def test_requests_are_sent_once_and_carry_token_and_project(
+    served: Callable[..., str],
+) -> None:
+    class Keystone(BaseAuthPlugin):
+        def get_token(self, session: Session) -> str | None:
+            return "a token"
+
+    asked: list[tuple[str, str | None, str | None]] = []
+
+    def answers(method: str, _path: str, headers: Message) -> Answer:
+        asked.append((method, headers["X-Auth-Token"], headers["X-Project-Id"]))
+        return 500, {"faultstring": "out of\n order"}
+
+    url = served(answers)
+    client = MistralClient(url, session=Session(auth=Keystone()), project=lambda: "p-1")
+    with pytest.raises(MistralError) as refused:
+        client.start("failover.sweep")
+
+    assert refused.value.code == "MISTRAL_REFUSED"
+    assert refused.value.message == "(500) out of order"
+    assert asked == [("POST", "a token", "p-1")]
 
 
 def test_an_action_that_nobody_carries_out_is_said_to_be_still_running(
@@ -84,12 +157,12 @@ def test_an_action_that_nobody_carries_out_is_said_to_be_still_running(
 ) -> None:
     asked: list[str] = []
 
-    def answers(method: str, _path: str) -> Answer:
+    def answers(method: str, _path: str, _headers: Message) -> Answer:
         asked.append(method)
         return (201 if method == "POST" else 200), {"id": "a-1", "state": "RUNNING"}
 
     client = MistralClient(served(answers), timeout=0.2)
-    with pytest.raises(EmbeddedError) as late:
+    with pytest.raises(MistralError) as late:
         client.run_action("failover.status", forget=True)
 
     assert late.value.code == "STILL_RUNNING"
@@ -103,7 +176,7 @@ def test_the_record_of_a_question_is_deleted_where_mistral_lets_one(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def answers(method: str, path: str) -> Answer:
+    def answers(method: str, path: str, _headers: Message) -> Answer:
         asked.append((method, path))
         if method == "DELETE":
             return (200, {}) if allowed else (403, {"faultstring": "it is not allowed"})

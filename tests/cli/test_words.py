@@ -14,7 +14,7 @@ from rich.console import Console
 
 from mistral_failover.cli import base, connection, doctor, show_pages, status_screen
 from mistral_failover.cli.main import FailoverApp
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.mistral.client import MistralError
 
 
 class One(base.Asking, ShowOne):
@@ -54,8 +54,8 @@ def test_people_read_a_dash_where_machines_get_null(kind: type[Any]) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        EmbeddedError("CONFIG", "No channel is configured.", "Set it."),
-        EmbeddedError("CONFIG", "No channel is configured", "Set it."),
+        MistralError("CONFIG", "No channel is configured.", "Set it."),
+        MistralError("CONFIG", "No channel is configured", "Set it."),
         SDKException("Cloud nope was not found."),
     ],
 )

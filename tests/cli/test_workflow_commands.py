@@ -13,7 +13,7 @@ import pytest
 
 from mistral_failover import workflows
 from mistral_failover.cli import registry
-from mistral_failover.embedded.client import MistralClient
+from mistral_failover.mistral.client import MistralClient
 
 OWN = """\
 version: '2.0'

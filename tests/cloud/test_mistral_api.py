@@ -16,7 +16,8 @@ import pytest
 from cloud.conftest import Reply, Request, ScriptedServer
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.mistral.api import PAGE, Mistral, Outcome, mistral_for
+from mistral_failover.mistral.api import Mistral, Outcome, mistral_for
+from mistral_failover.mistral.client import PAGE
 from mistral_failover.settings import Settings
 
 TOKEN = "gAAAAAmistral-api-test-token"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from mistral_failover.embedded.client import MistralClient
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.mistral.client import MistralClient, MistralError
 
 pytestmark = pytest.mark.drills
 
@@ -116,7 +116,7 @@ def test_the_executions_below_one_are_found(client):
 
 def test_waiting_ends_when_the_time_is_over(client):
     execution = client.start("hang")
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(MistralError) as caught:
         client.wait(execution["id"], timeout=0.05)
     assert caught.value.code == "STILL_RUNNING"
     client.set_state(execution["id"], "CANCELLED")
@@ -129,7 +129,7 @@ def test_an_action_runs_by_itself(client, save_result):
 
 
 def test_a_failing_action_says_why(client):
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(MistralError) as caught:
         client.run_action("std.fail", {"error_data": "no quorum"})
     assert caught.value.code == "ACTION_FAILED"
     assert "no quorum" in caught.value.message
@@ -144,17 +144,17 @@ def test_uploading_registers_and_then_updates(client):
 
 
 def test_errors_of_the_api_carry_its_reason(client):
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(MistralError) as caught:
         client.upload("version: '2.0'\nbad:\n  tasks: {}\n")
     assert caught.value.code == "MISTRAL_REFUSED"
     assert "Invalid DSL" in caught.value.message
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(MistralError) as caught:
         client.execution(str(uuid.uuid4()))
     assert caught.value.code == "NOT_FOUND"
 
 
 def test_nobody_there_is_an_error_of_its_own():
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(MistralError) as caught:
         MistralClient("http://127.0.0.1:9/v2").workflows()
     assert caught.value.code == "MISTRAL_UNREACHABLE"
 
@@ -185,7 +185,7 @@ def test_code_cannot_be_sent_through_the_api(client, headers, tmp_path):
         json={"name": "evil", "class_name": "Evil", "code_source_name": "evil"},
     )
     assert (source.status_code, action.status_code) == (403, 403)
-    with pytest.raises(EmbeddedError):
+    with pytest.raises(MistralError):
         client.run_action("evil")
     assert "evil" not in client.actions()
     assert not trace.exists()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mistral_failover.drill import examples
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.mistral.client import MistralError
 from support.deployments import create_example, deployed
 
 pytestmark = pytest.mark.drills
@@ -157,10 +157,10 @@ def test_a_group_that_was_never_there_is_out_of_service(scene: Scene) -> None:
 
 @pytest.mark.parametrize("workflow", ["failover._chain", "std.echo", "house.own"])
 def test_only_the_pack_s_public_workflows_are_started(scene: Scene, workflow: str) -> None:
-    with pytest.raises(EmbeddedError, match=workflow):
+    with pytest.raises(MistralError, match=workflow):
         scene.action("failover.launch", workflow=workflow, input={})
 
 
 def test_nothing_is_started_for_whom_a_repeat_could_not_be_told(scene: Scene) -> None:
-    with pytest.raises(EmbeddedError, match="Start failover.sweep itself"):
+    with pytest.raises(MistralError, match="Start failover.sweep itself"):
         scene.action("failover.launch", workflow="failover.sweep", input={})

@@ -14,6 +14,7 @@ from faults.watch import Watch
 from mistral_failover.drill import examples
 from mistral_failover.drill.audit import AT_REST
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.mistral.client import MistralError
 
 LIMIT = 90.0  # seconds within which a group must have come to rest
 SWEEP_EVERY = 0.3  # seconds, at least
@@ -95,7 +96,7 @@ class Drill:
         it has begun."""
         try:
             return str(self.slot.victim.client.start(workflow, inputs)["id"])
-        except EmbeddedError as error:
+        except (EmbeddedError, MistralError) as error:
             if error.code not in ("MISTRAL_UNREACHABLE", "NOT_RUNNING"):
                 raise
             return ""

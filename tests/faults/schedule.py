@@ -14,6 +14,7 @@ from faults.slot import LEASE, Child, Fault, Slot
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.emulator.client import EmulatorError
 from mistral_failover.fault_points import POINTS
+from mistral_failover.mistral.client import MistralError
 
 SPAN = 4.0  # seconds in which everybody speaks
 # A start command that nobody answers is waited for as long as the type activation says (300 s).
@@ -88,7 +89,7 @@ class Schedule(Drill):
                 continue
             try:
                 process.client.start(workflow, inputs)
-            except EmbeddedError:
+            except (EmbeddedError, MistralError):
                 continue
             return
 

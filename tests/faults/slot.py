@@ -29,6 +29,7 @@ from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.mistral.client import MistralError
 from mistral_failover.runtime.process import DEFAULT_PROJECT
 from mistral_failover.store import groups, incidents, schema
 from mistral_failover.store.database import Database
@@ -247,7 +248,7 @@ class Slot:
         """Whether a Mistral is alive and awake, and nothing is under way in it."""
         try:
             return not mistral.frozen() and not mistral.client.executions(state="RUNNING", limit=1)
-        except EmbeddedError:
+        except (EmbeddedError, MistralError):
             return False
 
     def secrets(self) -> list[Violation]:

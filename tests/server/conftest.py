@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.mistral.client import MistralError
 from mistral_failover.server import intake, secret, webhook
 from mistral_failover.server.addresses import Address, bound
 from mistral_failover.store import schema
@@ -36,7 +36,7 @@ class Started:
         self, workflow: str, input: Any = None, *, id: str | None = None, description: str = ""
     ) -> dict[str, Any]:
         if self.away:
-            raise EmbeddedError("MISTRAL_UNREACHABLE", "no answer", "wait")
+            raise MistralError("MISTRAL_UNREACHABLE", "no answer", "wait")
         assert workflow == "failover.on_event"
         with self._lock:
             identity = id or f"execution-{len(self.executions)}"

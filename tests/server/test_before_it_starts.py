@@ -28,6 +28,7 @@ from mistral_failover.cli import connection
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.mistral.client import MistralError
 from mistral_failover.server import (
     addresses,
     checks,
@@ -453,7 +454,7 @@ class Left:
 
     def start(self, _workflow: str, given: dict[str, Any], **_more: Any) -> dict[str, Any]:
         if given["of"] == self.refuses:
-            raise EmbeddedError(self.why, "no", "none")
+            raise MistralError(self.why, "no", "none")
         self.taken.append(given["of"])
         return {"id": "again"}
 
@@ -471,7 +472,7 @@ def test_an_alarm_that_is_refused_again_keeps_no_other_and_no_server_waiting(
     assert "execution one: send it again" in caplog.text
 
     away = Left("two", "MISTRAL_UNREACHABLE")
-    with pytest.raises(EmbeddedError):
+    with pytest.raises(MistralError):
         redelivery.take_up(away)  # type: ignore[arg-type]
     assert not away.ended, "so none of them is lost"
 

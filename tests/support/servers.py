@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import requests
 
-from mistral_failover.embedded.client import MistralClient
+from mistral_failover.mistral.client import MistralClient
 from mistral_failover.server import secret
 from mistral_failover.server.intake import SIGNATURE, TIMESTAMP
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mistral_failover.embedded.client import MistralClient
+    from mistral_failover.mistral.client import MistralClient
 
 URL_VARIABLE = "FAILOVER_MISTRAL_URL"
 EMBEDDED_VARIABLE = "FAILOVER_EMBEDDED"
@@ -128,11 +128,11 @@ def mistral(app: Any) -> Iterator[MistralClient]:
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
 
-    from mistral_failover.embedded.errors import EmbeddedError
+    from mistral_failover.mistral.client import MistralError
 
     try:
         yield _client(app)
-    except EmbeddedError as error:
+    except MistralError as error:
         raise CommandFailed(f"{whole(error.message)} {error.remedy} [{error.code}]") from None
     except (ClientException, SDKException) as error:
         raise CommandFailed(
@@ -142,7 +142,7 @@ def mistral(app: Any) -> Iterator[MistralClient]:
 
 
 def _client(app: Any) -> MistralClient:
-    from mistral_failover.embedded.client import MistralClient
+    from mistral_failover.mistral.client import MistralClient
 
     options = getattr(app, "options", None)
     if (manager := getattr(app, "client_manager", None)) is not None:
@@ -196,24 +196,10 @@ def server_facts(app: Any) -> dict[str, Any]:
 
 def in_the_cloud(region: Any) -> MistralClient:
     """Mistral in the catalog of a cloud, with a token that is renewed as the session renews it."""
-    import requests
-
-    from mistral_failover.embedded.client import MistralClient
+    from mistral_failover.mistral.client import MistralClient
 
     session = region.get_session()
     url = region.get_session_client(_WORKFLOW_SERVICE).get_endpoint()
     if not url:
         raise CommandFailed("The cloud's catalog has no workflow service. [NO_ENDPOINT]")
-
-    def authenticated(request: Any) -> Any:
-        request.headers.update(session.get_auth_headers() or {})
-        # Keystone's middleware puts its own in the place of this one; where it is not in front of
-        # Mistral, as on a developer's machine, nobody else says whose the request is.
-        if project := session.get_project_id():
-            request.headers["X-Project-Id"] = project
-        return request
-
-    web = requests.Session()
-    web.auth = authenticated
-    web.verify, web.cert = region.get_requests_verify_args()
-    return MistralClient(str(url), session=web, project=session.get_project_id, timeout=_SLOW)
+    return MistralClient(str(url), session=session, project=session.get_project_id, timeout=_SLOW)

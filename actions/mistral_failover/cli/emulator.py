@@ -128,12 +128,11 @@ def _start(clouds_file: Path, server: str) -> None:
 
 
 def _server(url: str, group: str, member: str) -> str:
-    from mistral_failover.embedded.client import MistralClient
-    from mistral_failover.embedded.errors import EmbeddedError
+    from mistral_failover.mistral.client import MistralClient, MistralError
 
     try:
         status = MistralClient(url).run_action("failover.status", {"group": group})
-    except EmbeddedError as error:
+    except MistralError as error:
         told = connection.whole(error.message)
         raise connection.CommandFailed(f"{told} {error.remedy} [{error.code}]") from None
     rows = status["members"]

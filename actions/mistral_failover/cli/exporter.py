@@ -15,7 +15,7 @@ from cliff.command import Command
 from mistral_failover.cli import connection
 
 if TYPE_CHECKING:
-    from mistral_failover.embedded.client import MistralClient
+    from mistral_failover.mistral.client import MistralClient
 
 LISTEN = "127.0.0.1:9798"
 

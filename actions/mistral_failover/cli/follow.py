@@ -26,7 +26,7 @@ class Journal:
     def new(self) -> list[dict[str, Any]]:
         """The steps since the last time, oldest first; none while Mistral is away. Raises
         CommandFailed for anything else."""
-        from mistral_failover.embedded.errors import EmbeddedError
+        from mistral_failover.mistral.client import MistralError
 
         asked = {"group": self.group, "after": self.after, "limit": _MOST}
         if self.traversal:
@@ -34,7 +34,7 @@ class Journal:
         with connection.mistral(self.app) as client:
             try:
                 rows: list[dict[str, Any]] = client.run_action("failover.history", asked)
-            except EmbeddedError as error:
+            except MistralError as error:
                 if error.code not in connection.AWAY:
                     raise
                 return []
@@ -66,7 +66,7 @@ def watched(
     there is none until it is back. Raises CommandFailed: for a Mistral that is away from the start,
     an unknown group, and whatever no waiting mends.
     """
-    from mistral_failover.embedded.errors import EmbeddedError
+    from mistral_failover.mistral.client import MistralError
 
     after, away, seen = 0, False, False
     with connection.mistral(app) as client:
@@ -76,7 +76,7 @@ def watched(
                 # The status before the steps: what led to it is told with it at the latest.
                 status = client.run_action("failover.status", {"group": group})
                 steps = client.run_action("failover.history", asked)
-            except EmbeddedError as error:
+            except MistralError as error:
                 if error.code not in connection.AWAY or not seen:
                     raise
                 if not away:

@@ -12,12 +12,15 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, connection, status_screen
 from mistral_failover.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from mistral_failover.mistral.client import ExecutionBody
 
 WAIT = 3600.0  # seconds that an order is followed unless told otherwise
 _FIRST, _GROWTH, _LONGEST = 0.1, 1.5, 1.0  # seconds between two looks
@@ -128,7 +131,7 @@ def follow(
 
 def execute(
     app: Any, workflow: str, inputs: Mapping[str, Any], *, group: str | None = None, wait: float
-) -> dict[str, Any]:
+) -> ExecutionBody:
     """As :func:`follow`; returns Mistral's execution, with its ``output``."""
     execution, _ = _followed(app, workflow, inputs, group, wait, set())
     return execution
@@ -141,8 +144,8 @@ def _followed(
     group: str | None,
     wait: float,
     told: set[str],
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    from mistral_failover.embedded.errors import EmbeddedError
+) -> tuple[ExecutionBody, dict[str, Any]]:
+    from mistral_failover.mistral.client import MistralError
 
     with connection.mistral(app) as client, Progress(sys.stderr, "asking Mistral") as tell:
         journal = _Journal(client, group, tell, told) if wait and group else None
@@ -156,7 +159,7 @@ def _followed(
                 description="by the command line",
                 namespace=connection.namespace(app),
             )
-        except EmbeddedError as error:
+        except MistralError as error:
             if error.code != "MISTRAL_UNREACHABLE":
                 raise
             raise connection.CommandFailed(
@@ -179,8 +182,8 @@ class _Following:
         self._needs_a_command = False  # the group's chain does not go on by itself
 
     def to_its_end(
-        self, workflow: str, execution: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        self, workflow: str, execution: ExecutionBody
+    ) -> tuple[ExecutionBody, dict[str, Any]]:
         """The execution as it is at the end, and what it said."""
         identity = execution["id"]
         while execution["state"] not in _ENDED and self._pause():
@@ -229,11 +232,11 @@ class _Following:
 
     def _asked(self, question: Callable[[], Any]) -> Any:
         """The answer, or None from a Mistral that is away: that is said once, and is no end."""
-        from mistral_failover.embedded.errors import EmbeddedError
+        from mistral_failover.mistral.client import MistralError
 
         try:
             answer = question()
-        except EmbeddedError as error:
+        except MistralError as error:
             if error.code not in connection.AWAY:
                 raise
             if not self._away:
@@ -281,18 +284,18 @@ class _Journal:
         )
 
     def _new(self, limit: int = 1000) -> list[dict[str, Any]]:
-        from mistral_failover.embedded.errors import EmbeddedError
+        from mistral_failover.mistral.client import MistralError
 
         asked = {"group": self._group, "after": self._after, "limit": limit}
         try:
             return list(self._client.run_action("failover.history", asked))
-        except EmbeddedError as error:
+        except MistralError as error:
             if error.code != "UNKNOWN_GROUP":
                 raise
             return []
 
 
-def _said(execution: Mapping[str, Any]) -> dict[str, Any]:
+def _said(execution: ExecutionBody) -> dict[str, Any]:
     """The outcome that the workflow ended with, and the error, if there is one."""
     output = execution.get("output")
     if not isinstance(output, Mapping):

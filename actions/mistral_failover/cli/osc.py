@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mistral_failover.cli import connection
 
 if TYPE_CHECKING:
-    from mistral_failover.embedded.client import MistralClient
+    from mistral_failover.mistral.client import MistralClient
 
 API_NAME = "failover"
 API_VERSION_OPTION = "os_failover_api_version"

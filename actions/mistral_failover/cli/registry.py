@@ -97,7 +97,7 @@ def _read(path: Path) -> dict[str, Text]:
 class Registry:
     """The workflows of one namespace: those of the caller's project, and what others made public.
     An administrator is shown everybody's; those count for nothing here. Methods raise
-    EmbeddedError."""
+    MistralError."""
 
     def __init__(self, client: Any, namespace: str) -> None:
         self._client = client
@@ -143,7 +143,7 @@ class Registry:
     def install(self, name: str, text: Text, scope: str | None) -> str:
         """Make it so that the workflow is there, for ``scope`` (None: as it is); what was done.
         What others made public and only they may change is :data:`KEPT`."""
-        from mistral_failover.embedded.errors import EmbeddedError
+        from mistral_failover.mistral.client import MistralError
 
         rows = self._rows(name)
         fit = [row for row in rows if text.is_in(row["definition"])]
@@ -163,7 +163,7 @@ class Registry:
             self._client.update_workflows(
                 text.text, id=own["id"], namespace=self._namespace, scope=to
             )
-        except EmbeddedError as error:
+        except MistralError as error:
             if scope is None and to == "public" and error.code in ("MISTRAL_REFUSED", "NOT_FOUND"):
                 return kept
             raise
@@ -175,14 +175,14 @@ class Registry:
 
     def remove(self, name: str) -> str:
         """Remove the caller's own: :data:`REMOVED`, or why not."""
-        from mistral_failover.embedded.errors import EmbeddedError
+        from mistral_failover.mistral.client import MistralError
 
         own = self._own(name)
         if own is None:
             return REMOVED
         try:
             self._client.delete_workflow(own["id"], namespace=self._namespace)
-        except EmbeddedError as error:
+        except MistralError as error:
             if error.code == "NOT_FOUND":  # somebody else did it meanwhile
                 return REMOVED
             if error.code == "MISTRAL_REFUSED":

@@ -130,6 +130,7 @@ class Server(Lister):
         # Here, because every other command would wait for these imports.
         from mistral_failover.cloud.errors import CloudError
         from mistral_failover.embedded.errors import EmbeddedError
+        from mistral_failover.mistral.client import MistralError
 
         self._grave = False
         try:
@@ -140,7 +141,7 @@ class Server(Lister):
                 self._found = _findings(options)
                 return int(super().run(parsed_args)) or int(self._grave)
             _serve(options)
-        except (EmbeddedError, CloudError) as error:
+        except (EmbeddedError, CloudError, MistralError) as error:
             raise connection.CommandFailed(
                 f"{error.message.rstrip('.')}. {error.remedy} [{error.code}]"
             ) from None

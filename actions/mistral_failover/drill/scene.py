@@ -29,6 +29,7 @@ from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.process import running
+from mistral_failover.mistral.client import ExecutionBody
 from mistral_failover.runtime.process import DEFAULT_PROJECT
 from mistral_failover.store import stalled_work
 from mistral_failover.store.database import Database
@@ -173,7 +174,7 @@ class Scene:
         """The id of the server behind a member."""
         return str(self.cloud.resources(group)[member]["physical_resource_id"])
 
-    def run(self, workflow: str, /, timeout: float = 300, **inputs: Any) -> dict[str, Any]:
+    def run(self, workflow: str, /, timeout: float = 300, **inputs: Any) -> ExecutionBody:
         """Run a workflow to its end; returns the execution."""
         return self.mistral.client.run(workflow, inputs, timeout=timeout)
 

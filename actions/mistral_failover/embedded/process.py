@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from mistral_failover.embedded.client import MistralClient
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.mistral.client import MistralClient
 
 
 class MistralProcess:

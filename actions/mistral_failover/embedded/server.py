@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from mistral_failover.embedded import boot, settings
-from mistral_failover.embedded.client import MistralClient
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.mistral.client import MistralClient
 
 PROJECT = "<default-project>"  # the project of everything while Mistral's authentication is off
 _ACTIVE = threading.Lock()  # Mistral's configuration, scheduler and database are process-wide

@@ -1,29 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistral's own API: which executions are there, how long nothing happened in them, ending them,
-starting one.
+"""What the actions ask Mistral: which executions there are, how long nothing happened in them; and
+ending them, starting one.
 
 Mistral shows a caller the executions of its own project; nothing here asks for others.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote
 
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError, translate, translated
 from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.cloud.session import GuardedSession, changes, session_for
+from mistral_failover.mistral.client import ENDED, MistralClient, parsed, quoted
 from mistral_failover.runtime.process import Request
 from mistral_failover.settings import Settings
 
-ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
-PAGE = 100  # of Mistral's lists, which end at 1000 however much is asked for
-_PAGES = 10
 _EXECUTION = (
     "id,workflow_name,state,root_execution_id,task_execution_id,input,created_at,updated_at"
 )
@@ -80,41 +75,35 @@ class Mistral:
     """Mistral with the rights of one request. Every method raises CloudError."""
 
     def __init__(self, session: GuardedSession, url: str) -> None:
-        """``url``: the base, ending in ``/v2``."""
-        self._session = session
-        self._url = url.rstrip("/")
-        self.now = datetime.now(UTC)
+        """``url``: the base, ending in ``/v2``. ``session`` bounds every call by its guard."""
+        self._client = MistralClient(url, session=session, timeout=None, failure=_failure)
+
+    @property
+    def now(self) -> datetime:
         """Mistral's clock, to the second, as its last answer gave it."""
+        return self._client.now
 
     def state(self, execution_id: str) -> str | None:
         """The state of an execution, None if there is no such."""
-        try:
-            found: str = self._get(f"executions/{_quoted(execution_id)}", fields="state")["state"]
-        except CloudError as error:
-            if error.code == "NOT_FOUND":
-                return None
-            raise
-        return found
+        found = self._client.find(f"executions/{quoted(execution_id)}", fields="state")
+        return found and found["state"]
 
     def outcome(self, execution_id: str) -> Outcome | None:
         """How an execution stands and what it said, None if there is no such."""
-        try:
-            found = self._get(f"executions/{_quoted(execution_id)}", fields=_OUTCOME)
-        except CloudError as error:
-            if error.code == "NOT_FOUND":
-                return None
-            raise
+        found = self._client.find(f"executions/{quoted(execution_id)}", fields=_OUTCOME)
+        if found is None:
+            return None
         return Outcome(
             workflow=found["workflow_name"],
             state=found["state"],
-            output=_parsed(found.get("output")),
+            output=_mapping(parsed(found).get("output")),
             said=found.get("state_info") or "",
             ago=(self.now - _changed(found)).total_seconds(),
         )
 
     def running(self, prefix: str) -> Iterator[Execution]:
         """The RUNNING executions of workflows whose names begin so, unchanged for longest first."""
-        for row in self._rows(
+        for row in self._client.rows(
             "executions",
             state="RUNNING",
             workflow_name=f"has:{prefix}",
@@ -126,27 +115,20 @@ class Mistral:
 
     def tree(self, root: str) -> list[Execution]:
         """An execution and all below it, oldest first; empty if there is no such."""
-        try:
-            top = self._get(f"executions/{root}", fields=_EXECUTION)
-        except CloudError as error:
-            if error.code == "NOT_FOUND":
-                return []
-            raise
-        below = self._rows("executions", root_execution_id=root, fields=_EXECUTION)
-        return [_execution(top), *map(_execution, below)]
+        top = self.find(root)
+        if top is None:
+            return []
+        below = self._client.rows("executions", root_execution_id=root, fields=_EXECUTION)
+        return [top, *map(_execution, below)]
 
     def find(self, execution_id: str) -> Execution | None:
         """An execution, None if there is no such."""
-        try:
-            return _execution(self._get(f"executions/{_quoted(execution_id)}", fields=_EXECUTION))
-        except CloudError as error:
-            if error.code == "NOT_FOUND":
-                return None
-            raise
+        found = self._client.find(f"executions/{quoted(execution_id)}", fields=_EXECUTION)
+        return None if found is None else _execution(found)
 
     def tasks(self, execution_id: str) -> list[Task]:
         """The tasks of an execution, oldest first."""
-        rows = self._rows("tasks", workflow_execution_id=execution_id, fields=_TASK)
+        rows = self._client.rows("tasks", workflow_execution_id=execution_id, fields=_TASK)
         return [
             Task(row["id"], row["name"], row["state"], _moment(row["created_at"]), _changed(row))
             for row in rows
@@ -154,63 +136,59 @@ class Mistral:
 
     def latest(self, workflow: str) -> Execution | None:
         """The latest execution of a workflow, None if there is none."""
-        found = self._get(
-            "executions",
+        found = self._client.executions(
             workflow_name=workflow,
             sort_keys="created_at",
             sort_dirs="desc",
             limit=1,
             fields=_EXECUTION,
-        )["executions"]
+        )
         return _execution(found[0]) if found else None
 
     def actions(self, prefix: str) -> list[str]:
         """The names of the actions that begin so."""
-        rows = self._rows("actions", name=f"has:{prefix}", fields="id,name")
+        rows = self._client.rows("actions", name=f"has:{prefix}", fields="id,name")
         return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
 
     def workflows(self, prefix: str) -> dict[str, str]:
         """The definitions of the workflows whose names begin so, by name."""
-        rows = self._rows("workflows", name=f"has:{prefix}", fields="id,name,definition")
+        rows = self._client.rows("workflows", name=f"has:{prefix}", fields="id,name,definition")
         return {r["name"]: r["definition"] for r in rows if r["name"].startswith(prefix)}
 
     def has_workflow(self, name: str, namespace: str = "") -> bool:
         """Whether there is a workflow of this name."""
         where = {"namespace": namespace} if namespace else {}
-        try:
-            self._get(f"workflows/{_quoted(name)}", fields="id", **where)
-        except CloudError as error:
-            if error.code == "NOT_FOUND":
-                return False
-            raise
-        return True
+        return self._client.find(f"workflows/{quoted(name)}", fields="id", **where) is not None
 
     def cron_triggers(self, workflow: str) -> list[dict[str, Any]]:
         """The cron triggers of a workflow, as Mistral has them."""
-        rows = self._rows("cron_triggers", workflow_name=workflow)
+        rows = self._client.rows("cron_triggers", workflow_name=workflow)
         return [row for row in rows if row["workflow_name"] == workflow]
 
     def changed_within(self, execution_id: str) -> datetime:
         """When a task of an execution, or an action of a task that has not ended, last changed."""
         times = [datetime.min.replace(tzinfo=UTC)]
-        for task in self._rows("tasks", workflow_execution_id=execution_id, fields=_ANYTHING):
+        for task in self._client.rows(
+            "tasks", workflow_execution_id=execution_id, fields=_ANYTHING
+        ):
             times.append(_changed(task))
             if task["state"] not in ENDED:
-                actions = self._rows(f"tasks/{task['id']}/action_executions", fields=_ANYTHING)
+                actions = self._client.rows(
+                    f"tasks/{task['id']}/action_executions", fields=_ANYTHING
+                )
                 times += map(_changed, actions)
         return max(times)
 
     def end(self, execution_id: str, state: str, why: str) -> None:
         """End an execution: as ERROR by itself, as CANCELLED with all below it. One that has ended
         stays as it is."""
-        self._ask(
-            "PUT", f"executions/{_quoted(execution_id)}", json={"state": state, "state_info": why}
-        )
+        self._client.set_state(execution_id, state, why)
 
     def namespace_of(self, execution_id: str) -> str:
         """The namespace that an execution's workflow was started in; empty: the default one."""
-        path = f"executions/{_quoted(execution_id)}"
-        return self._get(path, fields="workflow_namespace").get("workflow_namespace") or ""
+        path = f"executions/{quoted(execution_id)}"
+        found = self._client.request("GET", path, params={"fields": "workflow_namespace"})
+        return found.get("workflow_namespace") or ""
 
     def start(
         self,
@@ -220,42 +198,12 @@ class Mistral:
         why: str,
         namespace: str = "",
     ) -> None:
-        """Start a workflow, unless there is an execution of this id: Mistral answers with that
-        one then, whatever it is of (measured with Mistral 23)."""
-        body = {
-            "id": execution_id,
-            "workflow_name": workflow,
-            "input": dict(input),
-            "description": why,
-        }
-        if namespace:
-            body["workflow_namespace"] = namespace
-        self._ask("POST", "executions", json=body)
+        """Start a workflow, unless there is an execution of this id, whatever that is of."""
+        self._client.start(workflow, input, id=execution_id, description=why, namespace=namespace)
 
-    def _rows(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
-        key = path.rpartition("/")[2]
-        marker: dict[str, str] = {}
-        for _ in range(_PAGES):
-            rows: Sequence[dict[str, Any]] = self._get(path, limit=PAGE, **query, **marker)[key]
-            yield from rows
-            if len(rows) < PAGE:
-                return
-            marker = {"marker": rows[-1]["id"]}
 
-    def _get(self, path: str, **query: Any) -> Any:
-        return self._ask("GET", path, params=query)
-
-    def _ask(self, method: str, path: str, **options: Any) -> Any:
-        with translated("ask Mistral", "Mistral", changes=changes(method)):
-            answer = self._session.request(
-                f"{self._url}/{path}",
-                method,
-                authenticated=self._session.auth is not None,
-                log=False,  # inputs of workflows may hold anything
-                **options,
-            )
-        self.now = _clock(answer.headers.get("Date"))
-        return answer.json()
+def _failure(error: Exception, method: str) -> CloudError:
+    return translate(error, "ask Mistral", "Mistral", changes=changes(method))
 
 
 def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -> Mistral | None:
@@ -290,38 +238,21 @@ def mistral_of(request: Request, guard: Guard | None = None) -> Mistral | None:
     return mistral_for(request.context.security, request.runtime.settings, guard)
 
 
-def _clock(date: str | None) -> datetime:
-    """The time in an answer's header; ours where there is none."""
-    try:
-        found = parsedate_to_datetime(date or "")
-    except ValueError:
-        return datetime.now(UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _quoted(identity: str) -> str:
-    return quote(identity, safe="")
-
-
-def _execution(row: Mapping[str, Any]) -> Execution:
+def _execution(row: Any) -> Execution:
     return Execution(
         id=row["id"],
         workflow=row["workflow_name"],
         state=row["state"],
         root=row["root_execution_id"] or row["id"],
-        input=_parsed(row.get("input")),
+        input=_mapping(parsed(row).get("input")),
         changed=_changed(row),
         began=_moment(row["created_at"]),
         task=row.get("task_execution_id"),
     )
 
 
-def _parsed(text: Any) -> Mapping[str, Any]:
-    try:
-        found = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        return {}
-    return found if isinstance(found, Mapping) else {}
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _changed(row: Mapping[str, Any]) -> datetime:

@@ -20,7 +20,8 @@ from mistral_failover.cloud.waits import Look, wait_until
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral import api
-from mistral_failover.mistral.api import ENDED, Mistral, mistral_of
+from mistral_failover.mistral.api import Mistral, mistral_of
+from mistral_failover.mistral.client import ENDED
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import describe

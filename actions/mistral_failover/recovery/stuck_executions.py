@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mistral_failover.mistral.api import ENDED, Execution, Mistral
+from mistral_failover.mistral.api import Execution, Mistral
+from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.group import SHIPPED_CHAIN
 from mistral_failover.store import stalled_work
 from mistral_failover.store.database import Database

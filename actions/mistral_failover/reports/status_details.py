@@ -13,7 +13,8 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot
-from mistral_failover.mistral.api import ENDED, mistral_of
+from mistral_failover.mistral.api import mistral_of
+from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
 from mistral_failover.model.stages import at

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from mistral_failover.alarms import adapters
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.mistral.client import ExecutionBody, MistralError
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.ids import derived_id
 from mistral_failover.server.secret import Secret
@@ -55,8 +55,8 @@ class Starts(Protocol):
         *,
         id: str | None = None,  # noqa: A002 - Mistral's own word
         description: str = "",
-    ) -> dict[str, Any]:
-        """See ``embedded.client.MistralClient``."""
+    ) -> ExecutionBody:
+        """See ``mistral.client.MistralClient``."""
         ...
 
 
@@ -181,7 +181,7 @@ class Intake:
             started = self._mistral.start(
                 WORKFLOW, inputs, id=identity, description="by the webhook"
             )
-        except EmbeddedError as error:
+        except MistralError as error:
             LOG.error("An alarm could not be taken: %s", error)
             raise _unavailable("Mistral does not answer") from error
         return str(started["id"])

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import logging
 
-from mistral_failover.embedded.client import MistralClient
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.model.ids import derived_id
 
 LOG = logging.getLogger(__name__)
@@ -20,14 +19,14 @@ def take_up(mistral: EmbeddedMistral) -> None:
 
     In this order, and each under an id that follows from the former one, so that whoever dies
     meanwhile loses none. One that is refused is logged, and no other waits for it. The pack's
-    workflows must be installed. Raises EmbeddedError MISTRAL_UNREACHABLE.
+    workflows must be installed. Raises MistralError MISTRAL_UNREACHABLE.
     """
     for row in mistral.stale_executions():
         if row["workflow_name"] not in _ALARMS or row["root_execution_id"] is not None:
             continue
         try:
             again = _again(mistral.client, row["id"])
-        except EmbeddedError as error:
+        except MistralError as error:
             if error.code == "MISTRAL_UNREACHABLE":
                 raise
             # The others are waiting, and so is everything that the server is for.

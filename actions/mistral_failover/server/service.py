@@ -18,11 +18,11 @@ import mistral_failover.workflows
 from mistral_failover.agent.systemd import Notifier
 from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.background_sweep import BackgroundSweep
-from mistral_failover.embedded.client import MistralClient
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.metrics.server import MetricsServer
+from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.reports.metrics import whole_store
 from mistral_failover.runtime import process
 from mistral_failover.runtime.errors import ActionError
@@ -68,7 +68,7 @@ class Health:
         try:
             self._client.request("GET", "workflows/failover.on_event")
             good = True
-        except EmbeddedError as error:
+        except MistralError as error:
             good = False
             if self.good:
                 LOG.error("Mistral does not answer any more: %s", error)
@@ -79,7 +79,8 @@ class Health:
 def serve(options: Options, told: Callable[[Running], None], ended: threading.Event) -> None:
     """Run a server until ``ended`` is set. ``told`` is called once it is ready.
 
-    Raises EmbeddedError with what keeps it from starting; CloudError where the credential does.
+    Raises EmbeddedError with what keeps it from starting; CloudError where the credential does;
+    MistralError where the Mistral that just started does not answer.
     """
     notifier = Notifier()
     with running(options) as found:

@@ -1,0 +1,519 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one client of Mistral's v2 REST API, for the command line, the servers and the actions.
+
+Every request goes over one keystoneauth adapter, is bounded in time and is sent once: a request
+that changes something may take effect although nobody answered it. Answers are typed; values that
+the API carries as JSON text (``input``, ``output``, ``params``) are parsed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Required, TypedDict
+from urllib.parse import quote
+
+import requests
+import urllib3
+from keystoneauth1 import exceptions as keystone
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+
+UNAUTHENTICATED = "<default-project>"
+"""The project of everything in a Mistral without authentication."""
+ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
+"""The states that an execution, a task or an action execution does not leave."""
+PAGE = 100  # of Mistral's lists, which end at 1000 however much is asked for
+_PAGES = 10
+_AWAY = frozenset({502, 503, 504})  # what a proxy says of a Mistral that is away
+_FAILURES = (requests.RequestException, keystone.ClientException)
+_UNANSWERED = (
+    requests.RequestException,
+    # Of Keystone too, which is asked for a new token now and then.
+    keystone.ConnectionError,
+    keystone.DiscoveryFailure,
+    keystone.HttpServerError,
+)
+_JSON_TEXT = ("input", "output", "params", "result", "published", "runtime_context")
+
+
+class ExecutionBody(TypedDict, total=False):
+    """A workflow's execution as Mistral answers; with ``fields`` only those. Times are Mistral's,
+    in UTC: ``2026-11-21 10:00:00``."""
+
+    id: Required[str]
+    workflow_name: Required[str]
+    workflow_namespace: str | None
+    state: Required[str]
+    state_info: str | None
+    input: Any
+    output: Any
+    params: Any
+    description: str | None
+    project_id: str
+    root_execution_id: str | None
+    task_execution_id: str | None
+    created_at: str
+    updated_at: str | None
+
+
+class TaskBody(TypedDict, total=False):
+    """A task of an execution as Mistral answers."""
+
+    id: Required[str]
+    name: Required[str]
+    state: Required[str]
+    workflow_execution_id: str
+    result: Any
+    published: Any
+    created_at: str
+    updated_at: str | None
+
+
+class ActionExecutionBody(TypedDict, total=False):
+    """An action that was run; ``output`` has its ``result``. Without a record it has no id."""
+
+    id: str
+    name: str
+    state: Required[str]
+    output: Any
+    created_at: str
+    updated_at: str | None
+
+
+class WorkflowBody(TypedDict, total=False):
+    """A workflow that is registered."""
+
+    id: Required[str]
+    name: Required[str]
+    namespace: str | None
+    project_id: str
+    scope: str
+    definition: str
+
+
+class MistralError(Exception):
+    """What a program outside of Mistral is told of a request that failed.
+
+    :ivar code: stable, UPPER_SNAKE; what programs compare.
+    :ivar message: what is wrong, in one sentence.
+    :ivar remedy: what to do about it, in one sentence.
+    """
+
+    def __init__(self, code: str, message: str, remedy: str) -> None:
+        super().__init__(f"{code}: {message} ({remedy})")
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+
+
+Failure = Callable[[Exception, str], Exception]
+"""Makes what is raised of keystoneauth's exception and the HTTP method."""
+
+
+class MistralClient:
+    """Speaks to one API; thread-safe, keeps connections.
+
+    :param url: the base, ending in ``/v2``.
+    :param session: a keystoneauth session, where requests need authentication or certificates. By
+        default one without authentication that knows no proxy.
+    :param headers: sent with every request, e.g. ``X-Auth-Token`` and ``X-Project-Id``, which
+        actions find in ``context.security``.
+    :param project: tells, where requests are authenticated, whose they are.
+    :param timeout: seconds for one request; None: as the session has it. Starting a workflow
+        answers when it has begun; an action run synchronously, when it is done.
+    :param failure: what a failed request raises instead of :class:`MistralError`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        session: Session | None = None,
+        headers: Mapping[str, str] | None = None,
+        project: Callable[[], str | None] = lambda: None,
+        timeout: float | None = 60,
+        failure: Failure | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.now = datetime.now(UTC)
+        """Mistral's clock, to the second, as its last answer gave it."""
+        self._timeout = timeout
+        self._project = project
+        self._failure = failure or self._error
+        self._adapter = Adapter(
+            session or _without_proxy(),
+            endpoint_override=self.url.replace("%", "%%"),  # a format, for the adapter
+            additional_headers=dict(headers or {}),
+        )
+
+    def owns(self, row: WorkflowBody) -> bool:
+        """Whether something that Mistral lists, with its ``project_id``, is of the caller's own
+        project: administrators are shown everybody's."""
+        return row["project_id"] in (UNAUTHENTICATED, self._project())
+
+    def request(self, method: str, path: str, **kwargs: Any) -> Any:
+        """One request; returns the parsed body, or None for an empty one.
+
+        :raises MistralError: ``MISTRAL_UNREACHABLE`` (no answer from Mistral or Keystone, or a 502,
+            503 or 504: the request may have been carried out), ``NOT_FOUND`` (404),
+            ``MISTRAL_REFUSED`` (other errors, with Mistral's reason). Keystone's refusals are
+            raised as they are.
+        """
+        try:
+            return self._ask(method, path, **kwargs)
+        except _FAILURES as error:
+            raise self._failure(error, method) from None
+
+    def find(self, path: str, **query: Any) -> Any:
+        """The answer to a GET, None if there is no such thing. Raises as :meth:`request`."""
+        try:
+            return self._ask("GET", path, params=query)
+        except keystone.NotFound as error:
+            if _of_mistral(error):
+                return None
+            raise self._failure(error, "GET") from None
+        except _FAILURES as error:
+            raise self._failure(error, "GET") from None
+
+    def rows(self, path: str, **query: Any) -> Iterator[Any]:
+        """A list, asked for in pages, 1000 rows at most. Raises as :meth:`request`."""
+        key = path.rpartition("/")[2]
+        marker: dict[str, str] = {}
+        for _ in range(_PAGES):
+            asked = {"limit": PAGE, **query, **marker}
+            rows = self.request("GET", path, params=asked)[key]
+            yield from rows
+            if len(rows) < PAGE:
+                return
+            marker = {"marker": rows[-1]["id"]}
+
+    def _ask(self, method: str, path: str, **kwargs: Any) -> Any:
+        headers = dict(kwargs.pop("headers", {}))
+        # Keystone's middleware puts its own in the place of this one; where it is not in front of
+        # Mistral, as on a developer's machine, nobody else says whose the request is.
+        if project := self._project():
+            headers["X-Project-Id"] = project
+        if self._timeout is not None:
+            kwargs["timeout"] = urllib3.Timeout(total=self._timeout)
+        answer = self._adapter.request(
+            f"/{path}",
+            method,
+            headers=headers,
+            raise_exc=False,
+            log=False,  # inputs of workflows may hold anything
+            **kwargs,
+        )
+        self.now = _clock(answer.headers.get("Date"))
+        if answer.status_code >= 400:
+            refused = keystone.from_response(answer, method, f"{self.url}/{path}")
+            # Keystone's own refusals look alike.
+            refused.failover_service = "Mistral"  # type: ignore[union-attr]
+            raise refused
+        return answer.json() if answer.content else None
+
+    def _error(self, error: Exception, _method: str) -> Exception:
+        if _of_mistral(error):
+            return _refusal(error.response)  # type: ignore[attr-defined]
+        if isinstance(error, requests.JSONDecodeError):
+            return MistralError(
+                "MISTRAL_UNREACHABLE",
+                f"what answers at {self.url} is not Mistral: it sends no JSON",
+                "check the URL of Mistral's API, which ends in /v2",
+            )
+        if not isinstance(error, _UNANSWERED):
+            return error
+        from mistral_failover.cloud.errors import cause  # slow to import, seldom needed
+
+        said, _ = cause(error)
+        return MistralError(
+            "MISTRAL_UNREACHABLE",
+            f"no answer from {self.url}: {said}",
+            "check that Mistral is running there",
+        )
+
+    # --- workflows ------------------------------------------------------------------------------
+
+    def workflows(self, **filters: Any) -> list[WorkflowBody]:
+        """The registered workflows: ``name``, ``input``, ``id``, ...; e.g. with
+        ``name="has:failover."``, ``fields="name,definition"``. Mistral lists 1000 at most."""
+        found: list[WorkflowBody] = self.request("GET", "workflows", params=filters)["workflows"]
+        return found
+
+    def create_workflows(self, text: str, *, namespace: str = "", scope: str = "private") -> None:
+        """Register the workflows of a text, none of which may be there."""
+        self._send_workflows("POST", text, namespace, scope)
+
+    def update_workflows(
+        self,
+        text: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        namespace: str = "",
+        scope: str = "private",
+    ) -> None:
+        """Replace workflows, which must be there; ``scope`` becomes theirs.
+
+        :param id: of the only one in the text. Of names an administrator's request takes the first
+            that there is, whoever's it is.
+        """
+        self._send_workflows("PUT", text, namespace, scope, id)
+
+    def delete_workflow(self, id: str, *, namespace: str = "") -> None:  # noqa: A002
+        """Delete a workflow, by its id or its name."""
+        self.request("DELETE", f"workflows/{quoted(id)}", params={"namespace": namespace})
+
+    def _send_workflows(
+        self,
+        method: str,
+        text: str,
+        namespace: str,
+        scope: str,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        self.request(
+            method,
+            f"workflows/{quoted(id)}" if id else "workflows",
+            data=text.encode("utf-8"),
+            headers={"Content-Type": "text/plain"},
+            params={"namespace": namespace, "scope": scope},
+        )
+
+    def upload(self, text: str) -> list[str]:
+        """Register the workflows of a text, or update them if they exist; returns the names."""
+        kwargs: dict[str, Any] = {
+            "data": text.encode("utf-8"),
+            "headers": {"Content-Type": "text/plain"},
+        }
+        try:
+            answer = self.request("POST", "workflows", **kwargs)
+        except MistralError as e:
+            if "(409)" not in e.message:
+                raise
+            answer = self.request("PUT", "workflows", **kwargs)
+        return [w["name"] for w in answer["workflows"]]
+
+    # --- executions -----------------------------------------------------------------------------
+
+    def start(
+        self,
+        workflow: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - Mistral's own word
+        *,
+        id: str | None = None,  # noqa: A002 - Mistral's own word
+        description: str = "",
+        params: Mapping[str, Any] | None = None,
+        namespace: str = "",
+    ) -> ExecutionBody:
+        """Start a workflow; returns the execution.
+
+        :param id: a UUID of the caller's making. Where it exists already, that execution is
+            returned and nothing is started, whatever else is given (measured with Mistral 23).
+        :param namespace: in which the workflow is; those that it calls are looked for there first,
+            then in the default one.
+        """
+        body: dict[str, Any] = {
+            "workflow_name": workflow,
+            "input": dict(input or {}),
+            "description": description,
+        }
+        if params:
+            body["params"] = dict(params)
+        if id is not None:
+            body["id"] = id
+        if namespace:
+            body["workflow_namespace"] = namespace
+        return parsed(self.request("POST", "executions", json=body))
+
+    def execution(self, id: str) -> ExecutionBody:  # noqa: A002
+        """One execution: ``state``, ``state_info``, ``input``, ``output``, ..."""
+        return parsed(self.request("GET", f"executions/{quoted(id)}"))
+
+    def executions(self, **filters: Any) -> list[ExecutionBody]:
+        """Executions without output, oldest first; e.g. ``state="RUNNING"``, ``limit=10``."""
+        found = self.request("GET", "executions", params=filters)["executions"]
+        return [parsed(e) for e in found]
+
+    def wait(self, id: str, timeout: float = 60) -> ExecutionBody:  # noqa: A002
+        """Wait until the execution has ended (or is PAUSED); ``timeout`` in seconds.
+
+        :raises MistralError: ``STILL_RUNNING`` when the time is over.
+        """
+        # A poll costs Mistral some 5 ms of the processor that the workflow needs.
+        end, pause = time.monotonic() + timeout, 0.02
+        while True:
+            state = self.request("GET", f"executions/{quoted(id)}", params={"fields": "state"})
+            if state["state"] in ENDED or state["state"] == "PAUSED":
+                return self.execution(id)
+            if time.monotonic() > end:
+                raise MistralError(
+                    "STILL_RUNNING",
+                    f"execution {id} is {state['state']} after {timeout:g} s",
+                    "wait longer, or look at its tasks",
+                )
+            time.sleep(pause)
+            pause = min(pause * 1.2, 0.25)
+
+    def run(
+        self,
+        workflow: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002
+        *,
+        timeout: float = 60,
+        **start: Any,
+    ) -> ExecutionBody:
+        """:meth:`start` and :meth:`wait`; returns the ended execution."""
+        return self.wait(self.start(workflow, input, **start)["id"], timeout)
+
+    def set_state(self, id: str, state: str, info: str = "") -> ExecutionBody:  # noqa: A002
+        """Set an execution PAUSED, RUNNING, CANCELLED, ERROR or SUCCESS."""
+        body = {"state": state} | ({"state_info": info} if info else {})
+        return parsed(self.request("PUT", f"executions/{quoted(id)}", json=body))
+
+    def tasks(self, execution_id: str) -> list[TaskBody]:
+        """The tasks of an execution, in the order of their creation, without results."""
+        path = f"executions/{quoted(execution_id)}/tasks"
+        return [parsed(t) for t in self.request("GET", path)["tasks"]]
+
+    def task(self, id: str) -> TaskBody:  # noqa: A002
+        """One task with ``result`` and ``published``."""
+        return parsed(self.request("GET", f"tasks/{quoted(id)}"))
+
+    def sub_executions(self, execution_id: str) -> list[ExecutionBody]:
+        """All executions below one (and itself), each with its ``task_execution_id``."""
+        path = f"executions/{quoted(execution_id)}/executions"
+        return [parsed(e) for e in self.request("GET", path)["executions"]]
+
+    # --- actions --------------------------------------------------------------------------------
+
+    def actions(self) -> list[str]:
+        """Names of the actions that this Mistral knows."""
+        return [a["name"] for a in self.request("GET", "actions")["actions"]]
+
+    def run_action(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002
+        *,
+        save_result: bool = True,
+        run_sync: bool | None = None,
+        forget: bool = False,
+    ) -> Any:
+        """Run one action and wait for it; returns its result.
+
+        :param save_result: goes through an executor and leaves a record; False runs the action
+            inside the engine and leaves none.
+        :param run_sync: the engine itself waits for it, within a transaction under a lock of its
+            process, and does nothing else meanwhile. By default only without a record; else the
+            engine goes on, and is asked for the result until it is there.
+        :param forget: delete the record once it is read, where this Mistral lets one: by default
+            it does not (``[api] allow_action_execution_deletion``).
+        :raises MistralError: with the action's own code, message and remedy where it has them,
+            else ``ACTION_FAILED``; ``STILL_RUNNING`` when the time is over.
+        """
+        run_sync = not save_result if run_sync is None else run_sync
+        body = {
+            "name": name,
+            "input": json.dumps(dict(input or {})),
+            "params": json.dumps({"save_result": save_result, "run_sync": run_sync}),
+        }
+        answer: ActionExecutionBody = parsed(self.request("POST", "action_executions", json=body))
+        if answer["state"] == "RUNNING":
+            answer = self._wait_action(answer["id"], name)
+        if forget and answer.get("id"):
+            self._forget_action(answer["id"])
+        result = (answer.get("output") or {}).get("result")
+        if answer["state"] != "SUCCESS":
+            raise _failure(name, result)
+        return result
+
+    def complete_action(self, id: str, output: Any, state: str = "SUCCESS") -> None:  # noqa: A002
+        """Report the result of an asynchronous action (``action_execution_id``)."""
+        body = {"state": state, "output": json.dumps(output)}
+        self.request("PUT", f"action_executions/{quoted(id)}", json=body)
+
+    def _forget_action(self, id: str) -> None:  # noqa: A002
+        with contextlib.suppress(MistralError):
+            self.request("DELETE", f"action_executions/{quoted(id)}")
+
+    def _wait_action(self, id: str, name: str = "the action") -> ActionExecutionBody:  # noqa: A002
+        seconds = 60.0 if self._timeout is None else self._timeout
+        end, pause = time.monotonic() + seconds, 0.01
+        while True:
+            found = self.request("GET", f"action_executions/{quoted(id)}")
+            answer: ActionExecutionBody = parsed(found)
+            if answer["state"] in ENDED:
+                return answer
+            if time.monotonic() > end:
+                raise MistralError(
+                    "STILL_RUNNING",
+                    f"{name} is {answer['state']} after {seconds:g} s, as {id}",
+                    "is an executor running? Look at Mistral's executors and what they log",
+                )
+            time.sleep(pause)
+            pause = min(pause * 1.2, 0.25)
+
+
+def quoted(identity: str) -> str:
+    """A name or an id as a segment of a path."""
+    return quote(identity, safe="")
+
+
+def parsed(body: dict[str, Any]) -> Any:
+    """An answer in which JSON texts are values; what is no JSON stays as it is."""
+    for key in _JSON_TEXT:
+        if isinstance(body.get(key), str):
+            with contextlib.suppress(ValueError):
+                body[key] = json.loads(body[key])
+    return body
+
+
+def _without_proxy() -> Session:
+    session = Session(app_name="mistral-failover")
+    # A proxy of the environment has no business between two ends of one host.
+    session.session.trust_env = False
+    return session
+
+
+def _of_mistral(error: Exception) -> bool:
+    return getattr(error, "failover_service", None) == "Mistral"
+
+
+def _clock(date: str | None) -> datetime:
+    """The time in an answer's header; ours where there is none."""
+    try:
+        found = parsedate_to_datetime(date or "")
+    except ValueError:
+        return datetime.now(UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _failure(action: str, error: Any) -> MistralError:
+    if isinstance(error, Mapping) and isinstance(error.get("code"), str):
+        return MistralError(
+            error["code"], str(error.get("message", action)), str(error.get("remedy", ""))
+        )
+    return MistralError("ACTION_FAILED", f"{action}: {error}", "see the action's error")
+
+
+def _refusal(answer: requests.Response) -> MistralError:
+    if answer.status_code in _AWAY:
+        return MistralError(
+            "MISTRAL_UNREACHABLE",
+            f"no answer from Mistral: ({answer.status_code}) {answer.reason}",
+            "check that Mistral is running there",
+        )
+    try:
+        reason = str(answer.json().get("faultstring") or answer.text)
+    except ValueError:
+        reason = answer.text
+    reason = " ".join(reason.split())[:500]
+    if answer.status_code == 404:
+        return MistralError("NOT_FOUND", f"(404) {reason}", "check the name or id")
+    return MistralError(
+        "MISTRAL_REFUSED", f"({answer.status_code}) {reason}", "correct the request"
+    )
