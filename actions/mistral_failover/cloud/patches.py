@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_utils import strutils
+
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
@@ -215,11 +217,7 @@ def same_value(wanted: Any, shown: Any) -> bool:
         return True
     text = str(shown)
     if isinstance(wanted, bool):
-        return text.strip().lower() in (
-            ("true", "1", "yes", "on", "t", "y")
-            if wanted
-            else ("false", "0", "no", "off", "f", "n")
-        )
+        return strutils.bool_from_string(text, default=None) is wanted  # as Heat reads it
     if isinstance(wanted, int | float):
         try:
             return float(text) == float(wanted)

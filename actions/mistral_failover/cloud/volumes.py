@@ -9,8 +9,9 @@ says what helps; no volume is ever taken from a guest that may be writing.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Mapping
+
+from oslo_utils import uuidutils
 
 from mistral_failover.cloud import volume_trouble
 from mistral_failover.cloud.attaching import Attach
@@ -76,7 +77,7 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
             raise wrong_type(stack, name, resource.type, "a volume")
         if resource.physical_id:
             return resource.physical_id
-    elif _is_uuid(name):
+    elif uuidutils.is_uuid_like(name):
         return str(volume_of(cloud, name).id)
     raise CloudError(
         "NOT_FOUND",
@@ -128,11 +129,3 @@ def detach(
     """
     steps = Detach(cloud, volume_id, server_id, release, unknown=unknown)
     steps.carry_out(f"volume {volume_id} to be free of server {server_id}", limit)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True

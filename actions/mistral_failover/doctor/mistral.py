@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.metadata import entry_points, version
 from typing import Any
+
+from oslo_utils import timeutils
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
@@ -108,6 +110,4 @@ def _overdue(row: dict[str, Any], now: datetime) -> bool:
     due = row.get("next_execution_time")
     if not due:
         return False
-    at = datetime.fromisoformat(str(due))
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return (now - at).total_seconds() > LATE
+    return (now - timeutils.parse_isotime(str(due))).total_seconds() > LATE

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from oslo_utils import timeutils
+
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
 from mistral_failover.doctor.roles import ROLE, lacking, listed
@@ -124,4 +126,4 @@ def _asked(look: Look, path: str, doing: str) -> Any:
 
 def _left(end: Any, now: datetime) -> float | None:
     """Seconds until a trust ends; None: it does not."""
-    return (datetime.fromisoformat(str(end)) - now).total_seconds() if end else None
+    return (timeutils.parse_isotime(str(end)) - now).total_seconds() if end else None

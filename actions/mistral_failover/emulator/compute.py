@@ -7,6 +7,7 @@ only, as Nova's default policy has it.
 
 from typing import Any
 
+from oslo_utils import strutils
 from starlette.routing import Route
 
 from mistral_failover.emulator import servers
@@ -144,7 +145,7 @@ def _for_administrators(
 
 
 def _listed(call: Call) -> list[Server]:
-    everywhere = call.admin and call.query("all_tenants") in ("1", "True", "true")
+    everywhere = call.admin and strutils.bool_from_string(call.query("all_tenants"))
     name, status, host = call.query("name"), call.query("status"), call.query("host")
     found = [
         server

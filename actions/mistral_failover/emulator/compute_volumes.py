@@ -4,6 +4,7 @@
 import asyncio
 from typing import Any
 
+from oslo_utils import uuidutils
 from starlette.routing import Route
 
 from mistral_failover.emulator import attachments
@@ -18,7 +19,7 @@ from mistral_failover.emulator.compute import (
 )
 from mistral_failover.emulator.state import Attachment, Server, Volume
 from mistral_failover.emulator.web import ApiError, Call, endpoint, take_fault
-from mistral_failover.emulator.wire import UUID_SHAPE, paged
+from mistral_failover.emulator.wire import paged
 
 _ATTACHABLE = ("active", "paused", "stopped", "suspended")
 
@@ -52,14 +53,14 @@ async def _attach(call: Call) -> Any:
     server = find_server(call)
     asked = call.body.get("volumeAttachment")
     volume_id = asked.get("volumeId") if isinstance(asked, dict) else None
-    if not isinstance(volume_id, str) or not UUID_SHAPE.fullmatch(volume_id):
+    if not uuidutils.is_uuid_like(volume_id):
         raise refused(
             400,
             f"Invalid input for field/attribute volumeId. Value: {volume_id}. "
             f"'{volume_id}' is not a 'uuid'",
         )
     state = call.emulation.state
-    volume = state.volumes.get(volume_id)
+    volume = state.volumes.get(str(volume_id))
     if volume is None or not call.sees(volume.project_id):
         raise refused(404, f"Volume {volume_id} could not be found.")
     require_state(server, "attach_volume", _ATTACHABLE)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from oslo_utils import strutils
 
 from mistral_failover.emulator.state import Project, Stack
 
@@ -181,7 +182,7 @@ def _shown(value: Any, kind: str) -> str:
     if kind == "comma_delimited_list" and isinstance(value, list):
         return ",".join(map(str, value))
     if kind == "boolean":
-        return str(str(value).lower() in ("true", "t", "1", "on", "y", "yes"))
+        return str(strutils.bool_from_string(value))
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 

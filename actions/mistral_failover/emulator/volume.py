@@ -4,6 +4,7 @@
 import time
 from typing import Any
 
+from oslo_utils import strutils
 from starlette.routing import Route
 
 from mistral_failover.emulator import attachments
@@ -103,7 +104,7 @@ def _attachment_of_volume(call: Call, attachment: Attachment) -> dict[str, Any]:
 
 
 def _listed(call: Call) -> list[Volume]:
-    everywhere = call.admin and call.query("all_tenants") in ("1", "True", "true")
+    everywhere = call.admin and strutils.bool_from_string(call.query("all_tenants"))
     name, status = call.query("name"), call.query("status")
     found = [
         volume

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from mistral_failover.emulator.web import ApiError, Call
 
 T = TypeVar("T")
-UUID_SHAPE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def microversion(

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial
+
+from oslo_utils import timeutils
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
@@ -99,7 +100,4 @@ def members_now(cloud: Cloud, group: Group) -> list[candidates.Seen]:
 
 def _seconds(created_at: str | None) -> float | None:
     """Heat's time, as seconds since the epoch; UTC where it does not say."""
-    if not created_at:
-        return None
-    moment = datetime.fromisoformat(created_at)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return float(timeutils.parse_isotime(created_at).timestamp()) if created_at else None

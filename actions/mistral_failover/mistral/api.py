@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from oslo_utils import timeutils
+
 from mistral_failover.cloud.errors import CloudError, translate, translated
 from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.cloud.session import GuardedSession, changes, session_for
@@ -130,7 +132,13 @@ class Mistral:
         """The tasks of an execution, oldest first."""
         rows = self._client.rows("tasks", workflow_execution_id=execution_id, fields=_TASK)
         return [
-            Task(row["id"], row["name"], row["state"], _moment(row["created_at"]), _changed(row))
+            Task(
+                row["id"],
+                row["name"],
+                row["state"],
+                timeutils.parse_isotime(row["created_at"]),
+                _changed(row),
+            )
             for row in rows
         ]
 
@@ -246,7 +254,7 @@ def _execution(row: Any) -> Execution:
         root=row["root_execution_id"] or row["id"],
         input=_mapping(parsed(row).get("input")),
         changed=_changed(row),
-        began=_moment(row["created_at"]),
+        began=timeutils.parse_isotime(row["created_at"]),
         task=row.get("task_execution_id"),
     )
 
@@ -256,9 +264,4 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _changed(row: Mapping[str, Any]) -> datetime:
-    return _moment(row["updated_at"] or row["created_at"])
-
-
-def _moment(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return timeutils.parse_isotime(row["updated_at"] or row["created_at"])
