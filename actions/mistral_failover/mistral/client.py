@@ -102,13 +102,17 @@ class MistralError(Exception):
     :ivar code: stable, UPPER_SNAKE; what programs compare.
     :ivar message: what is wrong, in one sentence.
     :ivar remedy: what to do about it, in one sentence.
+    :ivar http_status: of Mistral's answer; None without one.
     """
 
-    def __init__(self, code: str, message: str, remedy: str) -> None:
+    def __init__(
+        self, code: str, message: str, remedy: str, http_status: int | None = None
+    ) -> None:
         super().__init__(f"{code}: {message} ({remedy})")
         self.code = code
         self.message = message
         self.remedy = remedy
+        self.http_status = http_status
 
 
 Failure = Callable[[Exception, str], Exception]
@@ -292,7 +296,7 @@ class MistralClient:
         try:
             answer = self.request("POST", "workflows", **kwargs)
         except MistralError as e:
-            if "(409)" not in e.message:
+            if e.http_status != 409:
                 raise
             answer = self.request("PUT", "workflows", **kwargs)
         return [w["name"] for w in answer["workflows"]]
@@ -501,19 +505,20 @@ def _failure(action: str, error: Any) -> MistralError:
 
 
 def _refusal(answer: requests.Response) -> MistralError:
-    if answer.status_code in _AWAY:
-        return MistralError(
-            "MISTRAL_UNREACHABLE",
-            f"no answer from Mistral: ({answer.status_code}) {answer.reason}",
-            "check that Mistral is running there",
-        )
+    status = answer.status_code
+    if status in _AWAY:
+        code, message = "MISTRAL_UNREACHABLE", f"no answer from Mistral: ({status}) {answer.reason}"
+        return MistralError(code, message, "check that Mistral is running there", status)
+    reason = f"({status}) {_reason(answer)}"
+    if status == 404:
+        return MistralError("NOT_FOUND", reason, "check the name or id", status)
+    return MistralError("MISTRAL_REFUSED", reason, "correct the request", status)
+
+
+def _reason(answer: requests.Response) -> str:
     try:
-        reason = str(answer.json().get("faultstring") or answer.text)
+        body = answer.json()
     except ValueError:
-        reason = answer.text
-    reason = " ".join(reason.split())[:500]
-    if answer.status_code == 404:
-        return MistralError("NOT_FOUND", f"(404) {reason}", "check the name or id")
-    return MistralError(
-        "MISTRAL_REFUSED", f"({answer.status_code}) {reason}", "correct the request"
-    )
+        body = None
+    said = body.get("faultstring") if isinstance(body, Mapping) else None
+    return " ".join(str(said or answer.text).split())[:500]

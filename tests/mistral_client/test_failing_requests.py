@@ -19,7 +19,7 @@ from keystoneauth1.session import Session
 
 from mistral_failover.mistral.client import MistralClient, MistralError
 
-Answer = tuple[int, dict[str, Any]]
+Answer = tuple[int, Any]
 Answers = Callable[[str, str, Message], Answer]
 
 
@@ -129,6 +129,15 @@ def test_another_service_at_the_url_is_not_taken_for_mistral() -> None:
     assert other.value.message == f"what answers at {url} is not Mistral: it sends no JSON"
 
 
+@pytest.mark.parametrize("body", [["no"], "no", 7, None])
+def test_a_refusal_in_another_form_is_told_as_it_is(served: Callable[..., str], body: Any) -> None:
+    client = MistralClient(served(lambda *_: (409, body)))
+    with pytest.raises(MistralError) as refused:
+        client.start("failover.sweep")
+    assert (refused.value.code, refused.value.http_status) == ("MISTRAL_REFUSED", 409)
+    assert refused.value.message == f"(409) {json.dumps(body)}"
+
+
 def test_requests_are_sent_once_and_carry_token_and_project(
     served: Callable[..., str],
 ) -> None:
@@ -147,7 +156,7 @@ def test_requests_are_sent_once_and_carry_token_and_project(
     with pytest.raises(MistralError) as refused:
         client.start("failover.sweep")
 
-    assert refused.value.code == "MISTRAL_REFUSED"
+    assert (refused.value.code, refused.value.http_status) == ("MISTRAL_REFUSED", 500)
     assert refused.value.message == "(500) out of order"
     assert asked == [("POST", "a token", "p-1")]
 
