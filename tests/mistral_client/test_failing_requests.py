@@ -138,6 +138,27 @@ def test_a_refusal_in_another_form_is_told_as_it_is(served: Callable[..., str], 
     assert refused.value.message == f"(409) {json.dumps(body)}"
 
 
+def test_a_token_that_ended_is_renewed_once(served: Callable[..., str]) -> None:
+    tokens = ["old", "new"]
+
+    class Keystone(BaseAuthPlugin):
+        def get_token(self, session: Session) -> str | None:
+            return tokens[0]
+
+        def invalidate(self) -> bool:
+            return bool(tokens.pop(0))
+
+    def answers(_method: str, _path: str, headers: Message) -> Answer:
+        if headers["X-Auth-Token"] == "old":
+            return 401, {"faultstring": "the token has ended"}
+        return 201, {"id": "e-1", "state": "RUNNING"}
+
+    client = MistralClient(served(answers), session=Session(auth=Keystone()))
+
+    assert client.start("failover.sweep")["id"] == "e-1"
+    assert tokens == ["new"]
+
+
 def test_requests_are_sent_once_and_carry_token_and_project(
     served: Callable[..., str],
 ) -> None:

@@ -510,7 +510,7 @@ def test_databases_that_can_not_be_used_are_found(options: Options, tmp_path: Pa
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:geheim@h/db", "postgresql+psycopg://u:geheim@h/d"])
-def test_a_database_of_another_kind_is_refused_before_anything_starts(
+def test_a_database_of_another_kind_is_refused_before_mistral_starts(
     options: Options, url: str
 ) -> None:
     worse = replace(options, settings={**options.settings, "database": url})
