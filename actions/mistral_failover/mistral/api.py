@@ -88,7 +88,7 @@ class Mistral:
     def state(self, execution_id: str) -> str | None:
         """The state of an execution, None if there is no such."""
         found = self._client.find(f"executions/{quoted(execution_id)}", fields="state")
-        return found and found["state"]
+        return str(found["state"]) if found else None
 
     def outcome(self, execution_id: str) -> Outcome | None:
         """How an execution stands and what it said, None if there is no such."""

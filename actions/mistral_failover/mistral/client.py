@@ -331,11 +331,13 @@ class MistralClient:
             body["id"] = id
         if namespace:
             body["workflow_namespace"] = namespace
-        return parsed(self.request("POST", "executions", json=body))
+        found: ExecutionBody = parsed(self.request("POST", "executions", json=body))
+        return found
 
     def execution(self, id: str) -> ExecutionBody:  # noqa: A002
         """One execution: ``state``, ``state_info``, ``input``, ``output``, ..."""
-        return parsed(self.request("GET", f"executions/{quoted(id)}"))
+        found: ExecutionBody = parsed(self.request("GET", f"executions/{quoted(id)}"))
+        return found
 
     def executions(self, **filters: Any) -> list[ExecutionBody]:
         """Executions without output, oldest first; e.g. ``state="RUNNING"``, ``limit=10``."""
@@ -376,7 +378,8 @@ class MistralClient:
     def set_state(self, id: str, state: str, info: str = "") -> ExecutionBody:  # noqa: A002
         """Set an execution PAUSED, RUNNING, CANCELLED, ERROR or SUCCESS."""
         body = {"state": state} | ({"state_info": info} if info else {})
-        return parsed(self.request("PUT", f"executions/{quoted(id)}", json=body))
+        found: ExecutionBody = parsed(self.request("PUT", f"executions/{quoted(id)}", json=body))
+        return found
 
     def tasks(self, execution_id: str) -> list[TaskBody]:
         """The tasks of an execution, in the order of their creation, without results."""
@@ -385,7 +388,8 @@ class MistralClient:
 
     def task(self, id: str) -> TaskBody:  # noqa: A002
         """One task with ``result`` and ``published``."""
-        return parsed(self.request("GET", f"tasks/{quoted(id)}"))
+        found: TaskBody = parsed(self.request("GET", f"tasks/{quoted(id)}"))
+        return found
 
     def sub_executions(self, execution_id: str) -> list[ExecutionBody]:
         """All executions below one (and itself), each with its ``task_execution_id``."""
