@@ -80,6 +80,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "deferrals": "how often work waited for another worker's lock, once its nodes are deleted",
         "through": "the last open stage (0: `fence`, to 5: `end`); null: all",
         "follows": "the traversal that it replaced by the engine's own decision",
+        "superseded_by": "the traversal that replaced it before it had ended",
         "chain": "Mistral's execution that drives it",
         "chains": "how many executions were started for it",
     },
@@ -103,6 +104,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "replaced_by": "the record that replaces it",
         "condemned_for": "the goal for which another one must be made, because this one cannot "
         "become what that goal wants",
+        "given_up": "the error's code for which its last operation was given up, to be repeated by "
+        "another worker; null: it was not",
         "owner": "the owner of its lock; null: it is free",
         "token": "grows with each owner; a result with an older one changes nothing",
         "lease_until": "the time until which its owner counts as live",
@@ -188,6 +191,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "kind": "what kind of step it was, such as `admitted`, `traversal`, `complete`, `blocked`",
         "sentence": "the step in words",
         "at": "when it was written",
+        "owner": "of a broken lock: its owner",
+        "token": "of a broken lock: its token",
     },
     "totals": {
         "shard": "the first digit of the group's id; `-`: no group",

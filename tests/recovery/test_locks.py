@@ -17,8 +17,9 @@ from mistral_failover.convergence.records import Lock, Ready
 from mistral_failover.runtime.process import LeaseGuard, Runtime
 from mistral_failover.store import views
 from mistral_failover.store.leases import LeaseKeeper
-from mistral_failover.store.tables import resources
+from mistral_failover.store.tables import journal, resources
 from support.driving import conclude, handed_out, ready_nodes
+from support.rows import rows
 
 
 @pytest.fixture
@@ -102,6 +103,9 @@ def test_a_dead_owner_s_lock_is_broken_and_its_node_is_ready(
     late = broken(context, row["id"], row["owner"])
     assert late["broken"] is False
     assert "works on it" in late["sentence"]
+    written = rows(state.database, journal, "id")[told["id"]]
+    assert (written["owner"], written["token"]) == (row["owner"], row["token"])
+    assert broken(context, row["id"], row["owner"][:-1])["code"] == "LOCK_MOVED"
     assert len(listed(context)) == 1
 
 

@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.store import views
 from mistral_failover.store.tables import traversals
 from support.databases import KINDS
 from support.samples import thing
@@ -56,3 +57,18 @@ def test_what_fails_after_it_waited_for_a_person_ends_then(simulation: Simulatio
     marked(simulation, "BLOCKED")
 
     assert marked(simulation, "FAILED") == ("FAILED", simulation.clock.seconds)
+
+
+@pytest.mark.parametrize("status", ["IN_PROGRESS", "BLOCKED", "FAILED", "COMPLETE"])
+def test_the_traversal_that_took_its_place_is_known_unless_it_had_ended(
+    simulation: Simulation, status: TraversalStatus
+) -> None:
+    marked(simulation, status)
+
+    simulation.start(simulation.goal("b"), "traversal-2")
+
+    row = simulation.database.reading(lambda tx: views.traversal(tx, "traversal-1"))
+    assert row is not None
+    superseded = status in ("IN_PROGRESS", "BLOCKED")
+    assert row["superseded_by"] == ("traversal-2" if superseded else None)
+    assert row["status"] == ("SUPERSEDED" if superseded else status)

@@ -145,6 +145,42 @@ def test_what_was_applied_last_is_what_the_record_has_or_else_what_the_ledger_sa
     assert (found["kept"]["applied"], found["never made"]["applied"]) == (applied, None)
 
 
+def test_what_was_only_said_in_sentences_gets_columns(blank: Database) -> None:
+    schema.upgrade(blank, "0004")
+    superseded = {"status": "SUPERSEDED", "group_id": "g"}
+    ended = "the rights of the request ended; a sweep, or anybody with valid rights, goes on: "
+    refused = {"status": "FAILED", "reason": f"{ended}It was deleted. Log in: again. [TRUST_GONE]"}
+    died = "fence:a: the lock of exec-1/host, a, which is dead, was broken"
+    forced = "data: the lock of exec-2/b, which was alive, was broken by me (forced: which is dead)"
+    with blank.engine.begin() as connection:
+        for table, row in (
+            ("traversals", {"id": "new", "status": "IN_PROGRESS", "group_id": "g"}),
+            ("traversals", {"id": "old", "reason": "superseded by new", **superseded}),
+            ("traversals", {"id": "older", "reason": "superseded by one forgotten", **superseded}),
+            ("resources", {"id": "left", **refused}),
+            ("resources", {"id": "taken up", **refused, "owner": "o"}),
+            ("resources", {"id": "failed", "status": "FAILED", "reason": "too many [QUOTA]"}),
+            ("journal", {"id": 1, "kind": "steal", "sentence": died}),
+            ("journal", {"id": 2, "kind": "broken", "sentence": forced}),
+            ("journal", {"id": 3, "kind": "done", "sentence": f"{died}, it says"}),
+        ):
+            _insert(connection, f"failover_{table}", **row)
+
+    schema.upgrade(blank, "0005")
+
+    def column(table: str, name: str) -> dict[Any, Any]:
+        return {row["id"]: row[name] for row in content(blank, f"failover_{table}")}
+
+    assert column("traversals", "superseded_by") == {"new": None, "old": "new", "older": None}
+    assert column("resources", "given_up") == {
+        "left": "TRUST_GONE",
+        "taken up": None,
+        "failed": None,
+    }
+    assert column("journal", "owner") == {1: "exec-1/host, a", 2: "exec-2/b", 3: None}
+    assert set(column("journal", "token").values()) == {None}
+
+
 def test_a_downgrade_to_the_base_leaves_nothing(blank: Database) -> None:
     schema.upgrade(blank)
     assert tables(blank) == set(metadata.tables)

@@ -124,7 +124,7 @@ def _break_lock(tx: Transaction, traversal: Traversal, record: Record) -> None:
     """Break a dead owner's lock, unless somebody else did."""
     if tx.steal(record, f"its owner {record.owner} died at work"):
         sentence = f"{record.name}: the lock of {record.owner}, which is dead, was broken"
-        tell(tx, traversal, record, "steal", sentence)
+        tell(tx, traversal, record, "steal", sentence, broken=True)
         reach("check.stolen")
 
 
@@ -178,7 +178,7 @@ def _settle(tx: Transaction, visit: _Visit) -> Step | None:
     record, wanted = visit.record, visit.state.wanted
     changes: dict[str, Any] = {"goal_version": visit.traversal.goal_version}
     if wanted is None:
-        changes |= {"action": "DELETE", "status": "COMPLETE", "reason": ""}
+        changes |= {"action": "DELETE", "status": "COMPLETE", "reason": "", "given_up": None}
     else:
         changes |= {"requires": wanted.requires}
     if not tx.amend(record, **changes):
@@ -243,6 +243,7 @@ def _hand_out(
     record, traversal, node = visit.record, visit.traversal, visit.state.node
     wanted = visit.state.wanted
     changes: dict[str, Any] = {"action": ACTION_OF[verb], "status": "IN_PROGRESS", "reason": ""}
+    changes["given_up"] = None
     if wanted is not None:
         required = {*record.requires, *wanted.requires}
         changes |= {"properties": properties, "requires": tuple(sorted(required))}

@@ -137,7 +137,7 @@ def abandon(
     if traversal is None or record is None or group is None:
         return Step(f"there is nothing to give up for {ticket.node.key}")
     what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
-    if not tx.release(ticket.lock, status="FAILED", reason=reason):
+    if not tx.release(ticket.lock, status="FAILED", reason=reason, given_up=code):
         return Step(f"{what}: {reason}; somebody else has broken the lock")
     error = {"code": code, "message": reason}
     tx.close_operation(ticket, Outcome(error=error, unknown=True))
@@ -203,14 +203,25 @@ def _stop(tx: Transaction, traversal: Traversal, reason: str, *, blocked: bool) 
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
 
 
-def tell(tx: Transaction, traversal: Traversal, record: Record, kind: str, sentence: str) -> None:
-    """Add what happened to a record to the group's journal."""
+def tell(
+    tx: Transaction,
+    traversal: Traversal,
+    record: Record,
+    kind: str,
+    sentence: str,
+    *,
+    broken: bool = False,
+) -> None:
+    """Add what happened to a record to the group's journal. ``broken``: the lock that ``record``
+    shows was broken."""
     tx.journal(
         traversal.group_id,
         sentence,
         kind=kind,
         traversal_id=traversal.id,
         resource_id=record.id,
+        owner=record.owner if broken else None,
+        token=record.token if broken else None,
     )
 
 

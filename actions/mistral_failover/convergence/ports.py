@@ -75,8 +75,9 @@ class Transaction(Protocol):
         """Change a traversal's status, unless the present one says more: COMPLETE stays so, and
         FAILED is neither BLOCKED nor IN_PROGRESS again."""
 
-    def drop_sync_points(self, traversal_id: str) -> None:
-        """Forget the sync points of a traversal that was superseded."""
+    def supersede(self, traversal_id: str, by: str) -> None:
+        """Mark a traversal SUPERSEDED by another one, unless it has ended, and forget its sync
+        points."""
 
     def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
         """Remember the goal that was reached."""
@@ -181,8 +182,11 @@ class Transaction(Protocol):
         traversal_id: str | None = None,
         resource_id: str | None = None,
         incident_id: str | None = None,
+        owner: str | None = None,
+        token: int | None = None,
     ) -> None:
-        """Add one sentence to the group's history."""
+        """Add one sentence to the group's history. ``owner`` and ``token`` are those of a lock that
+        was broken."""
 
 
 class Store(Protocol):

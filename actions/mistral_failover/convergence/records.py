@@ -53,9 +53,10 @@ class Record:
     update that succeeded; None as long as none did. ``condemned_for`` is the version of the goal
     whose traversals make another record in its place: it was found late that this one can not
     become what that goal wants. ``lease_until`` is in seconds of the
-    database's clock. ``atomic_key`` grows with every change of the row, ``token`` with every
-    change of the lock's owner, ``generation`` with every operation whose outcome is known and with
-    every one that takes the place of one whose outcome is not.
+    database's clock. ``given_up`` is the code for which its last operation was given up, to be
+    taken up again; None where it was not. ``atomic_key`` grows with every change of the row,
+    ``token`` with every change of the lock's owner, ``generation`` with every operation whose
+    outcome is known and with every one that takes the place of one whose outcome is not.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Record:
     replaces: str | None = None
     replaced_by: str | None = None
     condemned_for: str | None = None
+    given_up: str | None = None
     owner: str | None = None
     token: int = 0
     lease_until: float | None = None

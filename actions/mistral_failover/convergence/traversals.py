@@ -51,10 +51,9 @@ def begin(
         return Started(group.current_traversal or "", False, False)
     reach("start.swapped")
     tx.save_goal(group.id, goal)
-    if expected is not None:
-        tx.mark_traversal(expected, "SUPERSEDED", f"superseded by {traversal.id}")
-        tx.drop_sync_points(expected)
     tx.open_traversal(traversal, drawn)
+    if expected is not None:
+        tx.supersede(expected, traversal.id)
     tx.raise_epochs(group.id, drawn.fenced)
     tx.journal(group.id, traversal.cause, kind="traversal", traversal_id=traversal.id)
     if not drawn.graph:

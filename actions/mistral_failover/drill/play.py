@@ -19,8 +19,10 @@ from mistral_failover.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.drill.critical import Share, critical_path
 from mistral_failover.drill.scenarios import SCENARIOS, SLOW
 from mistral_failover.drill.scene import Scene
+from mistral_failover.model.goal import FENCE_TYPE
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import groups, views
+from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.transaction import SqlTransaction
 
 GROUP = "payments"
@@ -109,7 +111,7 @@ class Play:
 
     @staticmethod
     def _alarms(status: dict[str, Any]) -> list[dict[str, Any]]:
-        return [i for i in status["incidents"] if i["sentence"].startswith("alarm")]
+        return [i for i in status["incidents"] if i["source"] != OPERATOR]
 
     @staticmethod
     def _unstarted(status: dict[str, Any], alarms: list[dict[str, Any]]) -> bool:
@@ -185,15 +187,14 @@ class Play:
             at = None if self._alarm_at is None else row["at"] - self._alarm_at
             at = at if at is None or at >= 0 else None
             self._tell(at, row["kind"], row["sentence"])
-            if row["kind"] == "done" and row["sentence"].startswith("fence: "):
-                self._tell_proof(at)
+            if row["kind"] == "done":
+                self._tell_proof(at, row["resource_id"])
 
-    def _tell_proof(self, at: float | None) -> None:
-        """Tell what showed that the member writes no more."""
-        for row in self._scene.action("failover.status", group=GROUP)["resources"]:
-            proof = row["attributes"]
-            if row["type"] == "fence" and proof:
-                self._tell(at, "proof", f"proven by {proof['rung']}: {proof['observed']}")
+    def _tell_proof(self, at: float | None, resource_id: str) -> None:
+        """Tell what showed that the member writes no more, if a resource is a fence."""
+        record = self._scene.read(lambda tx: tx.record(resource_id))
+        if record is not None and record.type == FENCE_TYPE and (proof := record.attributes):
+            self._tell(at, "proof", f"proven by {proof['rung']}: {proof['observed']}")
 
     def _journal(self) -> Iterator[dict[str, Any]]:
         rows = self._scene.read(

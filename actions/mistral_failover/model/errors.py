@@ -28,6 +28,14 @@ class InvalidDocument(ValueError):  # noqa: N818 - it names the finding, not the
         return _line(self.path, self.message, self.remedy)
 
 
+class UnknownResource(InvalidDocument):
+    """A document names a ``resource`` that is not there."""
+
+    def __init__(self, path: str, resource: str, remedy: str) -> None:
+        super().__init__(path, f'unknown resource "{resource}"', remedy)
+        self.resource = resource
+
+
 class UnresolvedReference(ValueError):  # noqa: N818 - as above
     """A ``get_param``, ``get_attr`` or ``get_resource`` names something that is not there.
 

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mistral_failover.model.documents import read_document
-from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.errors import InvalidDocument, UnknownResource
 from mistral_failover.model.references import Reference, find_references
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.rungs import Rung, read_rung, rung_kind
@@ -342,9 +342,7 @@ def _check_reference(group: Group, reference: Reference) -> None:
 
 def _check_known(group: Group, name: str, path: str) -> None:
     if name not in group.resources:
-        raise InvalidDocument(
-            path, f'unknown resource "{name}"', did_you_mean(name, group.resources)
-        )
+        raise UnknownResource(path, name, did_you_mean(name, group.resources))
 
 
 def _check_cycles(group: Group) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mistral_failover.model.documents import read_document
-from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.errors import InvalidDocument, UnknownResource
 from mistral_failover.model.group import parse_group
 from mistral_failover.model.types import ResourceType
 from mistral_failover.model.validation import every_slip
 
 _MOST = 100
-_UNKNOWN = re.compile(r'unknown resource "(.*)"')
 _STAND_IN = {"servers": ["a_member"]}
 
 
@@ -55,8 +54,7 @@ def _meaning(
         try:
             parse_group(rest, name=name, types=types)
         except InvalidDocument as error:
-            missed = _UNKNOWN.fullmatch(error.message)
-            if not (missed and missed.group(1) in dropped):
+            if not (isinstance(error, UnknownResource) and error.resource in dropped):
                 yield error
             rest = _without(rest, error.path, dropped)
         else:

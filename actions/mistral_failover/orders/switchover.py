@@ -308,5 +308,6 @@ def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cause_of(tx: SqlTransaction, superseded: Mapping[str, Any]) -> str:
     """Why the traversal was started that took the place of another one."""
-    by = views.traversal(tx, str(superseded["reason"]).rpartition(" ")[2])
-    return str(by["cause"]) if by else ""
+    by = superseded["superseded_by"]
+    found = tx.traversal(by) if by else None
+    return found.cause if found else ""

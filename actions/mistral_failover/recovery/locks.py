@@ -131,11 +131,10 @@ def _broken(
         sentence = f"{record.name} is not locked"
         return _answer(request, tx, group, record, False, sentence)
     if record.owner != owner or token not in (None, record.token):
-        begins = f"{record.name}: the lock of {owner},"
-        for told in details.broken_by_hand(tx, group.id, record.id):
-            if told.startswith(begins) and record.owner != owner:  # a repeat of what was done
-                sentence = f"{told}; since then {record.owner} works on it"
-                return _answer(request, tx, group, record, False, sentence)
+        told = details.broken_by_hand(tx, group.id, record.id, owner)
+        if told is not None and record.owner != owner:  # a repeat of what was done
+            sentence = f"{told}; since then {record.owner} works on it"
+            return _answer(request, tx, group, record, False, sentence)
         raise ActionError(
             "LOCK_MOVED",
             f"the lock on {record.name} is not held by {plain(owner)} but by {record.owner} "
@@ -154,10 +153,9 @@ def _broken(
     how = "which was alive" if record.held_at(now) else "which is dead"
     why = f" (forced: {plain(because)})" if force and because else ""
     why = why or (f" ({plain(because)})" if because else "")
-    sentence = (
-        f"{record.name}: the lock of {owner}, {how}, was broken by {caller_name(request)}{why}"
-    )
-    if not tx.break_lock(record, sentence.partition(": ")[2]):
+    reason = f"the lock of {owner}, {how}, was broken by {caller_name(request)}{why}"
+    sentence = f"{record.name}: {reason}"
+    if not tx.break_lock(record, reason):
         raise ActionError(
             "LOCK_MOVED", f"the lock on {record.name} moved just now", "Look again: failover locks"
         )
@@ -167,6 +165,8 @@ def _broken(
         kind="broken",
         traversal_id=group.current_traversal,
         resource_id=record.id,
+        owner=record.owner,
+        token=record.token,
     )
     return _answer(request, tx, group, record, True, sentence)
 

@@ -64,6 +64,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             "incidents": [
                 {
                     "id": i.id,
+                    "source": i.source,
                     "decision": i.decision,
                     "sentence": i.sentence,
                     "duplicates": i.duplicates,

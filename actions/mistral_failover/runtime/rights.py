@@ -17,8 +17,6 @@ from mistral_failover.convergence.sentences import because
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import views
 
-ENDED = "the rights of the request ended"
-"""How the reason of a record begins whose operation waits for somebody with valid rights."""
 ATTEMPTS = 10
 """Times that one operation was given up for that: then it has failed, for none of those who came
 was let in."""
@@ -34,7 +32,10 @@ def ended(request: Request, ticket: Ticket, outcome: Outcome) -> tuple[str, str]
     code = error.get("code")
     if code not in NO_RIGHTS or _given_up(request, ticket) >= ATTEMPTS - 1:
         return None
-    why = f"{ENDED}; a sweep, or anybody with valid rights, goes on: {because(error)}"
+    why = (
+        "the rights of the request ended; a sweep, or anybody with valid rights, goes on: "
+        f"{because(error)}"
+    )
     return why, str(code)
 
 
@@ -43,7 +44,7 @@ def waiting(records: Iterable[Record]) -> str:
     return "; ".join(
         f"{record.name}: {record.reason}"
         for record in records
-        if record.status == "FAILED" and record.owner is None and record.reason.startswith(ENDED)
+        if record.status == "FAILED" and record.owner is None and record.given_up in NO_RIGHTS
     )
 
 

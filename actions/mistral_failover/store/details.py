@@ -165,19 +165,22 @@ def steals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def broken_by_hand(tx: Session, group_id: str, resource_id: str, limit: int = 20) -> list[str]:
-    """What was last said about locks on a resource that people broke."""
+def broken_by_hand(tx: Session, group_id: str, resource_id: str, owner: str) -> str | None:
+    """What was last said about a lock of this owner's on a resource that a person broke; None:
+    nobody did."""
     query = (
         sa.select(journal.c.sentence)
         .where(
             journal.c.group_id == group_id,
             journal.c.resource_id == resource_id,
             journal.c.kind == "broken",
+            journal.c.owner == owner,
         )
         .order_by(journal.c.id.desc())
-        .limit(limit)
+        .limit(1)
     )
-    return list(tx.connection.execute(query).scalars())
+    sentence: str | None = tx.connection.execute(query).scalar_one_or_none()
+    return sentence
 
 
 def last_said(tx: Session, group_id: str, kind: str, traversal_id: str) -> float | None:

@@ -124,6 +124,7 @@ class SyncPoints(Session):
             )
 
     def drop_sync_points(self, traversal_id: str) -> None:
+        """Delete the sync points of a traversal; how often they were deferred stays with it."""
         deferred = sa.select(sa.func.coalesce(sa.func.sum(nodes.c.deferrals), 0)).where(
             nodes.c.traversal_id == traversal_id
         )

@@ -20,6 +20,7 @@ metadata = sa.MetaData(
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
         "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     }
 )
 
@@ -143,6 +144,7 @@ traversals = _table(
     sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
     sa.Column("through", sa.SmallInteger),
     _id("follows", index=True),
+    _id("superseded_by", index=True),
     _id("chain"),
     sa.Column("chains", sa.Integer, nullable=False, server_default="0"),
     _number("number"),
@@ -175,6 +177,7 @@ resources = _table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("created_at", _Time, nullable=False),
     _number("number"),
+    sa.Column("given_up", sa.String(64)),
     sa.Index("ix_failover_resources_group_id_action", "group_id", "action"),
 )
 
@@ -286,6 +289,8 @@ journal = _table(
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("sentence", _Reason, nullable=False),
     sa.Column("at", _Time, nullable=False),
+    sa.Column("owner", sa.String(255)),
+    sa.Column("token", sa.Integer),
     sa.Index("ix_failover_journal_group_id_kind_id", "group_id", "kind", "id"),
     # Without this SQLite gives the ids of deleted rows once more, and they name what was told.
     sqlite_autoincrement=True,

@@ -158,6 +158,15 @@ class SqlTransaction(Records, SyncPoints):
         )
 
     def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
+        self._mark(traversal_id, status, reason)
+
+    def supersede(self, traversal_id: str, by: str) -> None:
+        self._mark(traversal_id, "SUPERSEDED", f"superseded by {by}", superseded_by=by)
+        self.drop_sync_points(traversal_id)
+
+    def _mark(
+        self, traversal_id: str, status: TraversalStatus, reason: str, **changes: Any
+    ) -> None:
         ended: Any = None
         if status not in ("IN_PROGRESS", "BLOCKED"):
             # Whatever fails beside it: it was over when it failed first. Without the status: MySQL
@@ -173,7 +182,7 @@ class SqlTransaction(Records, SyncPoints):
         self.execute(
             traversals.update()
             .where(traversals.c.id == traversal_id, replaceable)
-            .values(status=status, reason=reason, ended_at=ended)
+            .values(status=status, reason=reason, ended_at=ended, **changes)
         )
 
     def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
@@ -204,6 +213,8 @@ class SqlTransaction(Records, SyncPoints):
         traversal_id: str | None = None,
         resource_id: str | None = None,
         incident_id: str | None = None,
+        owner: str | None = None,
+        token: int | None = None,
     ) -> None:
         if kind in EVENTS and group_id in self._hooked:
             self.to_tell.add(group_id)
@@ -216,6 +227,8 @@ class SqlTransaction(Records, SyncPoints):
             kind=kind,
             sentence=sentence,
             at=self.clock(),
+            owner=owner,
+            token=token,
         )
 
 

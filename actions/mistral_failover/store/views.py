@@ -14,7 +14,8 @@ from mistral_failover.store.tables import journal, nodes, operations, resources,
 
 
 def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
-    """One traversal: status, reason, cause, goal version, times, how many nodes are done."""
+    """One traversal: status, reason, cause, goal version, the one that superseded it, times, how
+    many nodes are done."""
     row = tx.connection.execute(
         sa.select(
             traversals.c.id,
@@ -24,6 +25,7 @@ def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
             traversals.c.reason,
             traversals.c.cause,
             traversals.c.incident_id,
+            traversals.c.superseded_by,
             traversals.c.started_at,
             traversals.c.ended_at,
         ).where(traversals.c.id == traversal_id)
@@ -202,7 +204,12 @@ def history(
 ) -> list[dict[str, Any]]:
     """The journal's sentences in order: with ``after`` those behind that id, else the latest."""
     query = sa.select(
-        journal.c.id, journal.c.at, journal.c.kind, journal.c.sentence, journal.c.traversal_id
+        journal.c.id,
+        journal.c.at,
+        journal.c.kind,
+        journal.c.sentence,
+        journal.c.traversal_id,
+        journal.c.resource_id,
     ).where(journal.c.group_id == group_id)
     if traversal_id is not None:
         query = query.where(journal.c.traversal_id == traversal_id)
@@ -223,6 +230,7 @@ def following(tx: Session, first: Mapping[str, Any]) -> list[dict[str, Any]]:
         "status",
         "reason",
         "cause",
+        "superseded_by",
         "started_at",
         "ended_at",
     )

@@ -48,7 +48,10 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A command as the journal has it; times are seconds since 1970 by the node's clock."""
+    """A command as the journal has it; times are seconds since 1970 by the node's clock.
+
+    ``message`` is why it has no end, or whose word that end is; ``finding`` what its check found.
+    """
 
     epoch: int
     id: str
@@ -67,6 +70,12 @@ class Row:
     stdout: str
     stderr: str
     message: str
+    finding: str
+
+    @property
+    def said(self) -> str:
+        """Why it has no end, and what its check found, in one line; empty: it came to its end."""
+        return "; ".join(filter(None, (self.message, self.finding)))
 
     @property
     def trace(self) -> Trace | None:
@@ -210,7 +219,7 @@ class Journal:
                 " started_at) VALUES (?, ?, ?, ?, ?, 'started', ?, ?)"
                 " ON CONFLICT (epoch, id) DO UPDATE SET state = 'started', started_at = ?,"
                 " reply_to = excluded.reply_to, ended_at = NULL, pid = NULL, start_ticks = NULL,"
-                " boot_id = NULL, message = ''",
+                " boot_id = NULL, message = '', finding = ''",
                 (epoch, command_id, name, json.dumps(dict(arguments)), reply_to, now, now, now),
             )
 
@@ -227,7 +236,6 @@ class Journal:
         stdout: str = "",
         stderr: str = "",
         seconds: float | None = None,
-        message: str = "",
     ) -> None:
         """Write down what came of it."""
         self._change(
@@ -239,8 +247,23 @@ class Journal:
             stderr=stderr,
             seconds=seconds,
             ended_at=time.time(),
-            message=message,
+            message="",
+            finding="",
         )
+
+    def found(self, epoch: int, command_id: str, state: State, finding: str) -> None:
+        """Write down what a command's check found; ``state``: done, received or unknown. Unless it
+        found that the command is done, a person's word holds."""
+        if state == "done":
+            now = time.time()
+            self._change(epoch, command_id, state=state, exit_code=0, ended_at=now, finding=finding)
+            return
+        with self._lock, self._db:
+            self._db.execute(
+                "UPDATE commands SET state = ?, finding = ?, ended_at = ?"
+                " WHERE epoch = ? AND id = ? AND state IN ('started', 'unknown')",
+                (state, finding, time.time(), epoch, command_id),
+            )
 
     def leave(self, epoch: int, command_id: str, state: State, message: str) -> None:
         """Write down that it did not come to an end: it is unknown, refused, or may begin
@@ -263,7 +286,8 @@ class Journal:
                 "SELECT MAX(epoch) FROM commands WHERE id = ? AND state = 'unknown'", (command_id,)
             ).fetchone()[0]
             self._db.execute(
-                "UPDATE commands SET state = ?, exit_code = ?, ended_at = ?, message = ?"
+                "UPDATE commands SET state = ?, exit_code = ?, ended_at = ?, message = ?,"
+                " finding = ''"
                 " WHERE id = ? AND epoch = ?",
                 (*values, time.time(), said, command_id, epoch),
             )

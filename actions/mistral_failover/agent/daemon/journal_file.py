@@ -37,6 +37,7 @@ CREATE TABLE commands (
     stdout TEXT NOT NULL DEFAULT '',
     stderr TEXT NOT NULL DEFAULT '',
     message TEXT NOT NULL DEFAULT '',
+    finding TEXT NOT NULL DEFAULT '',
     UNIQUE (epoch, id)
 );
 CREATE TABLE depositions (
@@ -143,6 +144,8 @@ def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
                 for statement in _TABLES.split(";"):
                     cursor.execute(statement)
                 cursor.execute(f"PRAGMA user_version = {SCHEMA}")
+            elif version == SCHEMA:
+                _add_finding(cursor)
         db.commit()
     except BaseException:
         db.close()
@@ -155,3 +158,11 @@ def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
             "Install the agent that wrote it, or a later one.",
         )
     return db
+
+
+def _add_finding(cursor: sqlite3.Cursor) -> None:
+    """Add the column that earlier agents did not have; those that know nothing of it go on writing
+    rows without it, so it needs no new version."""
+    columns = {row[1] for row in cursor.execute("PRAGMA table_info(commands)")}
+    if "finding" not in columns:
+        cursor.execute("ALTER TABLE commands ADD COLUMN finding TEXT NOT NULL DEFAULT ''")

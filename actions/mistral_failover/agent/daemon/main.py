@@ -180,7 +180,7 @@ def _shown(row: Row) -> dict[str, Any]:
         "exit_code": row.exit_code,
         "stdout": row.stdout,
         "stderr": row.stderr,
-        "message": row.message,
+        "message": row.said,
     }
 
 

@@ -165,7 +165,7 @@ def result(identity: Identity, request: Request, state: str, **values: Any) -> d
 def recorded(identity: Identity, request: Request, row: Row, *, replayed: bool) -> dict[str, Any]:
     """The result that the journal has of a command which is done, or of which nobody knows."""
     if row.state != "done":
-        why = row.message or "it began, and no end of it is written down"
+        why = row.said or "it began, and no end of it is written down"
         return result(
             identity,
             request,
@@ -179,7 +179,7 @@ def recorded(identity: Identity, request: Request, row: Row, *, replayed: bool) 
         "done",
         exit_code=row.exit_code,
         stdout=row.stdout,
-        stderr=row.stderr or row.message,
+        stderr=row.stderr or row.said,
         seconds=row.seconds or 0.0,
         replayed=replayed,
     )

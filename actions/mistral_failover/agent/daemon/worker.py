@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import re
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -114,16 +113,13 @@ class Worker:
     def _find_out(self, job: Job) -> bool:
         """Whether a command whose end nobody knows may run again."""
         request = job.request
-        state, message = look_at_it(job.spec, self._found(job), job.stop)
+        state, finding = look_at_it(job.spec, self._found(job), job.stop)
         if job.deposed:
             return False
         if job.stop.is_set():
             raise _CutOff
-        if state == "done":
-            self._journal.done(request.epoch, request.id, exit_code=0, message=message)
-        else:
-            self._journal.leave(request.epoch, request.id, state, message)
-        LOG.info("%s (%s): %s", request.name, request.id, message)
+        self._journal.found(request.epoch, request.id, state, finding)
+        LOG.info("%s (%s): %s", request.name, request.id, finding)
         # A person may have settled it meanwhile.
         return self._found(job).state == "received"
 
@@ -244,23 +240,21 @@ def run_command(
 def look_at_it(spec: CommandSpec, row: Row, stop: threading.Event) -> tuple[State, str]:
     """Find out what came of a command whose end nobody knows: ``done``, ``received`` (it may run
     again) or ``unknown``, and a sentence. ``stop`` cuts it off; then it is unknown."""
-    # Without what was found when it was looked at before.
-    why = re.split("; (?:its check|it has no check)", row.message, maxsplit=1)[0]
     said = "it has no check"
     if spec.check is not None:
         try:
             argv = spec.words(spec.check, messages.values_of(row.arguments, spec))
         except Refused as error:
-            return "unknown", f"{why}; its check can not be made: {error.message.rstrip('.')}"
+            return "unknown", f"its check can not be made: {error.message.rstrip('.')}"
         ended = _run(spec, argv, row.id, stop, None)
         if ended.exit_code == 0:
-            return "done", f"{why}; its check found that it took effect"
+            return "done", "its check found that it took effect"
         if ended.exit_code == 1:
-            return "received", f"{why}; its check found that it did not take effect"
+            return "received", "its check found that it did not take effect"
         said = f"its check ended with {ended.exit_code}"
     if spec.repeatable:
-        return "received", f"{why}; {said}, and it may be repeated"
-    return "unknown", f"{why}; {said}"
+        return "received", f"{said}, and it may be repeated"
+    return "unknown", said
 
 
 def _run(
