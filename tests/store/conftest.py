@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.convergence.records import Record, Traversal
+from mistral_failover.convergence.records import Record, Traversal, TraversalStatus
 from mistral_failover.model.goal import Goal, render_goal
 from mistral_failover.model.group import parse_group
-from mistral_failover.store import groups, schema
+from mistral_failover.store import groups, schema, tables
 from mistral_failover.store.database import Database
 from support.databases import KINDS, empty, fresh_url
 from support.simulation import PROJECT
@@ -62,14 +62,23 @@ def define(database: Database) -> Callable[..., tuple[str, Goal]]:
 
 
 @pytest.fixture
-def record(database: Database) -> Record:
+def group(database: Database) -> str:
+    """The id of a group without a goal, for rows that need one."""
+    row = {"id": "g", "project_id": "elsewhere", "name": "g", "created_at": 0.0}
+    nothing: dict[str, Any] = {"definition": {}, "definition_version": ""}
+    database.atomically(lambda tx: tx.insert(tables.groups, **row, **nothing))
+    return "g"
+
+
+@pytest.fixture
+def record(database: Database, group: str) -> Record:
     """One record whose lock is free."""
-    fresh = Record(id="r", group_id="g", name="r", type="shared", goal_version="v")
+    fresh = Record(id="r", group_id=group, name="r", type="shared", goal_version="v")
     database.atomically(lambda tx: tx.insert_record(fresh, tx.now()))
     return fresh
 
 
 @pytest.fixture
-def traversal() -> Traversal:
+def traversal(group: str) -> Traversal:
     """A traversal that is not in the database."""
-    return Traversal("t", "g", "v", "IN_PROGRESS")
+    return Traversal("t", group, "v", TraversalStatus.IN_PROGRESS)

@@ -112,6 +112,7 @@ def test_a_lease_that_ran_out_is_not_renewed(database: Database, record: Record)
     assert not database.atomically(lambda tx: tx.renew(lock))
 
 
+@pytest.mark.usefixtures("group")
 @pytest.mark.parametrize("cause", ["fenced", "replaced"])
 def test_no_lease_is_renewed_to_make_something_on_a_member_that_was_fenced_since(
     database: Database, cause: str
@@ -127,6 +128,7 @@ def test_no_lease_is_renewed_to_make_something_on_a_member_that_was_fenced_since
     assert not database.atomically(lambda tx: tx.renew(making))
 
 
+@pytest.mark.usefixtures("group")
 def test_what_takes_something_from_a_fenced_member_keeps_its_lease(database: Database) -> None:
     removing = on_member(database, action="DELETE")
     database.atomically(lambda tx: tx.raise_epochs("g", ["a"]))
@@ -320,6 +322,7 @@ def test_a_deadlock_runs_the_transaction_again(database: Database, record: Recor
     assert now(database).atomic_key == 2
 
 
+@pytest.mark.usefixtures("group")
 def test_what_somebody_else_inserts_meanwhile_is_found_by_the_repeat(database: Database) -> None:
     def insert_if_missing(number: int) -> int:
         def insert(tx: Any) -> int:

@@ -150,12 +150,13 @@ def test_a_record_that_is_not_there_can_not_be_read_or_locked(database: Database
 def test_the_records_of_a_group_are_those_not_gone_oldest_first(
     database: Database, record: Record
 ) -> None:
+    another = database.atomically(lambda tx: groups.define(tx, "elsewhere", "h", {}))
     others = [
         replace(record, id="c", name="c", action="CREATE"),
         replace(record, id="b", name="b"),
         replace(record, id="a", name="a", action="DELETE", status="FAILED"),
         replace(record, id="gone", name="gone", action="DELETE"),
-        replace(record, id="theirs", name="theirs", group_id="h"),
+        replace(record, id="theirs", name="theirs", group_id=another),
     ]
     later = database.reading(lambda tx: tx.now()) + 1
     database.atomically(lambda tx: tx.insert_records(others, later))
@@ -351,6 +352,7 @@ def test_a_lease_is_refused_to_the_member_that_was_fenced_and_to_no_other(
     assert renewed(removal), "what is taken away from it may take its time"
 
 
+@pytest.mark.usefixtures("group")
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_a_volume_is_known_by_its_latest_record_also_where_two_are_of_one_moment(
     database: Database, order: str

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -72,15 +73,29 @@ def test_an_upgraded_database_has_the_tables_that_the_code_knows(blank: Database
         assert alembic.autogenerate.compare_metadata(context, metadata) == []
 
 
+WORDS = {
+    "failover_traversals": {"status": "IN_PROGRESS"},
+    "failover_resources": {"action": "CREATE", "status": "COMPLETE"},
+    "failover_nodes": {"status": "WAITING"},
+    "failover_operations": {"status": "done"},
+    "failover_incidents": {"decision": "HELD"},
+}
+
+
 def _insert(connection: sa.Connection, table: str, **row: Any) -> None:
-    """A row as an earlier version wrote it; what it must have besides is nought."""
+    """A row as an earlier version wrote it; what it must have besides is nought, or a word."""
     found = sa.Table(table, sa.MetaData(), autoload_with=connection)
     nought = {
         column.name: "0" if isinstance(column.type, sa.String) else 0
         for column in found.columns
         if not column.nullable and column.server_default is None
     }
-    connection.execute(found.insert().values({**nought, **row}))
+    connection.execute(found.insert().values({**nought, **WORDS.get(table, {}), **row}))
+
+
+def _insert_group(database: Database, name: str = "g") -> None:
+    with database.engine.begin() as connection:
+        _insert(connection, "failover_groups", id=name, name=name)
 
 
 def test_a_record_that_was_condemned_stays_so_for_the_goal_of_its_group(blank: Database) -> None:
@@ -115,6 +130,7 @@ def test_what_was_applied_last_is_what_the_record_has_or_else_what_the_ledger_sa
     blank: Database, action: str, status: str, applied: Any
 ) -> None:
     schema.upgrade(blank, "0001")
+    _insert_group(blank)
     states = (("create", "done", 1), ("update", "done", 2), ("update", "failed", 3))
     with blank.engine.begin() as connection:
         for name, ledger in (("kept", states), ("never made", ())):
@@ -181,6 +197,106 @@ def test_what_was_only_said_in_sentences_gets_columns(blank: Database) -> None:
     assert set(column("journal", "token").values()) == {None}
 
 
+def _fill_each_table(database: Database) -> None:
+    """A group with a row of each kind, and the rows that a group which is gone left behind."""
+    with database.engine.begin() as connection:
+        _insert(connection, "failover_groups", id="g", name="g")
+        for group, traversal, resource in (("g", "t", "r"), ("gone", "t-gone", "r-gone")):
+            _insert(connection, "failover_goals", group_id=group, version="v")
+            _insert(connection, "failover_traversals", id=traversal, group_id=group)
+            _insert(connection, "failover_resources", id=resource, group_id=group)
+            _insert(connection, "failover_nodes", traversal_id=traversal, node="end")
+            _insert(connection, "failover_edges", traversal_id=traversal, node="end")
+            _insert(connection, "failover_operations", key=resource, resource_id=resource)
+            _insert(connection, "failover_incidents", id=group, group_id=group)
+            number = {"g": 1, "gone": 2}[group]
+            _insert(connection, "failover_journal", id=number, group_id=group)
+        forgotten = {"status": "SUPERSEDED", "superseded_by": "forgotten"}
+        _insert(connection, "failover_traversals", id="old", group_id="g", **forgotten)
+
+
+OWNED = ("goals", "traversals", "resources", "nodes", "edges", "operations")
+
+
+def _count(database: Database, *tables: str) -> dict[str, int]:
+    return {table: len(content(database, f"failover_{table}")) for table in tables}
+
+
+def test_only_what_a_group_that_is_gone_left_behind_is_removed(blank: Database) -> None:
+    """And nothing of what is there, though SQLite drops each table on the way."""
+    schema.upgrade(blank, "0005")
+    _fill_each_table(blank)
+
+    schema.upgrade(blank)
+
+    assert _count(blank, *OWNED) == dict.fromkeys(OWNED, 1) | {"traversals": 2}
+    assert _count(blank, "incidents", "journal") == {"incidents": 2, "journal": 2}
+    assert {row["superseded_by"] for row in content(blank, "failover_traversals")} == {None}
+
+    schema.downgrade(blank, "0005")
+
+    assert _count(blank, *OWNED) == dict.fromkeys(OWNED, 1) | {"traversals": 2}
+    with blank.engine.begin() as connection:
+        _insert(connection, "failover_nodes", traversal_id="nowhere", status="nonsense")
+
+
+def test_with_a_group_goes_what_belongs_to_it(blank: Database) -> None:
+    schema.upgrade(blank, "0005")
+    _fill_each_table(blank)
+    schema.upgrade(blank)
+
+    with blank.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM failover_groups"))
+
+    assert _count(blank, *OWNED) == dict.fromkeys(OWNED, 0)
+    assert _count(blank, "incidents", "journal") == {"incidents": 2, "journal": 2}
+
+
+def test_a_row_of_what_is_not_there_is_refused(blank: Database) -> None:
+    schema.upgrade(blank)
+    for table in OWNED:
+        with pytest.raises(sa.exc.IntegrityError), blank.engine.begin() as connection:
+            _insert(connection, f"failover_{table}")
+
+
+def test_a_word_that_nobody_knows_is_refused(blank: Database) -> None:
+    schema.upgrade(blank, "0005")
+    _fill_each_table(blank)
+    schema.upgrade(blank)
+    checked = {
+        (table.name, str(check.name))
+        for table in metadata.tables.values()
+        for check in table.constraints
+        if isinstance(check, sa.CheckConstraint)
+    }
+    assert {table for table, _ in checked} == set(WORDS)
+
+    for table, name in checked:
+        column = name.rpartition("_")[2]
+        values = sa.table(table, sa.column(column))
+        with pytest.raises(sa.exc.DBAPIError, match=name), blank.engine.begin() as connection:
+            connection.execute(values.update().values({column: "nonsense"}))
+
+
+def test_the_words_of_the_migration_are_those_of_the_code(blank: Database) -> None:
+    schema.upgrade(blank)
+    found = sa.inspect(blank.engine)
+    for name, table in metadata.tables.items():
+        there = {check["name"]: check["sqltext"] for check in found.get_check_constraints(name)}
+        wanted = {
+            str(check.name): str(check.sqltext.compile(compile_kwargs={"literal_binds": True}))
+            for check in table.constraints
+            if isinstance(check, sa.CheckConstraint)
+        }
+        assert there.keys() == wanted.keys()
+        for check in wanted:
+            assert _quoted(str(there[check])) == _quoted(wanted[check])
+
+
+def _quoted(text: str) -> set[str]:
+    return set(re.findall(r"'(\w+)'", text))
+
+
 def test_a_downgrade_to_the_base_leaves_nothing(blank: Database) -> None:
     schema.upgrade(blank)
     assert tables(blank) == set(metadata.tables)
@@ -205,6 +321,7 @@ def test_what_is_under_way_while_stages_come_is_held_back_by_none(blank: Databas
         "started_at": 1.5,
         "deferrals": 3,
     }
+    _insert_group(blank)
     fill(blank, "failover_nodes", node)
     fill(blank, "failover_traversals", traversal)
 
@@ -333,6 +450,7 @@ def test_rows_from_before_there_were_numbers_keep_the_order_of_their_clocks(
     blank: Database,
 ) -> None:
     schema.upgrade(blank, "0001")
+    _insert_group(blank)
     # first_at, decided_at, last_at; of b and d the first two are one moment.
     heard = {"c": (1, 9, 40), "d": (2, 2, 10), "b": (2, 2, 30), "a": (3, 3, 20)}
     times = {

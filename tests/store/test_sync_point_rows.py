@@ -29,7 +29,7 @@ FIRST, SECOND, OLD = Node("update", "r"), Node("update", "s"), Node("cleanup", "
 
 
 @pytest.fixture
-def twins(database: Database) -> Plan:
+def twins(database: Database, group: str) -> Plan:
     """Two traversals of one plan, ``t`` and ``u``: the same nodes, which must not be mixed up.
 
     The cleanup of ``o`` and the update of ``r`` come before the update of ``s``.
@@ -43,7 +43,7 @@ def twins(database: Database) -> Plan:
     stages = {FIRST.key: Stage.FENCE, SECOND.key: Stage.ACTIVATE, OLD.key: Stage.QUIESCE}
     plan = Plan(graph, wanted, (), (), {}, (), stages)
     for identity in ("t", "u"):
-        traversal = Traversal(identity, "g", "v", "IN_PROGRESS")
+        traversal = Traversal(identity, group, "v", "IN_PROGRESS")
         database.atomically(lambda tx: tx.open_traversal(traversal, plan))  # noqa: B023
     return plan
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.model.group import Limits
 from mistral_failover.model.text import clock, plain
+from mistral_failover.store.tables import Decision
 
 HOUR = 3600.0
 
@@ -88,7 +89,7 @@ class Verdict:
     """``decision`` is ADMITTED, IGNORED (nothing to do), DUPLICATE (counted) or HELD (listed,
     an operator can admit it); ``rule`` names the rule that spoke."""
 
-    decision: str
+    decision: Decision
     sentence: str
     rule: str = ""
 
@@ -101,7 +102,7 @@ def admit(alarm: Alarm, situation: Situation) -> Verdict:
             decision, why = found
             return Verdict(decision, f"{alarm.sentence}: {why}", name)
     sentence = f"{alarm.sentence}: {situation.member} of {situation.group} is declared lost"
-    return Verdict("ADMITTED", sentence)
+    return Verdict(Decision.ADMITTED, sentence)
 
 
 def without_group(alarm: Alarm, group: str | None) -> Verdict:
@@ -111,7 +112,7 @@ def without_group(alarm: Alarm, group: str | None) -> Verdict:
     looked: so it is held, and not dropped.
     """
     if not alarm.firing:
-        return Verdict("IGNORED", f"{alarm.sentence}: {_NOTHING_NEW}", "not_firing")
+        return Verdict(Decision.IGNORED, f"{alarm.sentence}: {_NOTHING_NEW}", "not_firing")
     named = plain(", ".join((*alarm.servers, *alarm.others)))
     if group is not None:
         why = f"there is no group {plain(group)} in this project"
@@ -119,20 +120,22 @@ def without_group(alarm: Alarm, group: str | None) -> Verdict:
         why = f"no group of this project is known to have {named}"
     else:
         why = "it names neither a group nor a server"
-    return Verdict("HELD", f"{alarm.sentence}: {why}", "unknown")
+    return Verdict(Decision.HELD, f"{alarm.sentence}: {why}", "unknown")
 
 
-Found = tuple[str, str] | None
+Found = tuple[Decision, str] | None
 _NOTHING_NEW = "this is not a transition into alarm"
 
 
 def _not_firing(alarm: Alarm, situation: Situation) -> Found:
-    return None if alarm.firing else ("IGNORED", _NOTHING_NEW)
+    return None if alarm.firing else (Decision.IGNORED, _NOTHING_NEW)
 
 
 def _not_in_service(alarm: Alarm, situation: Situation) -> Found:
     """What somebody took out of service no alarm brings up again."""
-    return None if situation.in_service else ("IGNORED", f"{situation.group} is not in service")
+    return (
+        None if situation.in_service else (Decision.IGNORED, f"{situation.group} is not in service")
+    )
 
 
 def _strangers(alarm: Alarm, situation: Situation) -> Found:
@@ -140,7 +143,7 @@ def _strangers(alarm: Alarm, situation: Situation) -> Found:
     if not situation.strangers:
         return None
     named = plain(", ".join(situation.strangers))
-    return "HELD", f"{named} is not known as a member of {situation.group}"
+    return Decision.HELD, f"{named} is not known as a member of {situation.group}"
 
 
 def _unnamed(alarm: Alarm, situation: Situation) -> Found:
@@ -148,18 +151,18 @@ def _unnamed(alarm: Alarm, situation: Situation) -> Found:
     if situation.member is not None:
         return None
     several = f"several members of {situation.group} hold roles"
-    return "HELD", f"it does not say which member is lost, and {several}"
+    return Decision.HELD, f"it does not say which member is lost, and {several}"
 
 
 def _heard_before(alarm: Alarm, situation: Situation) -> Found:
-    return ("DUPLICATE", "heard before") if situation.known else None
+    return (Decision.DUPLICATE, "heard before") if situation.known else None
 
 
 def _known_fact(alarm: Alarm, situation: Situation) -> Found:
     if situation.member in situation.lost:
-        return "DUPLICATE", f"{situation.member} is declared lost already"
+        return Decision.DUPLICATE, f"{situation.member} is declared lost already"
     if situation.member in situation.replacing:
-        return "DUPLICATE", f"the server of {situation.member} is being replaced"
+        return Decision.DUPLICATE, f"the server of {situation.member} is being replaced"
     return None
 
 
@@ -168,7 +171,7 @@ def _paused(alarm: Alarm, situation: Situation) -> Found:
     if pause is None or not pause.covers(situation.member, situation.now):
         return None
     since = f"{situation.group} is paused since {clock(pause.since)} by {pause.by}"
-    return "HELD", f"{since}: {pause.because}"
+    return Decision.HELD, f"{since}: {pause.because}"
 
 
 def _maintenance(alarm: Alarm, situation: Situation) -> Found:
@@ -177,14 +180,14 @@ def _maintenance(alarm: Alarm, situation: Situation) -> Found:
         return None
     of = f"{', '.join(work.members)} of {situation.group}" if work.members else situation.group
     until = f"maintenance of {of} until {clock(work.until)} by {work.by}"
-    return "HELD", f"{until}: {work.because}"
+    return Decision.HELD, f"{until}: {work.because}"
 
 
 def _old_news(alarm: Alarm, situation: Situation) -> Found:
     """What our own fence did to a server, say, and what was told twice and late."""
     if alarm.at is None or not situation.old_news():
         return None
-    return "HELD", (
+    return Decision.HELD, (
         f"it happened at {clock(alarm.at)}, and {situation.member} was declared lost since, and "
         "taken back"
     )
@@ -196,7 +199,7 @@ def _cooldown(alarm: Alarm, situation: Situation) -> Found:
     since = situation.now - situation.admitted[-1]
     if since >= situation.limits.cooldown:
         return None
-    return "HELD", (
+    return Decision.HELD, (
         f"the last alarm was admitted {since:.0f} s ago, and the cooldown is "
         f"{situation.limits.cooldown:.0f} s"
     )
@@ -206,7 +209,7 @@ def _per_hour(alarm: Alarm, situation: Situation) -> Found:
     count = sum(1 for at in situation.admitted if at > situation.now - HOUR)
     if count < situation.limits.per_hour:
         return None
-    return "HELD", (
+    return Decision.HELD, (
         f"{count} alarms were admitted within an hour, and the limit is {situation.limits.per_hour}"
     )
 
@@ -215,7 +218,7 @@ def _storm(alarm: Alarm, situation: Situation) -> Found:
     storm = situation.storm()
     if storm is None or not storm.rages:
         return None
-    return "HELD", (
+    return Decision.HELD, (
         f"{storm.failing} of {storm.groups} groups of the project failed within "
         f"{storm.window:.0f} s: suspect the control plane"
     )

@@ -31,6 +31,7 @@ from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents, suspensions
 from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 
@@ -98,7 +99,7 @@ def _again(request: Request, tx: SqlTransaction, alarm: Alarm, identity: str) ->
     found = incidents.count_again(tx, request.project_id, identity)
     if found is None:
         return None
-    verdict = Verdict("DUPLICATE", f"{alarm.sentence}: heard before", "heard_before")
+    verdict = Verdict(Decision.DUPLICATE, f"{alarm.sentence}: heard before", "heard_before")
     return Recorded(verdict, *found)
 
 

@@ -23,6 +23,7 @@ from mistral_failover.convergence.records import (
     Step,
     Ticket,
     Traversal,
+    TraversalStatus,
 )
 from mistral_failover.convergence.sentences import because, doing, where
 from mistral_failover.convergence.traversals import (
@@ -185,7 +186,7 @@ def fail(
         )
     except ConvergenceError as error:
         why = f"{failed.reason()} It can not be rolled back: {error}"
-        tx.mark_traversal(traversal.id, "FAILED", why)
+        tx.mark_traversal(traversal.id, TraversalStatus.FAILED, why)
         return ()
     return started.ready
 
@@ -194,7 +195,8 @@ def _stop(tx: Transaction, traversal: Traversal, reason: str, *, blocked: bool) 
     """Mark the traversal FAILED or BLOCKED; told once, however many of its nodes come to that."""
     tx.lock_group(traversal.group_id, shared=False)  # so that two nodes do not tell it both
     before = tx.traversal(traversal.id)
-    tx.mark_traversal(traversal.id, "BLOCKED" if blocked else "FAILED", reason)
+    status = TraversalStatus.BLOCKED if blocked else TraversalStatus.FAILED
+    tx.mark_traversal(traversal.id, status, reason)
     after = tx.traversal(traversal.id)
     if before is None or after is None or before.status == after.status:
         return

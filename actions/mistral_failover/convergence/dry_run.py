@@ -16,7 +16,7 @@ import networkx as nx
 
 from mistral_failover.convergence.decide import decide
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import Node, Record, Verb
+from mistral_failover.convergence.records import Node, Record, Status, Verb
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
 from mistral_failover.model.references import resolve_attributes
 from mistral_failover.model.types import ResourceType
@@ -53,7 +53,7 @@ def dry_run_steps(
         record = by_id[node.resource_id]
         # Whoever finds a dead owner's lock breaks it: the record has failed.
         if record.owner is not None and not record.held_at(now):
-            record = replace(record, owner=None, status="FAILED")
+            record = replace(record, owner=None, status=Status.FAILED)
         verdict = _verdict(drawn, node, record, types[record.type], epochs, known, now)
         if verdict is not None:
             coming[node.key] = (record, *verdict)

@@ -14,7 +14,15 @@ from mistral_failover.convergence.conclude import abandon, conclude
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.ports import Store, Transaction
-from mistral_failover.convergence.records import Outcome, Ready, Started, Step, Ticket, Traversal
+from mistral_failover.convergence.records import (
+    Outcome,
+    Ready,
+    Started,
+    Step,
+    Ticket,
+    Traversal,
+    TraversalStatus,
+)
 from mistral_failover.convergence.traversals import begin
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal
@@ -73,7 +81,7 @@ class Engine:
                 traversal_id,
                 group_id,
                 goal.version,
-                "IN_PROGRESS",
+                TraversalStatus.IN_PROGRESS,
                 cause=cause,
                 incident_id=incident_id,
                 through=None if through is None else rank(through),
@@ -99,7 +107,7 @@ class Engine:
             tx.retry_now(current)
             nodes = [n for n in tx.stopped_nodes(current) if tx.reopen_node(current, n)]
             if nodes:
-                tx.mark_traversal(current, "IN_PROGRESS", "")
+                tx.mark_traversal(current, TraversalStatus.IN_PROGRESS, "")
             return tuple(Ready(current, node) for node in nodes)
 
         return self._store.atomically(reopen)

@@ -5,16 +5,66 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Literal
 
-Action = Literal["INIT", "CREATE", "UPDATE", "DELETE"]
-Status = Literal["IN_PROGRESS", "COMPLETE", "FAILED"]
 Verb = Literal["create", "update", "delete"]
 Kind = Literal["update", "cleanup"]
-TraversalStatus = Literal["IN_PROGRESS", "COMPLETE", "FAILED", "BLOCKED", "SUPERSEDED"]
-NodeStatus = Literal["WAITING", "DONE", "FAILED", "BLOCKED"]
 
-ACTION_OF: Mapping[Verb, Action] = {"create": "CREATE", "update": "UPDATE", "delete": "DELETE"}
+
+class Action(StrEnum):
+    """What was last tried on a record; INIT: nothing."""
+
+    INIT = "INIT"
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+class Status(StrEnum):
+    """What a record's last action came to."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETE = "COMPLETE"
+    FAILED = "FAILED"
+
+
+class TraversalStatus(StrEnum):
+    """What a traversal came to. BLOCKED: it waits for an operator."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETE = "COMPLETE"
+    FAILED = "FAILED"
+    BLOCKED = "BLOCKED"
+    SUPERSEDED = "SUPERSEDED"
+
+
+class NodeStatus(StrEnum):
+    """What a node came to. WAITING: it was not worked off yet; BLOCKED: it waits for an
+    operator."""
+
+    WAITING = "WAITING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+    BLOCKED = "BLOCKED"
+
+
+class OperationStatus(StrEnum):
+    """What an operation came to. UNKNOWN: it may have taken effect; OVERTAKEN: that as well, but a
+    later one on its record is done."""
+
+    STARTED = "started"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    OVERTAKEN = "overtaken"
+
+
+ACTION_OF: Mapping[Verb, Action] = {
+    "create": Action.CREATE,
+    "update": Action.UPDATE,
+    "delete": Action.DELETE,
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -65,8 +115,8 @@ class Record:
     type: str
     member: str | None = None
     epoch: int = 0
-    action: Action = "INIT"
-    status: Status = "COMPLETE"
+    action: Action = Action.INIT
+    status: Status = Status.COMPLETE
     reason: str = ""
     properties: Mapping[str, Any] | None = None
     applied: Mapping[str, Any] | None = None

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.ports import Transaction
-from mistral_failover.convergence.records import GroupState, Ready, Started, Traversal
+from mistral_failover.convergence.records import (
+    GroupState,
+    Ready,
+    Started,
+    Traversal,
+    TraversalStatus,
+)
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import Goal, returned_to, returns
@@ -82,7 +88,7 @@ def begin_again(
         id=derived_id(traversal.id, why),
         group_id=traversal.group_id,
         goal_version=goal.version,
-        status="IN_PROGRESS",
+        status=TraversalStatus.IN_PROGRESS,
         cause=cause,
         incident_id=traversal.incident_id,
         back=back or traversal.back,
@@ -94,7 +100,7 @@ def begin_again(
 
 def complete(tx: Transaction, traversal: Traversal) -> None:
     """The goal is reached: it is what a rollback returns to."""
-    tx.mark_traversal(traversal.id, "COMPLETE", "")
+    tx.mark_traversal(traversal.id, TraversalStatus.COMPLETE, "")
     tx.set_last_complete_goal(traversal.group_id, traversal.goal_version)
     sentence = "the goal is reached"
     kind = RETURNED if traversal.back else COMPLETE

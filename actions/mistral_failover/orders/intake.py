@@ -28,6 +28,7 @@ from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.short_ids import identified, unknown
 from mistral_failover.store import incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ def by_hand(
             asked_for = {"to": said.to, "lost": said.lost, "recovered": said.recovered}
             fact = {**known.fact, "asked_for": asked_for}
             sentence = f"{known.sentence}; admitted all the same by {caller_name(request)}: {cause}"
-            incidents.decide(tx, known.id, "ADMITTED", sentence, fact)
+            incidents.decide(tx, known.id, Decision.ADMITTED, sentence, fact)
             tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted", incident_id=known.id)
         return known
 
@@ -204,10 +205,10 @@ def ordered(
         identity = order_id(request.project_id, state.id, occasion)
         known = incidents.get(tx, request.project_id, identity)
         if known is not None and known.decision in ("REFUSED", "IGNORED"):
-            incidents.decide(tx, identity, "ADMITTED", cause, fact)  # it is tried again
+            incidents.decide(tx, identity, Decision.ADMITTED, cause, fact)  # it is tried again
         if known is None:
             order = Incident(
-                identity, request.project_id, state.id, OPERATOR, fact, {}, "ADMITTED", cause
+                identity, request.project_id, state.id, OPERATOR, fact, {}, Decision.ADMITTED, cause
             )
             incidents.add(tx, order)
         return identity
@@ -226,12 +227,12 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
     """Let an order that did not start say so, lest it be taken for one that still waits. Given
     again by the same execution it may start after all."""
     if isinstance(error, NothingToDo):
-        decision, why = "IGNORED", str(error)
+        decision, why = Decision.IGNORED, str(error)
     else:
         facts = describe(error)
         if facts["code"] == "UNEXPECTED":  # no refusal: something broke, and nobody knows how far
             return
-        decision, why = "REFUSED", f"refused: {facts['message']} [{facts['code']}]"
+        decision, why = Decision.REFUSED, f"refused: {facts['message']} [{facts['code']}]"
 
     def refuse(tx: SqlTransaction) -> None:
         known = incidents.get(tx, request.project_id, incident_id)

@@ -15,6 +15,7 @@ from typing import Any
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import stalled_work
 from mistral_failover.store.stalled_work import SWEPT
@@ -54,7 +55,7 @@ def _reopened(held: stalled_work.BlockedByVolume, sentence: str, tx: SqlTransact
     if not tx.reopen_node(traversal, held.ready.node):
         return False
     if not tx.stopped_nodes(traversal):
-        tx.mark_traversal(traversal, "IN_PROGRESS", "")
+        tx.mark_traversal(traversal, TraversalStatus.IN_PROGRESS, "")
     tx.journal(
         held.group_id,
         sentence,

@@ -27,6 +27,7 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
 from mistral_failover.store.stalled_work import SWEPT
+from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 STALE = 600.0
@@ -314,7 +315,7 @@ def _held_back(
         if why is None:
             return None
         sentence = f"{incident.sentence}; {why}"
-        incidents.decide(tx, incident.id, "HELD", sentence, rule=rule)
+        incidents.decide(tx, incident.id, Decision.HELD, sentence, rule=rule)
         tx.journal(group_id, f"HELD: {sentence}", kind="held", incident_id=incident.id)
         return sentence
 

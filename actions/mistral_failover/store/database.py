@@ -184,6 +184,7 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     # An intent that a power cut takes back after its side effect would be no intent.
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+    cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
 
 

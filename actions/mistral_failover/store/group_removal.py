@@ -8,12 +8,12 @@ import sqlalchemy as sa
 from mistral_failover.store import totals
 from mistral_failover.store.incidents import decide
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import groups, incidents, members, metadata, traversals
+from mistral_failover.store.tables import Decision, groups, incidents, members, metadata, traversals
 
 
 def orphan(tx: Session, incident_id: str, sentence: str) -> None:
     """Let an alarm be held as one whose group nobody knows: it may be about a later one."""
-    decide(tx, incident_id, "HELD", sentence, rule="unknown")
+    decide(tx, incident_id, Decision.HELD, sentence, rule="unknown")
     tx.execute(incidents.update().where(incidents.c.id == incident_id).values(group_id=None))
 
 
@@ -26,10 +26,10 @@ def forget(tx: Session, group_id: str) -> None:
     """
     totals.keep_group(tx, group_id)
     walked = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
-    for table in metadata.sorted_tables:
+    for table in reversed(metadata.sorted_tables):
         if "traversal_id" in table.c and "group_id" not in table.c:
             tx.execute(table.delete().where(table.c.traversal_id.in_(walked)))
-    for table in metadata.sorted_tables:
+    for table in reversed(metadata.sorted_tables):
         if "group_id" in table.c and table is not members:
             tx.execute(table.delete().where(table.c.group_id == group_id))
     tx.execute(groups.delete().where(groups.c.id == group_id))

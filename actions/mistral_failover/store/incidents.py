@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from mistral_failover.store import totals
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import groups, incidents
+from mistral_failover.store.tables import Decision, groups, incidents
 
 OPERATOR = "operator"
 """The source of incidents that a person started."""
@@ -36,7 +36,7 @@ class Incident:
     source: str
     fact: Mapping[str, Any]
     payload: Mapping[str, Any]
-    decision: str
+    decision: Decision
     sentence: str
     duplicates: int = 0
     traversal_id: str | None = None
@@ -54,13 +54,13 @@ class Incident:
 
 _COUNT = {"duplicates": incidents.c.duplicates + 1}
 _DECIDED_FOR_GOOD = sa.or_(
-    incidents.c.decision.in_(("IGNORED", "DISMISSED", "DUPLICATE")),
-    sa.and_(incidents.c.decision == "ADMITTED", incidents.c.traversal_id.is_not(None)),
+    incidents.c.decision.in_((Decision.IGNORED, Decision.DISMISSED, Decision.DUPLICATE)),
+    sa.and_(incidents.c.decision == Decision.ADMITTED, incidents.c.traversal_id.is_not(None)),
 )
 _WAITING = sa.or_(
-    incidents.c.decision == "HELD",
+    incidents.c.decision == Decision.HELD,
     sa.and_(
-        incidents.c.decision == "ADMITTED",
+        incidents.c.decision == Decision.ADMITTED,
         incidents.c.traversal_id.is_(None),
         incidents.c.source != OPERATOR,
     ),
@@ -95,7 +95,7 @@ def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
             incidents.c.id == incident_id, incidents.c.project_id == project_id
         )
     ).one_or_none()
-    return Incident(**row._mapping) if row else None
+    return _incident(row._mapping) if row else None
 
 
 def add(tx: Session, incident: Incident) -> None:
@@ -152,7 +152,7 @@ def count_again(tx: Session, project_id: str, incident_id: str) -> tuple[str, st
 def decide(
     tx: Session,
     incident_id: str,
-    decision: str,
+    decision: Decision,
     sentence: str,
     fact: Mapping[str, Any] | None = None,
     *,
@@ -193,8 +193,8 @@ def dismiss(tx: Session, incident_id: str, sentence: str) -> bool:
     """Take a held incident off the list; False when it is not held (any more)."""
     dismissed = tx.changed(
         incidents.update()
-        .where(incidents.c.id == incident_id, incidents.c.decision == "HELD")
-        .values(decision="DISMISSED", sentence=sentence, decided_at=tx.clock())
+        .where(incidents.c.id == incident_id, incidents.c.decision == Decision.HELD)
+        .values(decision=Decision.DISMISSED, sentence=sentence, decided_at=tx.clock())
     )
     if dismissed:
         totals.keep_dismissed(tx, incident_id)
@@ -215,7 +215,7 @@ def admitted_alarms_since(tx: Session, group_id: str, since: float) -> list[floa
     """When alarms of a group were admitted since a time, oldest first; operators do not count."""
     query = sa.select(incidents.c.decided_at).where(
         incidents.c.group_id == group_id,
-        incidents.c.decision == "ADMITTED",
+        incidents.c.decision == Decision.ADMITTED,
         incidents.c.source != OPERATOR,
         incidents.c.decided_at >= since,
     )
@@ -226,12 +226,12 @@ def yet_to_begin(tx: Session, group_id: str) -> list[Incident]:
     """The admitted alarms of a group that have no traversal yet, oldest first."""
     query = sa.select(incidents).where(
         incidents.c.group_id == group_id,
-        incidents.c.decision == "ADMITTED",
+        incidents.c.decision == Decision.ADMITTED,
         incidents.c.source != OPERATOR,
         incidents.c.traversal_id.is_(None),
     )
     rows = tx.connection.execute(query.order_by(*_IN_ORDER))
-    return [Incident(**row._mapping) for row in rows]
+    return [_incident(row._mapping) for row in rows]
 
 
 def waiting(tx: Session, group_id: str) -> list[Incident]:
@@ -239,7 +239,7 @@ def waiting(tx: Session, group_id: str) -> list[Incident]:
     begun."""
     query = sa.select(incidents).where(incidents.c.group_id == group_id, _WAITING)
     rows = tx.connection.execute(query.order_by(*_IN_ORDER))
-    return [Incident(**row._mapping) for row in rows]
+    return [_incident(row._mapping) for row in rows]
 
 
 def said_lost(incident: Incident) -> tuple[str, ...]:
@@ -260,13 +260,13 @@ def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None
         .limit(1)
     )
     row = tx.connection.execute(query).one_or_none()
-    return Incident(**row._mapping) if row else None
+    return _incident(row._mapping) if row else None
 
 
 def failing_since(tx: Session, project_id: str, since: float, rules: Collection[str]) -> set[str]:
     """The ids of the project's groups of which an alarm was admitted since a time, or held by one
     of these rules; what a person ordered does not count."""
-    held = sa.and_(incidents.c.decision == "HELD", incidents.c.rule.in_(rules))
+    held = sa.and_(incidents.c.decision == Decision.HELD, incidents.c.rule.in_(rules))
     query = (
         sa.select(incidents.c.group_id)
         .where(
@@ -274,7 +274,7 @@ def failing_since(tx: Session, project_id: str, since: float, rules: Collection[
             incidents.c.decided_at >= since,
             incidents.c.group_id.is_not(None),
             incidents.c.source != OPERATOR,
-            sa.or_(incidents.c.decision == "ADMITTED", held),
+            sa.or_(incidents.c.decision == Decision.ADMITTED, held),
         )
         .distinct()
     )
@@ -285,11 +285,11 @@ def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
     """The latest incidents of a group, newest first, each occasion once."""
     query = (
         sa.select(incidents)
-        .where(incidents.c.group_id == group_id, incidents.c.decision != "DUPLICATE")
+        .where(incidents.c.group_id == group_id, incidents.c.decision != Decision.DUPLICATE)
         .order_by(*(column.desc() for column in _IN_ORDER))
         .limit(limit)
     )
-    return [Incident(**row._mapping) for row in tx.connection.execute(query)]
+    return [_incident(row._mapping) for row in tx.connection.execute(query)]
 
 
 def held_alarms(
@@ -297,7 +297,7 @@ def held_alarms(
 ) -> tuple[int, list[tuple[Incident, str | None]]]:
     """How many alarms of the project, or of a group of it, are held, and the latest of them with
     their groups' names."""
-    of = [incidents.c.project_id == project_id, incidents.c.decision == "HELD"]
+    of = [incidents.c.project_id == project_id, incidents.c.decision == Decision.HELD]
     if group_id is not None:
         of.append(incidents.c.group_id == group_id)
     total = tx.connection.execute(sa.select(sa.func.count()).select_from(incidents).where(*of))
@@ -312,7 +312,7 @@ def held_alarms(
     for row in tx.connection.execute(query):
         fields = dict(row._mapping)
         name = fields.pop("group_name")
-        rows.append((Incident(**fields), name))
+        rows.append((_incident(fields), name))
     return int(total.scalar_one()), rows
 
 
@@ -321,8 +321,12 @@ def unstarted(tx: Session, project_id: str) -> list[Incident]:
     died."""
     query = sa.select(incidents).where(
         incidents.c.project_id == project_id,
-        incidents.c.decision == "ADMITTED",
+        incidents.c.decision == Decision.ADMITTED,
         incidents.c.traversal_id.is_(None),
     )
     rows = tx.connection.execute(query.order_by(*_IN_ORDER))
-    return [Incident(**row._mapping) for row in rows]
+    return [_incident(row._mapping) for row in rows]
+
+
+def _incident(fields: Mapping[Any, Any]) -> Incident:
+    return Incident(**{**fields, "decision": Decision(fields["decision"])})

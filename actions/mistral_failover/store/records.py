@@ -8,7 +8,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import Lock, Outcome, Record, Ticket
+from mistral_failover.convergence.records import (
+    Action,
+    Lock,
+    OperationStatus,
+    Outcome,
+    Record,
+    Status,
+    Ticket,
+)
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import members, operations, resources
 
@@ -207,10 +215,10 @@ class Records(Session):
         self.insert_records((record,), now)
 
 
-def _status(outcome: Outcome) -> str:
+def _status(outcome: Outcome) -> OperationStatus:
     if outcome.ok:
-        return "done"
-    return "unknown" if outcome.unknown else "failed"
+        return OperationStatus.DONE
+    return OperationStatus.UNKNOWN if outcome.unknown else OperationStatus.FAILED
 
 
 def _held_by(lock: Lock) -> tuple[sa.ColumnElement[bool], ...]:
@@ -222,4 +230,6 @@ def _held_by(lock: Lock) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _record(row: sa.Row[Any]) -> Record:
-    return Record(**{**row._mapping, "requires": tuple(row.requires)})
+    action, status = Action(row.action), Status(row.status)
+    values = {"requires": tuple(row.requires), "action": action, "status": status}
+    return Record(**{**row._mapping, **values})

@@ -58,18 +58,49 @@ def knows(revision: str) -> bool:
 @contextmanager
 def _alone(database: Database) -> Iterator[sa.Connection]:
     """A transaction beside which nobody else changes the schema. SQLite's is that by nature."""
-    with _mutex, database.engine.begin() as connection:
-        if connection.dialect.name == "sqlite":
-            yield connection
-            return
-        # MySQL commits at every change of the schema, so only a lock of the session lasts.
-        name = sa.func.sha1(sa.func.concat("failover_schema/", sa.func.database()))
-        if connection.execute(sa.select(sa.func.get_lock(name, _SECONDS))).scalar_one() != 1:
-            raise TimeoutError("another process has been changing the schema for too long")
-        try:
-            yield connection
-        finally:
+    with (
+        _mutex,
+        database.engine.connect() as connection,
+        _tables_can_be_replaced(connection),
+        _locked(connection),
+        connection.begin(),
+    ):
+        yield connection
+
+
+@contextmanager
+def _locked(connection: sa.Connection) -> Iterator[None]:
+    """MySQL commits at every change of the schema, so only a lock of the session lasts. It is given
+    back after the last commit: who gets it next must see which revision was reached."""
+    if connection.dialect.name == "sqlite":
+        yield
+        return
+    name = sa.func.sha1(sa.func.concat("failover_schema/", sa.func.database()))
+    with connection.begin():
+        got = connection.execute(sa.select(sa.func.get_lock(name, _SECONDS))).scalar_one()
+    if got != 1:
+        raise TimeoutError("another process has been changing the schema for too long")
+    try:
+        yield
+    finally:
+        with connection.begin():
             connection.execute(sa.select(sa.func.release_lock(name)))
+
+
+@contextmanager
+def _tables_can_be_replaced(connection: sa.Connection) -> Iterator[None]:
+    """SQLite changes a table by making another one and dropping the first, with which everything
+    would go that belongs to its rows. This can not be said within a transaction."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    driver.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:
+        driver.execute("PRAGMA foreign_keys=ON")
 
 
 def _config(connection: sa.Connection) -> alembic.config.Config:

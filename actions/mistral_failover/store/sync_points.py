@@ -13,7 +13,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import END, Node, NodeProgress, NodeState, Wanted
+from mistral_failover.convergence.records import (
+    END,
+    Node,
+    NodeProgress,
+    NodeState,
+    NodeStatus,
+    Wanted,
+)
 from mistral_failover.model.stages import rank
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import edges, nodes, resources, traversals
@@ -141,7 +148,8 @@ class SyncPoints(Session):
         if row is None:
             return None
         wanted = row.wanted and Wanted(**{**row.wanted, "requires": tuple(row.wanted["requires"])})
-        return NodeState(node, **{**row._mapping, "wanted": wanted})
+        values = {**row._mapping, "status": NodeStatus(row.status), "wanted": wanted}
+        return NodeState(node, **values)
 
     def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
         rows = self.connection.execute(_INPUTS, _at(traversal_id, node.key))
@@ -223,7 +231,10 @@ class SyncPoints(Session):
 
     def progress(self, traversal_id: str) -> list[NodeProgress]:
         rows = self.connection.execute(_PROGRESS, {"this_traversal": traversal_id})
-        return [NodeProgress(Node.parse(key), *rest) for key, *rest in rows]
+        return [
+            NodeProgress(Node.parse(key), stage, NodeStatus(status), *rest)
+            for key, stage, status, *rest in rows
+        ]
 
 
 def _parsed(rows: Iterable[sa.Row[Any]]) -> list[Node]:

@@ -8,11 +8,20 @@ without either.
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
+
+from mistral_failover.convergence.records import (
+    Action,
+    NodeStatus,
+    OperationStatus,
+    Status,
+    TraversalStatus,
+)
 
 # What each column holds stands in docs/_ext/columns.py, of which the documentation is made.
 metadata = sa.MetaData(
@@ -21,6 +30,7 @@ metadata = sa.MetaData(
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
         "pk": "pk_%(table_name)s",
         "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
     }
 )
 
@@ -50,8 +60,17 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _id(name: str, **options: Any) -> sa.Column[str]:
-    return sa.Column(name, sa.String(36), **options)
+def _id(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Column[str]:
+    return sa.Column(name, sa.String(36), *items, **options)
+
+
+def _part_of(table: str) -> sa.ForeignKey:
+    """The row goes with the one that it belongs to.
+
+    Only rows that are written while the other one is locked, or new, have this: InnoDB locks the
+    other row for it. The journal, incidents and members outlive what they name.
+    """
+    return sa.ForeignKey(f"failover_{table}.id", ondelete="CASCADE")
 
 
 def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
@@ -89,6 +108,25 @@ numbers = _table(
     sqlite_autoincrement=True,
 )
 
+
+def _one_of(name: str, kind: type[StrEnum], length: int = 16) -> list[sa.schema.SchemaItem]:
+    """A column that holds a word of ``kind``: the database refuses any other."""
+    column: sa.Column[str] = sa.Column(name, sa.String(length), nullable=False)
+    return [column, sa.CheckConstraint(sa.column(name).in_([*map(str, kind)]), name=name)]
+
+
+class Decision(StrEnum):
+    """What was decided about an alarm or an order. HELD: it waits for an operator; DISMISSED: an
+    operator said no to what was held; REFUSED: an order that could not be given."""
+
+    ADMITTED = "ADMITTED"
+    HELD = "HELD"
+    IGNORED = "IGNORED"
+    DUPLICATE = "DUPLICATE"
+    DISMISSED = "DISMISSED"
+    REFUSED = "REFUSED"
+
+
 groups = _table(
     "failover_groups",
     _id("id", primary_key=True),
@@ -111,7 +149,7 @@ groups = _table(
 
 goals = _table(
     "failover_goals",
-    _id("group_id", primary_key=True),
+    _id("group_id", _part_of("groups"), primary_key=True),
     sa.Column("version", sa.String(64), primary_key=True),
     sa.Column("document", PlainJson, nullable=False),
     sa.Column("created_at", _Time, nullable=False),
@@ -131,9 +169,9 @@ members = _table(
 traversals = _table(
     "failover_traversals",
     _id("id", primary_key=True),
-    _id("group_id", nullable=False, index=True),
+    _id("group_id", _part_of("groups"), nullable=False, index=True),
     sa.Column("goal_version", sa.String(64), nullable=False),
-    sa.Column("status", sa.String(16), nullable=False),
+    *_one_of("status", TraversalStatus),
     sa.Column("reason", _Reason, nullable=False),
     sa.Column("cause", _Reason, nullable=False),
     _id("incident_id"),
@@ -144,7 +182,11 @@ traversals = _table(
     sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
     sa.Column("through", sa.SmallInteger),
     _id("follows", index=True),
-    _id("superseded_by", index=True),
+    _id(
+        "superseded_by",
+        sa.ForeignKey("failover_traversals.id", ondelete="SET NULL"),
+        index=True,
+    ),
     _id("chain"),
     sa.Column("chains", sa.Integer, nullable=False, server_default="0"),
     _number("number"),
@@ -153,13 +195,13 @@ traversals = _table(
 resources = _table(
     "failover_resources",
     _id("id", primary_key=True),
-    _id("group_id", nullable=False),
+    _id("group_id", _part_of("groups"), nullable=False),
     sa.Column("name", sa.String(255), nullable=False),
     sa.Column("type", sa.String(255), nullable=False),
     sa.Column("member", sa.String(255)),
     sa.Column("epoch", sa.Integer, nullable=False),
-    sa.Column("action", sa.String(16), nullable=False),
-    sa.Column("status", sa.String(16), nullable=False),
+    *_one_of("action", Action),
+    *_one_of("status", Status),
     sa.Column("reason", _Reason, nullable=False),
     sa.Column("properties", PlainJson),
     sa.Column("applied", PlainJson),
@@ -183,10 +225,10 @@ resources = _table(
 
 nodes = _table(
     "failover_nodes",
-    _id("traversal_id", primary_key=True),
+    _id("traversal_id", _part_of("traversals"), primary_key=True),
     sa.Column("node", sa.String(64), primary_key=True),
     _id("resource_id"),
-    sa.Column("status", sa.String(16), nullable=False),
+    *_one_of("status", NodeStatus),
     sa.Column("remaining", sa.Integer, nullable=False),
     sa.Column("wanted", PlainJson),
     sa.Column("output", PlainJson),
@@ -203,7 +245,7 @@ nodes = _table(
 
 edges = _table(
     "failover_edges",
-    _id("traversal_id", primary_key=True),
+    _id("traversal_id", _part_of("traversals"), primary_key=True),
     sa.Column("node", sa.String(64), primary_key=True),
     sa.Column("predecessor", sa.String(64), primary_key=True),
     sa.Index("ix_failover_edges_predecessor", "traversal_id", "predecessor"),
@@ -213,11 +255,11 @@ operations = _table(
     "failover_operations",
     _id("key", primary_key=True),
     _id("group_id", nullable=False),
-    _id("resource_id", nullable=False, index=True),
+    _id("resource_id", _part_of("resources"), nullable=False, index=True),
     _id("traversal_id", nullable=False, index=True),
     sa.Column("verb", sa.String(16), nullable=False),
     sa.Column("goal_version", sa.String(64), nullable=False),
-    sa.Column("status", sa.String(16), nullable=False),
+    *_one_of("status", OperationStatus),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("unknowns", sa.Integer, nullable=False, server_default="0"),
     sa.Column("owner", sa.String(255), nullable=False),
@@ -237,7 +279,7 @@ incidents = _table(
     sa.Column("source", sa.String(64), nullable=False),
     sa.Column("fact", PlainJson, nullable=False),
     sa.Column("payload", PlainJson, nullable=False),
-    sa.Column("decision", sa.String(32), nullable=False),
+    *_one_of("decision", Decision, 32),
     sa.Column("sentence", _Reason, nullable=False),
     sa.Column("duplicates", sa.Integer, nullable=False),
     _id("traversal_id"),

@@ -89,7 +89,7 @@ class SqlTransaction(Records, SyncPoints):
 
     def traversal(self, traversal_id: str) -> Traversal | None:
         row = self.connection.execute(_TRAVERSAL, {"traversal_id": traversal_id}).one_or_none()
-        return Traversal(**row._mapping) if row else None
+        return Traversal(**{**row._mapping, "status": TraversalStatus(row.status)}) if row else None
 
     def successor(self, traversal_id: str) -> str | None:
         query = sa.select(traversals.c.id).where(traversals.c.follows == traversal_id)
@@ -161,7 +161,9 @@ class SqlTransaction(Records, SyncPoints):
         self._mark(traversal_id, status, reason)
 
     def supersede(self, traversal_id: str, by: str) -> None:
-        self._mark(traversal_id, "SUPERSEDED", f"superseded by {by}", superseded_by=by)
+        self._mark(
+            traversal_id, TraversalStatus.SUPERSEDED, f"superseded by {by}", superseded_by=by
+        )
         self.drop_sync_points(traversal_id)
 
     def _mark(
