@@ -89,9 +89,10 @@ def find(tx: Session, project_id: str, plan_id: str) -> tuple[KeptPlan, GroupSta
 def durations(tx: Session, project_id: str, group_id: str) -> Durations:
     """How long operations lasted that succeeded: for each type and verb the median of the group's
     latest ones, or of the project's where the group had none."""
+    ours = groups.c.project_id == project_id
     return {
-        **_medians(tx, groups.c.project_id == project_id),
-        **_medians(tx, operations.c.group_id == group_id),
+        **_medians(tx, ours),
+        **_medians(tx, sa.and_(ours, operations.c.group_id == group_id)),
     }
 
 

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a function of the store answers for one project does not depend on another one's rows."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from mistral_failover import store
+from mistral_failover.store import schema, tables
+from mistral_failover.store.database import Database
+from mistral_failover.store.groups import group_id
+from mistral_failover.store.transaction import SqlTransaction
+from support.databases import Clock, empty, fresh_url
+
+NOW = 1_000_000.0
+GROUP, SERVER = "payments", "server-of-both"
+DEFINITION: dict[str, Any] = {
+    "document": {"on_event": {"workflow": "tell", "events": ["held", "ended"]}},
+    "types": [],
+}
+GOAL: dict[str, Any] = {"resources": {}, "roles": {}, "lost": []}
+
+
+def scoped() -> dict[str, Callable[..., Any]]:
+    """Every public function of the store that takes a project, by its name."""
+    found = {}
+    for info in pkgutil.iter_modules(store.__path__, "mistral_failover.store."):
+        if info.ispkg:
+            continue
+        module = importlib.import_module(info.name)
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            of_here = function.__module__ == info.name and not name.startswith("_")
+            parameters = inspect.signature(function).parameters
+            if of_here and {"tx", "project_id"} <= set(parameters):
+                found[f"{info.name.rpartition('.')[2]}.{name}"] = function
+    return found
+
+
+SCOPED = scoped()
+UNSEEN = {
+    "groups.define": "it answers with an id that follows from its arguments",
+    "stalled_work.chain_waits": "it is for groups in which nothing is ready",
+    "totals.add": "it answers nothing",
+    "totals.swept": "it answers nothing",
+}
+"""Functions to whose answer the rows below make no difference, and why."""
+
+
+def ids(project: str) -> dict[str, Any]:
+    """What a caller names: the ids of a project's rows."""
+    return {
+        "counts": {},
+        "definition": DEFINITION,
+        "execution": "execution",
+        "found": True,
+        "group": GROUP,
+        "group_id": group_id(project, GROUP),
+        "incident_id": f"{project}-incident",
+        "keep": 10.0,
+        "kind": None,
+        "limit": 10,
+        "name": GROUP,
+        "now": NOW,
+        "plan_id": f"{project}-plan",
+        "quiet": 1.0,
+        "resource_id": f"{project}-resource",
+        "rules": ["storm"],
+        "said": f"{project}-traversal",
+        "server_id": SERVER,
+        "signature": project,
+        "since": 0.0,
+        "stuck": True,
+        "traversal_id": f"{project}-traversal",
+        "within": NOW,
+    }
+
+
+def row(table: sa.Table, **values: Any) -> sa.Insert:
+    """A row; what it must have besides is nought."""
+    nought: dict[str, Any] = {}
+    for column in table.columns:
+        if (
+            not column.nullable
+            and column.server_default is None
+            and column.autoincrement is not True
+        ):
+            kind = column.type
+            nought[column.name] = (
+                {}
+                if isinstance(kind, tables.PlainJson)
+                else "0"
+                if isinstance(kind, sa.String)
+                else 0
+            )
+    return table.insert().values({**nought, **values})
+
+
+def fill(connection: sa.Connection, project: str) -> None:
+    """A group with a row of each kind, in every state that somebody asks for."""
+    group, traversal = group_id(project, GROUP), f"{project}-traversal"
+    lasted = {"mine": 10.0, "theirs": 20.0}[project]
+    resource, member = f"{project}-resource", {"properties": {"member": "a"}}
+    rows = [
+        row(
+            tables.groups,
+            id=group,
+            project_id=project,
+            name=GROUP,
+            definition=DEFINITION,
+            current_traversal=traversal,
+            last_complete_goal=f"{project}-goal",
+            hook="tell",
+            told=0,
+        ),
+        row(tables.goals, group_id=group, version=f"{project}-goal", document=GOAL),
+        row(tables.members, group_id=group, name="a", server_id=SERVER, confirmed_epoch=0),
+        row(
+            tables.traversals,
+            id=traversal,
+            group_id=group,
+            status="IN_PROGRESS",
+            goal_version=f"{project}-goal",
+            reason=project,
+        ),
+        row(
+            tables.resources,
+            id=resource,
+            group_id=group,
+            name="data",
+            type="volume_attachment",
+            action="CREATE",
+            status="FAILED",
+            owner=f"{project}-owner",
+            token=1,
+            lease_until=1.0,
+            **member,
+        ),
+        row(
+            tables.resources,
+            id=f"{project}-blocked",
+            group_id=group,
+            name="fence:a",
+            type="volume_attachment",
+            action="CREATE",
+            status="FAILED",
+        ),
+        *(
+            row(
+                tables.nodes,
+                traversal_id=traversal,
+                node=f"update:{project}-{which}",
+                resource_id=f"{project}-{which}",
+                status=status,
+            )
+            for which, status in (("resource", "WAITING"), ("blocked", "BLOCKED"))
+        ),
+        *(
+            row(
+                tables.operations,
+                key=f"{project}-{which}-{status}",
+                group_id=group,
+                resource_id=f"{project}-{which}",
+                traversal_id=traversal,
+                status=status,
+                verb="create",
+                owner=f"{project}-owner",
+                token=1,
+                started_at=NOW - lasted,
+                ended_at=ended,
+                result={"error": {"about": {"volume": "v", "server": "s", "sight": project}}},
+            )
+            for which, status, ended in (
+                ("resource", "started", None),
+                ("resource", "done", NOW),
+                ("blocked", "failed", NOW),
+            )
+        ),
+        *(
+            row(
+                tables.incidents,
+                id=f"{project}-{identity}",
+                project_id=project,
+                group_id=group,
+                source="aodh",
+                rule="storm",
+                firing=True,
+                decided_at=1.0,
+                decision=decision,
+            )
+            for identity, decision in (
+                ("incident", "IGNORED"),
+                ("admitted", "ADMITTED"),
+                ("held", "HELD"),
+            )
+        ),
+        row(
+            tables.plans,
+            id=f"{project}-plan",
+            project_id=project,
+            group_id=group,
+            expires_at=NOW + 1,
+        ),
+        row(tables.journal, group_id=group, traversal_id=traversal, kind="held", sentence=project),
+        row(tables.journal, group_id=group, kind="sweep", sentence=project),
+        row(
+            tables.deliveries,
+            project_id=project,
+            digest=hashlib.sha256(project.encode()).hexdigest(),
+            execution=project,
+            at=NOW,
+        ),
+        row(tables.totals, project_id=project, shard="-", name="sweeps", labels="yes", value=1.0),
+    ]
+    for insert in rows:
+        connection.execute(insert)
+
+
+@pytest.fixture
+def database(kind: str) -> Database:
+    database = Database(fresh_url(kind, "projects"), clock=Clock())
+    schema.upgrade(database)
+    empty(database)
+    return database
+
+
+class _Undo(Exception):
+    """Whatever a function wrote is taken back."""
+
+
+def answers(database: Database, project: str, named: dict[str, Any]) -> dict[str, str]:
+    """What every function answers for a project to who names these ids."""
+    found = {}
+    for name, function in SCOPED.items():
+        known = {**named, "project_id": project}
+        given = {
+            each: known[each] for each in inspect.signature(function).parameters if each != "tx"
+        }
+
+        def ask(tx: SqlTransaction, function: Any = function, given: Any = given) -> None:
+            found[name] = repr(function(tx, **given))  # noqa: B023 - run at once
+            raise _Undo
+
+        with pytest.raises(_Undo):
+            database.atomically(ask)
+    return found
+
+
+def test_the_rows_of_another_project_change_no_answer(database: Database) -> None:
+    """Also for who names ids of the other project."""
+    with database.engine.begin() as connection:
+        fill(connection, "mine")
+    before = [answers(database, "mine", ids(named)) for named in ("mine", "theirs")]
+    nothing = answers(database, "theirs", ids("theirs"))
+
+    with database.engine.begin() as connection:
+        fill(connection, "theirs")
+
+    after = [answers(database, "mine", ids(named)) for named in ("mine", "theirs")]
+    assert after == before
+    seen = answers(database, "theirs", ids("theirs"))
+    unseen = {name for name, said in seen.items() if said == nothing[name]}
+    assert unseen == UNSEEN.keys(), "the rows must be such that their own project sees them"
