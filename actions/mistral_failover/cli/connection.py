@@ -32,7 +32,13 @@ _SLOW = 90.0  # seconds for one request; an action is run while its request wait
 
 
 class CommandFailed(Exception):
-    """What a command says before it ends with exit code 1."""
+    """What a command says before it ends with exit code 1: what is wrong, and the ``remedy``, where
+    it is told apart."""
+
+    def __init__(self, wrong: object, remedy: str = "") -> None:
+        super().__init__(f"{whole(wrong)} {remedy}" if remedy else str(wrong))
+        self.wrong = str(wrong)
+        self.remedy = remedy
 
 
 class CommandLineWrong(CommandFailed):
@@ -133,11 +139,12 @@ def mistral(app: Any) -> Iterator[MistralClient]:
     try:
         yield _client(app)
     except MistralError as error:
-        raise CommandFailed(f"{whole(error.message)} {error.remedy} [{error.code}]") from None
+        raise CommandFailed(error.message, f"{error.remedy} [{error.code}]") from None
     except (ClientException, SDKException) as error:
         raise CommandFailed(
-            f"{whole(error)} Give --mistral-url, --embedded, or --os-cloud with an entry of "
-            "clouds.yaml. [NO_CLOUD]"
+            error,
+            "Give --mistral-url, --embedded, or --os-cloud with an entry of clouds.yaml. "
+            "[NO_CLOUD]",
         ) from None
 
 
@@ -188,8 +195,9 @@ def server_facts(app: Any) -> dict[str, Any]:
         found["url"]
     except (OSError, ValueError, KeyError, TypeError):
         raise CommandFailed(
-            f"No 'failover server' runs with its state in {folder}. Start one there "
-            "(failover server --help), or name its state with --server-state. [NO_SERVER]"
+            f"No 'failover server' runs with its state in {folder}",
+            "Start one there (failover server --help), or name its state with --server-state. "
+            "[NO_SERVER]",
         ) from None
     return found
 

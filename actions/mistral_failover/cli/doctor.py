@@ -59,8 +59,7 @@ class Doctor(Asking, Lister):
                 return [*found, *client.run_action(_ACTION, asked)["findings"]]
         except connection.CommandFailed as error:
             check = "doctor" if found else "connection"
-            said, _, remedy = str(error).partition(". ")
-            return [*found, _finding("error", check, said, remedy)]
+            return [*found, _finding("error", check, error.wrong, error.remedy)]
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Iterable[Any]

@@ -8,14 +8,10 @@ class EmbeddedError(Exception):
     :ivar code: stable, UPPER_SNAKE; what programs compare.
     :ivar message: what is wrong, in one sentence.
     :ivar remedy: what to do about it, in one sentence.
-    :ivar http_status: what Mistral answered a request with; None: it was not asked, or did not.
     """
 
-    def __init__(
-        self, code: str, message: str, remedy: str, *, http_status: int | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, remedy: str) -> None:
         super().__init__(f"{code}: {message} ({remedy})")
         self.code = code
         self.message = message
         self.remedy = remedy
-        self.http_status = http_status
