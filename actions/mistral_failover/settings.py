@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the section ``[failover]`` and the values that they have in this process.
+"""Options of the section ``[failover]``, and their values in this process.
 
-Inside a Mistral process the options come from the configuration that Mistral has parsed. A
-process of its own (the command line, a test) parses the same file, so one section serves both.
-As with every oslo.config option, ``OS_FAILOVER__<OPTION>`` in the environment wins over the file.
+Inside a Mistral process the options come from the configuration that Mistral has parsed. Another
+process (the command line, a test) parses the same file, so one section serves both. As with every
+oslo.config option, ``OS_FAILOVER__<OPTION>`` in the environment overrides the file.
 """
 
 from __future__ import annotations
@@ -20,23 +20,29 @@ _OPTIONS = [
         "database",
         secret=True,
         help="SQLAlchemy URL of the state store: SQLite, if one process does everything, else "
-        "MySQL or MariaDB. Every process of one installation names the same.",
+        "MySQL or MariaDB. All processes of one installation must use the same.",
     ),
     cfg.StrOpt(
         "cloud",
-        help="Entry of clouds.yaml to act with when a request carries no token, as in a Mistral "
-        "whose authentication is off. Unset: requests without a token are refused.",
+        help=(
+            "Entry of clouds.yaml to use when a request carries no token, as in a Mistral without "
+            "authentication. Unset: requests without a token are refused."
+        ),
     ),
     cfg.StrOpt(
         "project",
-        help="Project that everything belongs to in a Mistral whose authentication is off; "
-        "requests of any other are refused. failover server sets it to the project of its "
-        "credential. Unset: Mistral's own name for none, <default-project>.",
+        help=(
+            "Project that owns everything in a Mistral without authentication; requests of any "
+            "other are refused. failover server sets it to the project of its credential. Unset: "
+            "Mistral's own name for no project, <default-project>."
+        ),
     ),
     cfg.StrOpt(
         "auth_url",
-        help="Keystone's URL for requests that do not say it: those of cron triggers. Unset: "
-        "[keystone_authtoken] www_authenticate_uri of the same file.",
+        help=(
+            "Keystone's URL for requests that do not carry it: those of cron triggers. Unset: "
+            "[keystone_authtoken] www_authenticate_uri of the same file."
+        ),
     ),
     cfg.FloatOpt(
         "lease",
@@ -48,108 +54,125 @@ _OPTIONS = [
         "parallel_operations",
         default=64,
         min=1,
-        help="Operations that one process carries out at the same time, each in a thread of its "
-        "own. They mostly wait for the cloud.",
+        help=(
+            "Operations that one process carries out at the same time, each in a thread. They "
+            "mostly wait for the cloud."
+        ),
     ),
     cfg.FloatOpt(
         "lease_margin",
         default=2.0,
         min=0.0,
-        help="Seconds at the end of a lease in which no call to the cloud starts or goes on.",
+        help="Seconds at the end of a lease in which no call to the cloud starts or continues.",
     ),
     cfg.FloatOpt(
         "http_timeout",
         default=10.0,
         min=0.1,
-        help="Seconds that one HTTP call may take; the remaining lease may allow less.",
+        help="Maximum duration of one HTTP call in seconds; the remaining lease may allow less.",
     ),
     cfg.StrOpt(
         "command_channel",
         secret=True,
-        help="URL of the channel that carries commands to members; its scheme names the driver.",
+        help="URL of the channel that carries commands to members; its scheme selects the driver.",
     ),
     cfg.StrOpt(
         "agent_key_file",
-        help="File with the secret from which the keys of the members' agents follow: 32 bytes at "
-        "least, readable by Mistral alone, the same for every executor.",
+        help=(
+            "File with the secret from which the keys of the members' agents are derived: at "
+            "least 32 bytes, readable only by Mistral, the same on every executor."
+        ),
     ),
     cfg.FloatOpt(
-        "poll_first", default=0.05, min=0.0, help="Seconds between a wait's first two looks."
+        "poll_first", default=0.05, min=0.0, help="Seconds between the first two looks of a wait."
     ),
     cfg.FloatOpt(
         "poll_growth",
         default=1.12,
         min=1.0,
-        help="Factor between one pause of a wait and the next.",
+        help="Factor by which the pauses of a wait grow.",
     ),
     cfg.FloatOpt(
-        "poll_ceiling", default=2.0, min=0.01, help="Longest pause, in seconds, within a wait."
+        "poll_ceiling", default=2.0, min=0.01, help="Longest pause of a wait, in seconds."
     ),
     cfg.FloatOpt(
         "repeat_after",
         default=60.0,
         min=0.0,
-        help="Seconds after which a request that a service left without an answer counts as lost "
-        "if nothing is to be seen of it, and is sent again. Services give a request up after their "
-        "own rpc_response_timeout, 60 s by default; until then it may be in a queue.",
+        help=(
+            "Seconds after which a request without an answer and without a visible effect counts "
+            "as lost and is sent again. Services drop a request after their own "
+            "rpc_response_timeout, 60 s by default; until then it may be in a queue."
+        ),
     ),
     cfg.StrOpt(
         "mistral_url",
-        help="Base URL of Mistral's API, ending in /v2, for sweeps without a token, as in a "
-        "Mistral whose authentication is off. With a token the catalog says it.",
+        help=(
+            "Base URL of Mistral's API, ending in /v2, for sweeps without a token, as in a "
+            "Mistral without authentication. With a token the catalog provides it."
+        ),
     ),
     cfg.FloatOpt(
         "sweep_interval",
         default=15.0,
         min=0.1,
-        help="Seconds between two looks of the embedded Mistral for what was left lying.",
+        help="Seconds between two checks of the embedded Mistral for stalled work.",
     ),
     cfg.FloatOpt(
         "sweep_after",
         default=30.0,
         min=0.0,
-        help="Seconds without a word in a traversal after which a sweep takes its ready nodes for "
-        "left lying. Shorter: found sooner, and more often triggered in vain.",
+        help=(
+            "Seconds without progress in a traversal after which a sweep triggers its ready nodes "
+            "again. A shorter time finds stalled work sooner, but triggers more often in vain."
+        ),
     ),
     cfg.FloatOpt(
         "hang_after",
         default=300.0,
         min=1.0,
-        help="Seconds without a change after which a sweep ends an execution that holds no lock. "
-        "Must be longer than any action without a lock may take.",
+        help=(
+            "Seconds without a change after which a sweep ends an execution that holds no lock. "
+            "Must be longer than any action without a lock may take."
+        ),
     ),
     cfg.IntOpt(
         "keep_goals",
         default=50,
         min=2,
-        help="Goals of a group that are kept at least: so many of the latest, and so many of the "
-        "latest that were reached. What a rollback or a record needs is kept in any case.",
+        help=(
+            "Minimum number of goals that a group keeps: so many of the latest, and so many of "
+            "the latest that were reached. Goals that a rollback or a record needs are always "
+            "kept."
+        ),
     ),
     cfg.FloatOpt(
         "keep_days",
         default=30.0,
         min=0.0,
-        help="Days within which a goal that was given is kept in any case.",
+        help="Days for which every goal is kept.",
     ),
     cfg.FloatOpt(
         "storm_window",
         default=600.0,
         min=1.0,
-        help="Seconds over which the groups of a project that fail are counted together.",
+        help="Seconds over which the failing groups of a project are counted together.",
     ),
     cfg.FloatOpt(
         "storm_share",
         default=0.5,
         min=0.0,
         max=1.0,
-        help="Share of a project's groups from which on their alarms are held: so many at once is "
-        "rather the control plane.",
+        help=(
+            "Share of a project's groups whose simultaneous failure counts as a storm: their "
+            "alarms are held, since the cause is probably the control plane."
+        ),
     ),
     cfg.IntOpt(
         "storm_groups",
         default=3,
         min=0,
-        help="Fewest groups that make such a storm; 0: alarms are never held for that.",
+        help="Minimum number of groups in a storm; 0: alarms are never held for a storm.",
     ),
 ]
 
@@ -183,7 +206,7 @@ class Settings:
     storm_groups: int = 3
 
     def __repr__(self) -> str:
-        """Leave out the two URLs: they may carry passwords."""
+        """Omit the two URLs: they may carry passwords."""
         shown = ", ".join(
             f"{field.name}={getattr(self, field.name)!r}"
             for field in fields(self)
@@ -202,13 +225,15 @@ def load(conf: cfg.ConfigOpts | None = None) -> Settings:
 
     ``conf`` is a parsed configuration; by default the one of this process when it has been parsed
     (Mistral did), and otherwise Mistral's own files (``mistral.conf`` where oslo.config looks for
-    it), parsed apart so that a later parse by somebody else is not disturbed.
+    it), parsed separately so that a later parse by other code is not disturbed.
 
     Raises oslo.config's ``ConfigFileValueError`` for a value that an option does not allow.
     """
     if conf is None:
         conf = cfg.CONF
-        if "config_file" not in conf:  # registered by the first parse, so: nobody has parsed it
+        if (
+            "config_file" not in conf
+        ):  # registered by the first parse, so this process has not parsed it
             conf = cfg.ConfigOpts()
             conf([], project="mistral")
     conf.register_opts(_OPTIONS, group=GROUP)
@@ -220,10 +245,10 @@ def load(conf: cfg.ConfigOpts | None = None) -> Settings:
 
 @cache
 def _keystone(files: tuple[str, ...], directories: tuple[str, ...]) -> str | None:
-    """Where Mistral's own middleware finds Keystone, by the same files.
+    """Return the Keystone URL of Mistral's own middleware, from the same files.
 
-    Mistral's engine and executor do not know that option, and whoever registers it in their
-    configuration gets into the way of the middleware, which does so too: read apart.
+    Mistral's engine and executor do not know that option, and registering it in their configuration
+    would conflict with the middleware, which registers it too: so it is read separately.
     """
     conf = cfg.ConfigOpts()
     conf.register_opt(cfg.StrOpt("www_authenticate_uri"), group="keystone_authtoken")
@@ -231,7 +256,7 @@ def _keystone(files: tuple[str, ...], directories: tuple[str, ...]) -> str | Non
     arguments += [f"--config-dir={name}" for name in directories]
     try:
         conf(arguments, project="mistral", default_config_files=[], default_config_dirs=[])
-    except cfg.Error:  # the files were taken away since Mistral has read them
+    except cfg.Error:  # the files were removed after Mistral read them
         return None
     found: str | None = conf.keystone_authtoken.www_authenticate_uri
     return found

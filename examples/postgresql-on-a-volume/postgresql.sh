@@ -7,7 +7,7 @@
 #   failover-postgresql is-running   exit 0: it takes connections; 1: it does not run; 3: neither
 #   failover-postgresql is-stopped   exit 0: it does not run; 1: it does
 #
-# Every verb may be repeated. Exit codes else: 2 usage, 3 refused (nothing was touched), 4 it failed.
+# Every verb may be repeated. Other exit codes: 2 usage, 3 refused (nothing was touched), 4 it failed.
 #
 # Environment:
 #   VOLUME_MOUNT, VOLUME_MODE  as of failover-volume
@@ -43,9 +43,9 @@ is_mounted() {
     fi
 }
 
-# The process that runs on this data, here and now. The server stands in its data directory before
-# it writes its id there, so a file from another host, or of a process whose id somebody else has by
-# now, is told from that of a server that runs.
+# The process that runs on this data on this node now. The server changes into its data directory
+# before it writes its id there. So a file from another host, or with the id of another process, is
+# distinguished from that of a running server.
 server() {
     [ -r "$PGDATA/postmaster.pid" ] || return 1
     read -r pid <"$PGDATA/postmaster.pid" || return 1
@@ -53,13 +53,13 @@ server() {
     [ "/proc/$pid/cwd" -ef "$PGDATA" ] || return 1
 }
 
-# What can not be looked into can not be said to be at rest. (Not there at all is fine.)
+# A directory that cannot be read cannot be reported as stopped. (A missing one can.)
 is_open() {
     [ ! -e "$PGDATA" ] || [ -x "$PGDATA" ] || refuse "$(id -un) may not look into $PGDATA"
 }
 
-# Only who starts something needs the programs, or who found a server: a node without the volume, or
-# without PostgreSQL, has stopped.
+# The programs are needed only to start a server, or if one runs: a node without the volume, or
+# without PostgreSQL, counts as stopped.
 find_programs() {
     of='*'
     [ ! -r "$PGDATA/PG_VERSION" ] || read -r of <"$PGDATA/PG_VERSION" || of='*'
@@ -78,7 +78,7 @@ make_cluster() {
     if [ -d "$PGDATA" ]; then
         rmdir "$PGDATA" || refuse "$PGDATA has no database in it, and is not empty"
     fi
-    # Under another name until it is complete: whoever is killed half way begins anew.
+    # Under another name until it is complete: after a kill half way, a repeat starts over.
     rm -rf "$PGDATA.new"
     "$bin/initdb" --pgdata="$PGDATA.new" --auth=peer --encoding=UTF8 >&2
     mv "$PGDATA.new" "$PGDATA"
@@ -95,7 +95,7 @@ start() {
             --options="-c unix_socket_directories=$sockets ${PG_OPTIONS:-}" >&2 ||
             fail "it did not start within $limit s: $(tail -n 3 "$PGDATA/server.log" 2>&1)"
     fi
-    left=$limit # it may still be going through what a crash left
+    left=$limit # it may still be in crash recovery
     until takes_connections; do
         [ "$left" -gt 0 ] || fail "it runs, and takes no connections within $limit s"
         server || fail "it ended: $(tail -n 3 "$PGDATA/server.log" 2>&1)"

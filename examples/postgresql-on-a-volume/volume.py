@@ -2,28 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mount the volume that follows the active member, and unmount it.
 
-    failover-volume up VOLUME DEVICE      find it, check its file system, mount it
-    failover-volume down                  unmount it
-    failover-volume is-up VOLUME DEVICE   exit 0: it is mounted; 1: it is not
-    failover-volume is-down               exit 0: nothing is mounted; 1: something is
+failover-volume up VOLUME DEVICE find it, check its file system, mount it failover-volume down
+unmount it failover-volume is-up VOLUME DEVICE exit 0: it is mounted; 1: it is not failover-volume
+is-down exit 0: nothing is mounted; 1: something is
 
-VOLUME is the volume's id, DEVICE where Nova says that it is: a hint, which is taken only where the
-disk itself does not say which volume it is. Every verb may be repeated. Exit codes else: 2 usage,
+VOLUME is the volume's id. DEVICE is the device that Nova reports, which is used only if the disk
+itself does not identify its volume. Every verb may be repeated. Other exit codes: 2 usage,
 3 refused (nothing was touched), 4 it failed.
 
-Environment:
-    VOLUME_MOUNT    the mount point (default /srv/data)
-    VOLUME_OPTIONS  of mount (default noatime,nodev,nosuid)
-    VOLUME_FORMAT   ext4, xfs, ...: a volume with nothing at all on it gets this file system;
-                    default: none, it is refused. For the first activation alone: take it away after
-    VOLUME_OWNER    the user that owns the root of a file system that is made (default: root)
-    VOLUME_KILL     yes: down ends the processes that still use the volume; default: it fails
-    VOLUME_TRUST    yes: DEVICE is right even where the disk has a name of its own, as with a
-                    hypervisor that does not hand the volume's id on; default: it is refused then
-    VOLUME_WAIT     seconds to wait for the device, and for who uses the volume (default 30)
-    VOLUME_MODE     directory: there are no block devices. A volume is a directory that is to be
-                    had as VOLUME_DEVICES/VOLUME while it is attached, and mounting it makes
-                    VOLUME_MOUNT a link there: for drills on one machine
+Environment: VOLUME_MOUNT the mount point (default /srv/data) VOLUME_OPTIONS of mount (default
+noatime,nodev,nosuid) VOLUME_FORMAT ext4, xfs, ...: an empty volume gets this file system; default:
+none, it is refused. For the first activation only: remove it after VOLUME_OWNER the user that owns
+the root of a file system that is made (default: root) VOLUME_KILL yes: down ends the processes that
+still use the volume; default: it fails VOLUME_TRUST yes: DEVICE is right even if the disk has a
+name of its own, as with a hypervisor that does not pass the volume's id on; default: it is refused
+then VOLUME_WAIT seconds to wait for the device, and for the processes that use the volume (default
+30) VOLUME_MODE directory: there are no block devices. A volume is a directory that is to be had as
+VOLUME_DEVICES/VOLUME while it is attached, and mounting it makes VOLUME_MOUNT a link there: for
+drills on one machine
 """
 
 from __future__ import annotations
@@ -53,15 +49,15 @@ WAIT = float(os.environ.get("VOLUME_WAIT", "30"))
 
 
 Uses = Callable[[Path], bool]
-"""Whether what a link of /proc points to is on the volume."""
+"""Whether the target of a link in /proc is on the volume."""
 
 
 class Refused(Exception):
-    """Nothing was touched, and a person has to look."""
+    """Nothing was changed; an operator must look."""
 
 
 class Failed(Exception):
-    """It did not work; a repeat may."""
+    """The operation failed; a repeat may succeed."""
 
 
 # -- block devices
@@ -100,7 +96,7 @@ class Devices:
 
     def what_uses(self) -> Uses:
         number = self._here()
-        # Not by the mount point itself: once it is unmounted, that is on the node's own disk.
+        # Not by the mount point itself: once it is unmounted, it is on the node's own disk.
         device = os.makedev(*map(int, number.split(":"))) if number else None
         if device == Path("/").stat().st_dev:
             raise Refused(f"{MOUNT} is on the node's own disk")
@@ -113,11 +109,11 @@ class Devices:
         patience = 0.0
         if shutil.which("udevadm"):
             _try("udevadm", "settle", f"--timeout={int(WAIT)}")
-            patience = min(5.0, WAIT / 2)  # a disk that has just come may get its name yet
+            patience = min(5.0, WAIT / 2)  # a new disk may get its name a little later
         begun = time.monotonic()
         while (device := _device(volume, said if _since(begun) >= patience else "")) is None:
             if _since(begun) > WAIT:
-                raise Failed(f"volume {volume} is not to be seen on this node; Nova said {said}")
+                raise Failed(f"volume {volume} is not visible on this node; Nova reported {said}")
             time.sleep(PAUSE)
         return device
 
@@ -127,14 +123,14 @@ class Devices:
         code = _try("fsck", "-T", "-t", kind, "-p", str(device))
         if code not in (0, 1):  # see fsck(8): 1 is "errors were corrected"
             raise Refused(
-                f"fsck of {device} ended with {code}: its file system needs a person; it was not "
-                "mounted"
+                f"fsck of {device} ended with {code}: an operator must repair its file system; it "
+                "was not mounted"
             )
 
 
 def _device(volume: str, said: str) -> Path | None:
-    """The block device that says itself that it is the volume, else the one that Nova said, if it
-    does not say that it is another one."""
+    """Return the block device that identifies itself as the volume, else the one that Nova
+    reported, unless it identifies itself as another one."""
     names = {"full": volume, "short": volume[:SERIAL]}
     for link in LINKS:
         device = BY_ID / link.format(**names)
@@ -153,7 +149,7 @@ def _device(volume: str, said: str) -> Path | None:
 
 
 def _is_named(device: Path) -> bool:
-    """Whether a disk has a name of its own, which then is not the volume's."""
+    """Return whether a disk has a name of its own, which then is not the volume's."""
     with suppress(OSError):
         if Path("/sys/block", device.name, "serial").read_text().strip():
             return True
@@ -166,8 +162,8 @@ def _number(device: Path) -> str:
 
 
 def _mounts(number: str | None = None) -> list[tuple[str, Path]]:
-    """Device number and mount point of what is mounted, or of what is of one device; see proc(5)
-    about mountinfo."""
+    """Return device number and mount point of what is mounted, or of the mounts of one device; see
+    proc(5) about mountinfo."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         _, _, device, _, where, *_ = line.split(" ")
@@ -178,7 +174,7 @@ def _mounts(number: str | None = None) -> list[tuple[str, Path]]:
 
 
 def _file_system(device: Path) -> str | None:
-    """Its kind; None where nothing at all is on the device."""
+    """Return its kind; None if the device is empty."""
     probe = subprocess.run(
         ["blkid", "-p", "-o", "value", "-s", "TYPE", str(device)],
         capture_output=True,
@@ -190,12 +186,12 @@ def _file_system(device: Path) -> str | None:
         return kind
     if probe.returncode == 2 and _is_blank(device):  # see blkid(8): 2 is "nothing was found"
         return None
-    raise Refused(f"what is on {device} is no file system; it was left alone")
+    raise Refused(f"{device} holds unknown data but no file system; it was not changed")
 
 
 def _is_blank(device: Path) -> bool:
-    """Whether there are zeros alone wherever one looks: what blkid does not know (the middle of a
-    RAID, an encrypted disk without a header, a foreign format) is data all the same."""
+    """Return whether all sampled bytes are zeros. Data that blkid does not know (the middle of a
+    RAID, an encrypted disk without a header, a foreign format) is still data."""
     with device.open("rb", buffering=0) as content:
         last = max(0, content.seek(0, os.SEEK_END) - SAMPLE)
         places = [last * step // (SAMPLES + 1) for step in range(SAMPLES + 2)]
@@ -219,7 +215,7 @@ def _made(device: Path) -> str:
 
 
 def _give_to_owner() -> None:
-    """Only what was just made: nobody knows why another root belongs to whom it does."""
+    """Only a new file system: an existing root may have its owner for a reason."""
     owner = os.environ.get("VOLUME_OWNER")
     if owner and MOUNT.stat().st_uid == 0:
         shutil.chown(MOUNT, owner)
@@ -237,7 +233,7 @@ class Directories:
         deadline = time.monotonic() + WAIT
         while not source.is_dir():
             if time.monotonic() > deadline:
-                raise Failed(f"volume {volume} is not to be seen on this node")
+                raise Failed(f"volume {volume} is not visible on this node")
             time.sleep(PAUSE)
         if MOUNT.is_symlink():
             if MOUNT.readlink() != source:
@@ -275,7 +271,7 @@ Mode = Devices | Directories
 
 
 def down(mode: Mode) -> None:
-    """Unmount; end who uses the volume, if that is allowed."""
+    """Unmount; end the processes that use the volume, if that is allowed."""
     kill = os.environ.get("VOLUME_KILL") == "yes"
     begun = time.monotonic()
     uses = mode.what_uses()
@@ -284,8 +280,8 @@ def down(mode: Mode) -> None:
         waited = _since(begun)
         if waited > WAIT:
             named = ", ".join(f"{pid} ({_name(pid)})" for pid in users)
-            raise Failed(f"{MOUNT} is still in use, by {named or 'nobody to be seen'}")
-        # First the polite way. Never umount --lazy: the volume would go on being written.
+            raise Failed(f"{MOUNT} is still in use, by {named or 'an unknown process'}")
+        # First politely. Never umount --lazy: processes could still write to the volume.
         for pid in users if kill else ():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM if waited < WAIT / 2 else signal.SIGKILL)
@@ -293,7 +289,7 @@ def down(mode: Mode) -> None:
 
 
 def _users(uses: Uses) -> list[int]:
-    """The processes that have a file of the volume open, run from it, or stand in it."""
+    """The processes that have a file of the volume open, run from it, or work in it."""
     found = [int(process.name) for process in Path("/proc").glob("[0-9]*")]
     return [pid for pid in found if pid != os.getpid() and _any_use(pid, uses)]
 
@@ -304,7 +300,7 @@ def _any_use(pid: int, uses: Uses) -> bool:
     with suppress(OSError):
         links += list((process / "fd").iterdir())
     for link in links:
-        with suppress(OSError):  # it has just ended or been closed, or it is not ours to see
+        with suppress(OSError):  # it has just ended or been closed, or it is not visible to us
             if uses(link):
                 return True
     return False
@@ -327,19 +323,19 @@ def _run(*argv: str) -> None:
 
 
 def _try(*argv: str, quiet: bool = False) -> int:
-    """The exit code; what it says goes where our own errors go."""
+    """Return the exit code; its output goes where our own errors go."""
     said = subprocess.DEVNULL if quiet else sys.stderr
     try:
-        # It inherits the lock: when only we are killed, nobody else begins before it ends.
+        # It inherits the lock: if only this process is killed, no other one begins before it ends.
         done = subprocess.run(list(argv), stdout=said, stderr=said, close_fds=False, check=False)
         return done.returncode
     except FileNotFoundError:
-        raise Failed(f"there is no {argv[0]} on this node") from None
+        raise Failed(f"{argv[0]} is missing on this node") from None
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One at a time."""
+    """Only one at a time."""
     MOUNT.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(f"{MOUNT}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     os.set_inheritable(handle, True)

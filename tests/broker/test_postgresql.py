@@ -180,7 +180,7 @@ def test_a_file_system_that_needs_a_person_is_not_mounted(node: Node, device: st
         subprocess.run(["debugfs", "-w", "-R", harm, device], check=True, capture_output=True)
     refused = node.volume("up", DATA, device)
     assert refused.returncode == REFUSED
-    assert "needs a person" in refused.stderr
+    assert "an operator must repair" in refused.stderr
     assert node.volume("is-down").returncode == 0
 
 

@@ -54,7 +54,7 @@ def test_it_says_that_a_port_is_taken(capsys: pytest.CaptureFixture[str]) -> Non
 
         assert main(["exporter", "--listen", f"127.0.0.1:{port}"]) == 1
 
-    assert f"Can not listen on 127.0.0.1:{port}" in capsys.readouterr().err
+    assert f"Cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
 
 
 def test_of_its_questions_no_record_stays_and_none_is_answered_by_the_engine(

@@ -43,7 +43,7 @@ def table(columns: list[str], rows: list[list[Any]], width: int = 0) -> list[str
 
 def test_a_version_stands_whole_on_80_columns_whatever_else_there_is_to_say() -> None:
     kept = [
-        goal(cause="rolling back to the last goal that was reached: " + "it did not work " * 30),
+        goal(cause="rolling back to the last reached goal: " + "it did not work " * 30),
         goal(status="SUPERSEDED", lost=["db_b", "db_c"], roles={"primary": "db_a", "reader": "d"}),
         goal(status="BLOCKED", reached_at=None, current=True),
     ]

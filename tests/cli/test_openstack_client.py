@@ -58,7 +58,7 @@ def test_a_group_s_status_is_asked_with_the_client_s_own_options(
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["roles"] == {"active": "db_a"}
-    assert bazaar not in deployment.shown("status")["groups"], "it is another project's"
+    assert bazaar not in deployment.shown("status")["groups"], "to another project"
 
 
 def test_the_program_speaks_to_the_same_mistral_by_clouds_yaml(

@@ -65,10 +65,10 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
     )
 
     assert facts["status"] == "IN_PROGRESS for 1 min 30 s, 2 of 5 steps"
-    assert facts["under way"] == (
-        "create data on db_b for 1 min 01 s, attempt 2, its outcome is not known"
+    assert facts["running"] == (
+        "create data on db_b for 1 min 01 s, attempt 2, its outcome is unknown"
     )
-    assert facts["what helps"] == "failover watch payments"
+    assert facts["next"] == "failover watch payments"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
         ),
         (status("BLOCKED"), ["failover sweep payments"]),
         (status("FAILED"), ["failover start payments", "failover rollback payments"]),
-        (status("FAILED", lost=["db_a"]), ["mend that, then: failover start payments"]),
+        (status("FAILED", lost=["db_a"]), ["correct the cause, then: failover start payments"]),
         (status("FAILED", last_complete_goal=None), ["failover start payments"]),
         (status("FAILED", roles={}), ["failover group delete payments", "group activate payments"]),
         (status("IN_PROGRESS", reason="rights ended"), ["failover sweep", "failover watch"]),
@@ -96,7 +96,7 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
             status("COMPLETE", lost=["db_b"]),
             [
                 "failover start payments --lost '' --recovered db_b   "
-                "(once db_b is well; then failover failback payments)"
+                "(once db_b is healthy; then failover failback payments)"
             ],
         ),
         (status("COMPLETE", roles={}), ["failover group activate payments"]),
@@ -132,9 +132,9 @@ def test_volumes_and_what_is_in_trouble_are_told() -> None:
     assert facts["volumes"].splitlines() == [
         "data on db_a as /dev/vdb (there)",
         "logs on db_a as /dev/vdb (delete failed)",
-        "new on db_a (not there yet)",
+        "new on db_a (does not exist yet)",
     ]
-    assert facts["in trouble"] == "logs: it is stuck"
+    assert facts["failed"] == "logs: it is stuck"
 
 
 COMMAND = "failover confirm-fenced payments db_a --because '...'"
@@ -154,8 +154,8 @@ def test_the_screen_of_what_is_blocked_says_the_reason_once_and_the_command_once
     facts = status_screen.facts(unproven())
 
     assert facts["why"] == f"fence: fence:db_a: {TRIED} [FENCE_UNPROVEN]"
-    assert facts["in trouble"] == "fence:db_a (create failed)"
-    assert facts["what helps"].splitlines()[1] == f"once you are sure that db_a is off: {COMMAND}"
+    assert facts["failed"] == "fence:db_a (create failed)"
+    assert facts["next"].splitlines()[1] == f"once you are sure that db_a is off: {COMMAND}"
     assert status_screen.text(facts).count(COMMAND) == 1
 
 
@@ -181,9 +181,7 @@ def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() ->
 
 def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:
     assert status_screen.facts(status())["active"] == "active on db_a (server s-a)"
-    assert (
-        status_screen.facts(status("BLOCKED"))["active"] == "active is to be on db_a (server s-a)"
-    )
+    assert status_screen.facts(status("BLOCKED"))["active"] == "active will be on db_a (server s-a)"
 
 
 def test_watch_and_the_lists_say_no_sooner_who_holds_a_role() -> None:
@@ -192,13 +190,13 @@ def test_watch_and_the_lists_say_no_sooner_who_holds_a_role() -> None:
     lines = [status_commands._stands(each) for each in (status(), status("BLOCKED"), failed)]
 
     assert lines[0] == "payments is COMPLETE; active on db_a"
-    assert lines[1].startswith("payments is BLOCKED; active is to be on db_a; ")
-    assert lines[2].startswith("payments is FAILED; active is to be on db_a; it broke; ")
+    assert lines[1].startswith("payments is BLOCKED; active will be on db_a; ")
+    assert lines[2].startswith("payments is FAILED; active will be on db_a; it broke; ")
     row = {"name": "payments", "since": NOW, "held": 0}
-    assert "active is to be on db_a" in status_commands._row(status("BLOCKED") | row)
+    assert "active will be on db_a" in status_commands._row(status("BLOCKED") | row)
     answer = {"overview": [status("IN_PROGRESS") | row, status() | row]}
     _, listed = groups.overview(answer, people=True)
-    assert [cells[2] for cells in listed] == ["active is to be on db_a", "active on db_a"]
+    assert [cells[2] for cells in listed] == ["active will be on db_a", "active on db_a"]
 
 
 def test_the_outcome_of_an_order_says_who_is_wanted_until_its_goal_is_reached() -> None:
@@ -232,7 +230,7 @@ def test_no_lock_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     command.take_action(command.get_parser("failover locks").parse_args([]))
 
-    assert command.app.stderr.getvalue() == "No lock is held.\n"
+    assert command.app.stderr.getvalue() == "No locks are held.\n"
 
 
 def test_a_sound_file_is_said_so_and_no_empty_line(
@@ -244,7 +242,7 @@ def test_a_sound_file_is_said_so_and_no_empty_line(
     code = command.run(command.get_parser("failover group validate").parse_args(["group.yaml"]))
 
     assert (code, command.app.stdout.getvalue()) == (0, "")
-    assert command.app.stderr.getvalue() == "group.yaml: no problem was found\n"
+    assert command.app.stderr.getvalue() == "group.yaml: no problems found\n"
 
 
 def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
@@ -274,7 +272,7 @@ def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
         "next try in 8 s",
         "create log: waiting for Cinder: connection refused since 06:57:55, trying again",
     ]
-    assert {"in trouble", "under way"}.isdisjoint(found)
+    assert {"failed", "running"}.isdisjoint(found)
 
 
 def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:
@@ -305,8 +303,8 @@ def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
     assert seen == ["IN_PROGRESS", ""]
     told = stream.getvalue()
     assert "the goal is reached" in told
-    assert "no answer from there: it is asked again" in told
-    assert "active is to be on db_a (server s-a)" in told
+    assert "no answer from there: retrying" in told
+    assert "active will be on db_a (server s-a)" in told
 
 
 def test_a_group_that_waits_for_its_chain_says_so_and_offers_a_sweep_once_the_chain_has_ended() -> (
@@ -319,11 +317,11 @@ def test_a_group_that_waits_for_its_chain_says_so_and_offers_a_sweep_once_the_ch
     running = status_screen.facts(status("IN_PROGRESS", chain=waits, reason=waits["sentence"]))
     dead = status_screen.facts(status("IN_PROGRESS", chain=ended, reason=reason))
 
-    assert (running["why"], running["what helps"]) == (
+    assert (running["why"], running["next"]) == (
         "waits for its chain to open the stage activate",
         "failover watch payments",
     )
-    assert (dead["why"], dead["what helps"]) == (
+    assert (dead["why"], dead["next"]) == (
         "its chain ended with ERROR",
         "failover sweep payments\nfailover watch payments",
     )

@@ -40,4 +40,4 @@ def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() ->
         patch_parameters(cloud, "payments", {"active": "db_b"}, 5)
 
     assert raised.value.code == "SERVER_ERROR"
-    assert "who last updated the stack" in raised.value.remedy
+    assert "another user updated the stack last" in raised.value.remedy

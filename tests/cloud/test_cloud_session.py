@@ -114,7 +114,7 @@ def test_who_was_frozen_after_the_permission_does_not_use_it(server):
 
     arm(sleep_in)
     try:
-        with pytest.raises(LeaseLost, match="a POST was permitted is over"):
+        with pytest.raises(LeaseLost, match="this POST has expired"):
             guarded(Recorder(seconds=0.2)).post(server.url, json={})
     finally:
         disarm()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that can not be reached, or does not answer properly: its name, how it failed, that it
+"""A service that is not reachable, or does not answer properly: its name, how it failed, that it
 is worth another try, and whether what was asked for may happen all the same."""
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def test_a_refused_connection(service: str, call: Callable[..., None], closed: s
     assert facts["code"] == "UNREACHABLE"
     assert facts["transient"] is True
     assert (facts["service"], facts["detail"]) == (service, "connection refused")
-    assert f"{service} can not be reached: connection refused" in facts["message"]
+    assert f"{service} is not reachable: connection refused" in facts["message"]
     assert "unknown" not in facts, "nothing was sent"
 
 
@@ -186,7 +186,7 @@ def test_a_name_that_can_not_be_resolved(service: str, call: Callable[..., None]
     error = failure(call, "http://nowhere.invalid", changes=True)
 
     assert (error.transient, error.service, error.unknown) == (True, service, False)
-    assert error.detail == "its name can not be resolved"
+    assert error.detail == "its name cannot be resolved"
 
 
 @every_service

@@ -238,7 +238,7 @@ def test_a_volume_whose_deletion_failed_is_looked_at_for_its_data(
     error = blocked(attach, cloud, volume, two.a, limit(rig))
 
     assert error.code == "VOLUME_ERROR"
-    assert "whether its data is still there" in error.remedy
+    assert "whether its data still exists" in error.remedy
 
 
 @pytest.mark.parametrize("status", ["reserved", "attaching", "detaching"])

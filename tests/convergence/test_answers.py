@@ -35,8 +35,7 @@ def test_whoever_finds_the_lock_held_is_told_by_whom_and_for_how_long(
     step = simulation.engine.check(ready, "other")
 
     assert step.sentence == (
-        f"a is being worked on by slow (lease: {LEASE - 10:.0f} s left); "
-        "its conclusion triggers this again"
+        f"slow is working on a (lease: {LEASE - 10:.0f} s left); its conclusion triggers this again"
     )
 
 
@@ -123,7 +122,7 @@ def test_a_record_that_must_be_replaced_is_named_with_what_can_not_change(
 
     steps = simulation.converge(simulation.goal())
 
-    assert "b must be replaced: key can not change in place" in [step.sentence for step in steps]
+    assert "b must be replaced: key cannot change in place" in [step.sentence for step in steps]
 
 
 def test_a_ticket_of_a_traversal_that_never_was_concludes_nothing(simulation: Simulation) -> None:
@@ -174,7 +173,7 @@ def test_what_is_taken_up_again_is_told_as_such(simulation: Simulation) -> None:
 
     simulation.operation(ready)
 
-    assert sentences(simulation, "started") == ["create: a: started", "create: a: taken up again"]
+    assert sentences(simulation, "started") == ["create: a: started", "create: a: continued"]
 
 
 def test_what_never_came_to_be_is_gone_without_an_operation(simulation: Simulation) -> None:

@@ -214,7 +214,7 @@ def test_a_broken_lock_is_told_to_people(simulation: Simulation, crashed: Operat
     history = simulation.database.reading(lambda tx: views.history(tx, simulation.group_id))
 
     stolen = [entry["sentence"] for entry in history if entry["kind"] == "steal"]
-    assert stolen == ["a: the lock of dead, which is dead, was broken"]
+    assert stolen == ["a: broke the lock of dead, which is dead"]
 
 
 def test_a_message_that_comes_twice_is_carried_out_once(simulation: Simulation) -> None:

@@ -30,27 +30,27 @@ def record(**fields: Any) -> Record:
         ({}, {}, "create", "it does not exist yet"),
         (MADE, {"key": 1, "value": 1}, "settle", "it is as the goal wants it"),
         (MADE, {"key": 1, "value": 2}, "update", "value changed"),
-        (MADE, {"key": 2, "value": 1}, "replace", "key can not change in place"),
-        (MADE, {"value": 1}, "replace", "key can not change in place"),
+        (MADE, {"key": 2, "value": 1}, "replace", "key cannot change in place"),
+        (MADE, {"value": 1}, "replace", "key cannot change in place"),
         (MADE, {"key": 1, "value": 2, "worth": 2}, "update", "value, worth changed"),
         (
             {**MADE, "status": "FAILED", "reason": "x"},
             {"key": 1, "value": 2},
             "create",
-            "its creation did not end well: x",
+            "its creation failed: x",
         ),
-        ({**MADE, "status": "FAILED"}, {"key": 2}, "replace", "key can not change in place"),
+        ({**MADE, "status": "FAILED"}, {"key": 2}, "replace", "key cannot change in place"),
         (
             {**MADE, "action": "UPDATE", "status": "FAILED", "reason": "x"},
             {"key": 1, "value": 1},
             "update",
-            "its update did not end well: x",
+            "its update failed: x",
         ),
         (
             {**MADE, "action": "DELETE", "status": "FAILED"},
             {"key": 1, "value": 1},
             "replace",
-            "it is being deleted, and needed again",
+            "it is being deleted, but needed again",
         ),
     ],
 )
@@ -77,7 +77,7 @@ def test_what_sits_on_a_member_that_was_fenced_or_replaced_since_is_replaced(
 @pytest.mark.parametrize(
     ("fields", "action", "reason"),
     [
-        ({}, "settle", "it never came to be"),
+        ({}, "settle", "it was never created"),
         (MADE, "delete", "the goal does not want it"),
         ({**MADE, "status": "FAILED"}, "delete", "the goal does not want it"),
         ({**MADE, "action": "DELETE", "status": "FAILED"}, "delete", "the goal does not want it"),
@@ -100,7 +100,7 @@ def test_a_type_without_an_update_is_replaced_at_any_change() -> None:
     decision = decide("update", record(**MADE), FROZEN, {"key": 1, "value": 2, "worth": 2})
 
     assert decision.action == "replace"
-    assert decision.reason == "value, worth can not change in place"
+    assert decision.reason == "value, worth cannot change in place"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_type_without_an_update_is_replaced_at_any_change() -> None:
             {"status": "FAILED", "reason": "x"},
             MADE["properties"],
             "create",
-            "its deletion did not end well: x",
+            "its deletion failed: x",
         ),
         (
             {"status": "FAILED"},
@@ -118,9 +118,9 @@ def test_a_type_without_an_update_is_replaced_at_any_change() -> None:
             "replace",
             "value changed while it was being deleted",
         ),
-        ({"status": "FAILED"}, {"key": 2}, "replace", "key can not change in place"),
-        ({"status": "IN_PROGRESS"}, {"key": 1}, "replace", "it is being deleted, and needed again"),
-        ({"status": "COMPLETE"}, {"key": 1}, "replace", "it is being deleted, and needed again"),
+        ({"status": "FAILED"}, {"key": 2}, "replace", "key cannot change in place"),
+        ({"status": "IN_PROGRESS"}, {"key": 1}, "replace", "it is being deleted, but needed again"),
+        ({"status": "COMPLETE"}, {"key": 1}, "replace", "it is being deleted, but needed again"),
     ],
 )
 def test_where_a_type_revives_it_an_update_node_of_what_was_being_deleted(

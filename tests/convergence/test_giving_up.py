@@ -67,7 +67,7 @@ def test_what_somebody_else_took_over_can_not_be_given_up(
 
     step = simulation.engine.abandon(operation.ticket, WHY)
 
-    assert step.sentence == f"create: a: {WHY}; somebody else has broken the lock"
+    assert step.sentence == f"create: a: {WHY}; another worker has broken the lock"
     assert step.ready == ()
     assert simulation.records() == before
     entry = rows(simulation.database, operations, "key")[operation.ticket.key]

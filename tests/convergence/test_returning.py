@@ -75,7 +75,7 @@ def test_whatever_fails_or_would_wait_for_a_person_takes_the_group_back(
     simulation.audit_at_rest(home)
     assert simulation.status(away.traversal_id) == "FAILED"
     told = sentences(simulation, "traversal")[-1]
-    assert told.startswith("rolling back to the last goal that was reached (active on a): ")
+    assert told.startswith("rolling back to the last reached goal (active on a): ")
 
 
 def test_of_a_move_that_came_back_only_the_step_says_what_helps(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Back to the last goal that was reached, after whatever failed or overlapped."""
+"""Back to the last reached goal, after whatever failed or overlapped."""
 
 from __future__ import annotations
 

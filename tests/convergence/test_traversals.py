@@ -112,7 +112,7 @@ def test_an_attribute_that_changes_an_immutable_property_replaces_in_a_follow_up
     assert simulation.by_name()["b"].replaces == before.id
     assert simulation.current != first.traversal_id
     assert simulation.status(first.traversal_id) == "SUPERSEDED"
-    assert "b must be replaced: key can not change in place" in sentences(simulation)
+    assert "b must be replaced: key cannot change in place" in sentences(simulation)
     assert simulation.world.log[-2:] == ["create b", "delete b"]
 
 
@@ -241,7 +241,7 @@ def test_the_conclusion_of_a_superseded_operation_wakes_its_node_in_the_newer_tr
     goal = simulation.goal("b")
     new = simulation.start(goal)
     deferred = simulation.engine.check(new.ready[0], "other")
-    assert "is being worked on by o" in deferred.sentence
+    assert "o is working on a" in deferred.sentence
     assert (deferred.operation, deferred.ready) == (None, ())
 
     woken = simulation.engine.conclude(old.ticket, simulation.world.operate(old))

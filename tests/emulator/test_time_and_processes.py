@@ -84,7 +84,7 @@ def test_a_command_in_flight_survives_kill_9_and_is_not_run_twice(tmp_path: Path
     with EmulatedCloud(tmp_path, "measured", overrides=slow) as cloud:
         ids = parts_of(cloud.client)
         cloud.client.add_application("pg", start="start", stop="stop")
-        with pytest.raises(EmulatorError, match="still runs"):
+        with pytest.raises(EmulatorError, match="still running"):
             cloud.client.run_command(ids["a"], "start", command_id="s", limit=0.01)
     with EmulatedCloud(tmp_path, "measured", overrides=slow) as cloud:
         again = cloud.client.run_command(ids["a"], "start", command_id="s")

@@ -103,7 +103,10 @@ def test_active_active_is_played_with_what_it_can_be_played_with(options: list[s
         [*DRILL, "--active-active", *options], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert "--active-active: give --fault crash, hang, app, and no --agents" in done.stderr
+    assert (
+        "--active-active works only with --fault crash, hang, app, and without --agents"
+        in done.stderr
+    )
 
 
 def test_plain_lines_and_a_table_are_for_people() -> None:

@@ -40,7 +40,7 @@ def test_an_agent_that_comes_back_after_the_failover_finds_itself_deposed(tmp_pa
     code, outcome, told = drill(tmp_path, "--fault", "returns")
     assert code == 0, (outcome, told)
     assert outcome["status"] == "COMPLETE"
-    assert "epoch 2 holds instead of 1" in told
+    assert "epoch 2 replaces epoch 1" in told
     assert outcome["violations"] == []
 
 

@@ -195,7 +195,7 @@ def test_a_volume_with_anything_to_be_seen_on_it_is_not_taken_for_an_empty_one(
     volume: ModuleType, tmp_path: Path, at: int
 ) -> None:
     assert volume._file_system(disk(tmp_path)) is None
-    with pytest.raises(volume.Refused, match="left alone"):
+    with pytest.raises(volume.Refused, match="not changed"):
         volume._file_system(disk(tmp_path, at))
 
 

@@ -180,7 +180,7 @@ def test_an_executor_dies_with_an_attachment_in_its_hands_and_the_other_one_take
     assert {after[key]["status"] for key in left} == {"done"}
     rows = told(stack, last)
     for row in left.values():
-        broken = f"{row['name']}: the lock of {row['owner']}, which is dead, was broken"
+        broken = f"{row['name']}: broke the lock of {row['owner']}, which is dead"
         assert broken in said(rows, "steal")
     all_volumes_are_on(stack, where, second)
     started_once(stack, second, since)

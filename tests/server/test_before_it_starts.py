@@ -116,8 +116,8 @@ def test_what_is_no_address_is_a_wrong_command_line(option: str, said: str) -> N
     done = failover("server", "--emulated", option, said)
 
     assert done.returncode == 2
-    assert f"argument {option}: HOST:PORT is expected" in done.stderr
-    assert f"not '{said}'" in done.stderr
+    assert f"argument {option}: expected HOST:PORT" in done.stderr
+    assert f"got '{said}'" in done.stderr
 
 
 # -- the secret
@@ -424,7 +424,7 @@ def test_the_printed_address_is_that_of_the_server_that_runs(tmp_path: Path) -> 
         with state_dir.announced(folder, facts):
             printed = failover("server", "--state-dir", str(folder), "--print-webhook")
     assert (printed.returncode, printed.stdout) == (0, f"{facts['webhook']}/{token}\n")
-    assert f"in the place of {ANYWHERE}" in printed.stderr
+    assert f"replace {ANYWHERE}" in printed.stderr
 
     secret.read_or_make(folder / "webhook-secret")
     state_dir.write_private(folder / state_dir.SERVER_FILE, json.dumps(facts))  # of a killed one

@@ -57,7 +57,7 @@ def test_an_operation_of_a_dead_process_is_taken_up_once_its_lease_is_over(group
     assert restarted(run) == [begun["traversal"]]
     assert group.status()["status"] == "COMPLETE"
     assert group.holders() == ["db_a"]
-    assert "the lock of a process that died, which is dead, was broken" in " ".join(told(group))
+    assert "broke the lock of a process that died, which is dead" in " ".join(told(group))
 
 
 def test_the_late_result_of_the_dead_process_changes_nothing(group: Any) -> None:

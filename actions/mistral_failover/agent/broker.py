@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The broker as executors and agents see it: how to connect, and what has to be declared.
+"""How executors and agents connect to the broker, and what they declare there.
 
-Agents import this too: nothing but the standard library, kombu and :mod:`.wire` is needed.
+Agents import this module too, so it needs only the standard library, kombu and :mod:`.wire`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from mistral_failover.agent import wire
 from mistral_failover.agent.local import FileTransport, MemoryTransport
 
 HEARTBEAT = 10.0
-"""Seconds: a connection over which nothing came for twice as long is taken for broken."""
+"""Seconds; a connection that receives nothing for twice as long counts as broken."""
 CONNECT = 5.0
-"""Seconds that connecting may take; a handshake of TLS as long again."""
+"""Seconds that connecting may take; a TLS handshake may take as long again."""
 CALL = 10.0
 """Seconds that one call over the broker may take."""
 
 COMMAND_TTL = 3600.0
-"""Seconds after which a command that nobody took goes to the dead letters."""
+"""Seconds after which a command that no agent took becomes a dead letter."""
 UNUSED = 7 * 86400.0
-"""Seconds after which a queue goes that nobody used or declared again."""
+"""Seconds after which the broker deletes a queue that was neither used nor declared again."""
 NOTICES = 16
-"""Notices that are kept for an agent that is away."""
+"""Notices that the broker keeps for an agent that is offline."""
 DEAD_TTL = 7 * 86400.0
 DEAD_LENGTH = 10_000
 
@@ -50,11 +50,11 @@ ERRORS: tuple[type[BaseException], ...] = (
     AttributeError,
     KeyError,
 )
-"""What a call over the broker raises when it is away, refuses, or does not answer in time."""
+"""What a call over the broker raises when the broker is unreachable, refuses, or times out."""
 
 
 class BadUrl(ValueError):
-    """The broker's URL can not be used; the message never quotes the password."""
+    """The broker's URL is not usable; the message never quotes the password."""
 
 
 class Unroutable(Exception):
@@ -65,11 +65,11 @@ class Broker:
     """One broker, named by a URL.
 
     ``amqp://user:password@host[:port]/vhost``, or ``amqps://...[?cafile=PATH]``: the broker's
-    certificate is verified, with the system's authorities unless a file names others.
+    certificate is verified against the system's authorities, or against those in a named file.
     ``memory://NAME`` and ``filesystem:///FOLDER`` are for drills and tests.
 
-    ``real``: the broker honours what queues are declared with. ``shown``: the URL without user and
-    password, for messages.
+    ``real``: the broker honours queue arguments. ``shown``: the URL without user and password, for
+    messages.
     """
 
     def __init__(self, url: str) -> None:
@@ -79,7 +79,7 @@ class Broker:
             port = parts.port
             query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=False))
         except ValueError:
-            raise BadUrl("The broker's URL can not be read.") from None
+            raise BadUrl("The broker's URL is not valid.") from None
         self.real = parts.scheme in ("amqp", "amqps")
         self._options: dict[str, Any]
         if self.real:
@@ -92,22 +92,22 @@ class Broker:
             self._options, self.shown = _local(parts.scheme, parts.netloc, unquote(parts.path))
 
     def __repr__(self) -> str:
-        """Without user and password."""
+        """The URL without user and password."""
         return f"Broker({self.shown!r})"
 
     def connection(self, seconds: float = CONNECT) -> Connection:
-        """A new connection, which is not established; that may take ``seconds``. For one thread at
-        a time."""
+        """Return a new connection that is not established yet; establishing it may take
+        ``seconds``. Only one thread at a time may use it."""
         options = dict(self._options, connect_timeout=min(seconds, CONNECT))
-        # Connections change what they are given.
+        # Connections modify the options they receive.
         options["transport_options"] = dict(options["transport_options"])
         if isinstance(options.get("ssl"), dict):
             options["ssl"] = dict(options["ssl"])
         return Connection(**options)
 
     def connect(self, seconds: float = CONNECT) -> Connection:
-        """A new connection, established at the first attempt and within about ``seconds``. Raises
-        :data:`ERRORS`."""
+        """Return a new connection, established at the first attempt within about ``seconds``.
+        Raises :data:`ERRORS`."""
         connection = self.connection(seconds)
         try:
             connection.ensure_connection(max_retries=0)
@@ -116,10 +116,10 @@ class Broker:
             raise
         return connection
 
-    # -- what has to be there
+    # -- declarations
 
     def declare_exchanges(self, channel: Any) -> None:
-        """The exchanges, and the queue of dead letters. By executors only."""
+        """Declare the exchanges and the queue of dead letters. Only executors call this."""
         for name in (wire.COMMANDS, wire.RESULTS, wire.HEARTBEATS):
             channel.exchange_declare(exchange=name, type="direct", durable=True, auto_delete=False)
         channel.exchange_declare(exchange=wire.DEAD, type="fanout", durable=True, auto_delete=False)
@@ -135,8 +135,8 @@ class Broker:
         channel.queue_bind(queue=wire.DEAD, exchange=wire.DEAD, routing_key="")
 
     def declare_commands(self, channel: Any, address: wire.Address, epoch: int) -> str:
-        """The queue of one epoch's commands; return its name. By executors only: that it exists is
-        the broker's word that the epoch holds."""
+        """Declare the queue of one epoch's commands and return its name. Only executors call this:
+        the queue's existence tells the agent that the epoch is current."""
         name = address.commands(epoch)
         self._queue(
             channel,
@@ -151,9 +151,10 @@ class Broker:
         return name
 
     def declare_notices(self, channel: Any, address: wire.Address, *, bind: bool = False) -> str:
-        """The queue of the latest notices, of which the highest epoch counts; return its name.
-        More than one, lest an executor that lost its lock drives the notice out with its own, of
-        an older epoch, that it was about to publish. ``bind``: executors do, agents may not."""
+        """Declare the queue of the latest notices and return its name; the highest epoch in it
+        counts. It keeps more than one notice: an executor that lost its lock may still publish one
+        of an older epoch, which must not displace the current one. ``bind``: executors do, agents
+        may not."""
         name = address.notices
         self._queue(channel, name, {"x-max-length": NOTICES, "x-overflow": "drop-head"})
         if bind:
@@ -179,23 +180,24 @@ class Broker:
         return name
 
     def keep_latest(self, channel: Any, queue: str) -> None:
-        """Right before publishing to a queue of the latest message: make room where the broker does
-        not do it by itself."""
+        """Make room before publishing to a queue of the latest message, where the broker does not
+        do so by itself."""
         if not self.real:
             channel.queue_purge(queue=queue)
 
     def queue_exists(self, connection: Connection, name: str) -> bool:
-        """Ask the broker, a round trip, whether there is a queue. Raises :data:`ERRORS` when it
-        does not say.
+        """Ask the broker, in one round trip, whether a queue exists. Raises :data:`ERRORS` when it
+        does not answer.
 
-        The channel that asks is lost when there is none, so it is one of its own.
+        This uses a channel of its own, because the broker closes the channel if there is no such
+        queue.
         """
         _still_there(connection)
         channel = connection.channel()
         try:
             channel.queue_declare(queue=name, passive=True)
         except ChannelError as error:
-            # A queue on a node of the cluster that is away is "not found" as well.
+            # A queue on a cluster node that is down is reported as "not found" as well.
             if _code(error) != "404" or "no queue" not in str(error):
                 raise
             return False
@@ -204,8 +206,8 @@ class Broker:
         return True
 
     def delete_queue(self, channel: Any, name: str) -> None:
-        """Delete a queue with all that is in it; none is fine. What it held is gone: deletion
-        makes no dead letters."""
+        """Delete a queue and its messages; a missing queue is fine. Deleted messages do not become
+        dead letters."""
         channel.queue_delete(queue=name)
 
     # -- messages
@@ -221,12 +223,12 @@ class Broker:
         expiration: float | None = None,
         timeout: float = CALL,
     ) -> None:
-        """Publish what ``wire.seal`` made, persistent; return once the broker has it.
+        """Publish what ``wire.seal`` made, persistent; return once the broker has confirmed it.
 
-        ``expiration``: seconds after which it is a dead letter; None: as long as its queue keeps
-        it. While the confirmation is waited for, the channel's consumers may be called. Raises
-        :data:`ERRORS`, after which the broker may have it or not, and, where ``mandatory``,
-        `Unroutable`.
+        ``expiration``: seconds after which the message becomes a dead letter; None: as long as its
+        queue keeps it. While this waits for the confirmation, the channel's consumers may be
+        called. Raises :data:`ERRORS`, after which the broker may or may not have the message, and,
+        where ``mandatory``, `Unroutable`.
         """
         body, headers = sealed
         returned: list[Any] = []
@@ -266,9 +268,9 @@ class Broker:
 
 
 def reading_channel(connection: Connection) -> Any:
-    """A new channel whose messages are what came, and no more: whoever may write to a queue chooses
-    headers, content type and encoding, and none of them may have anything decompressed, decoded or
-    unpickled before the signature holds. All that is read has to come over such a channel. Raises
+    """Return a new channel that delivers messages as raw bytes. Any client that may write to a
+    queue chooses the headers, content type and encoding; nothing may be decompressed, decoded or
+    unpickled before the signature is verified. Read everything over such a channel. Raises
     :data:`ERRORS`."""
     channel = connection.channel()
     channel.Message = _untouched(channel.Message)
@@ -277,7 +279,7 @@ def reading_channel(connection: Connection) -> Any:
 
 
 def take(channel: Any, queue: str) -> Any:
-    """The next message of a queue, to be acknowledged; None where there is none. Raises
+    """Return the next message of a queue, to be acknowledged; None if the queue is empty. Raises
     :data:`ERRORS`."""
     with _readable():
         raw = channel.basic_get(queue=queue)
@@ -285,7 +287,7 @@ def take(channel: Any, queue: str) -> Any:
 
 
 class _Untouched(Message):
-    """A message that stays as it came. kombu decompresses by a header, at once."""
+    """A message kept as raw bytes. kombu itself would decompress it at once if a header says so."""
 
     def __init__(self, body: Any = None, headers: Any = None, **more: Any) -> None:
         kept = {name: value for name, value in (headers or {}).items() if name != "compression"}
@@ -297,30 +299,32 @@ class _Untouched(Message):
 
 @lru_cache(maxsize=8)
 def _untouched(kind: type[Message]) -> type[Message]:
-    """The message of a transport: what it takes from the wire, it hands to ours."""
+    """The transport's message class, which passes the raw data to ours."""
     return type("UntouchedMessage", (kind, _Untouched), {})
 
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """py-amqp fails over fields that are no such thing, and its connection is of no use then."""
+    """py-amqp fails on malformed fields, and the connection is then unusable."""
     try:
         yield
     except (ValueError, ArithmeticError, TypeError, IndexError, struct.error) as error:
-        raise ConnectionResetError(f"what came can not be read ({type(error).__name__})") from None
+        raise ConnectionResetError(f"a message cannot be read ({type(error).__name__})") from None
 
 
 def wait(connection: Connection, seconds: float) -> bool:
-    """Let the connection's consumers be called, for one event, or none within ``seconds``; tell
-    which. Must be called every few seconds: it keeps the connection alive. Raises :data:`ERRORS`,
-    among them ConsumerCancelled when a queue was deleted that a consumer reads."""
+    """Process one event of the connection's consumers; return whether one came within ``seconds``.
+    Call it every few seconds: it keeps the connection alive. Raises :data:`ERRORS`, among them
+    ConsumerCancelled when a queue with a consumer was deleted."""
     _still_there(connection)
     came = True
     try:
         with _readable():
             connection.drain_events(timeout=seconds)
     except TimeoutError as error:
-        if error.errno is not None:  # the kernel's word that the peer is gone, not ours to go on
+        if (
+            error.errno is not None
+        ):  # the kernel reports that the peer is gone; the connection is lost
             raise
         came = False
     connection.heartbeat_check()
@@ -328,12 +332,12 @@ def wait(connection: Connection, seconds: float) -> bool:
 
 
 def forget(connection: Connection) -> None:
-    """Close a connection at once, without a word to the broker: for one that may be broken."""
+    """Close a connection at once, without telling the broker: for one that may be broken."""
     connection.collect(socket_timeout=0.1)
 
 
 def _still_there(connection: Connection) -> None:
-    """kombu would connect anew, without the channels and consumers that there were."""
+    """kombu would reconnect, but without the channels and consumers of the lost connection."""
     if not connection.connected:
         raise ConnectionResetError("The connection to the broker was lost.")
 
@@ -342,11 +346,13 @@ def _amqp(parts: Any, port: int | None, query: dict[str, str]) -> tuple[dict[str
     secure = parts.scheme == "amqps"
     cafile = query.pop("cafile", None)
     if query or (cafile and not secure):
-        raise BadUrl("The broker's URL may have ?cafile=PATH, with amqps, and nothing else.")
+        raise BadUrl(
+            "The broker's URL accepts only the parameter ?cafile=PATH, and only with amqps."
+        )
     if not parts.hostname:
-        raise BadUrl("The broker's URL names no host.")
+        raise BadUrl("The broker's URL has no host.")
     if cafile is not None and not Path(cafile).is_file():
-        raise BadUrl(f"There is no file {cafile} with the broker's authorities.")
+        raise BadUrl(f"The file {cafile} with the broker's certificate authorities does not exist.")
     port = port or (5671 if secure else 5672)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     vhost = unquote(parts.path[1:]) or "/"
@@ -356,7 +362,7 @@ def _amqp(parts: Any, port: int | None, query: dict[str, str]) -> tuple[dict[str
         "userid": unquote(parts.username or "guest"),
         "password": unquote(parts.password or "guest"),
         "virtual_host": vhost,
-        # By this name: with "amqp" kombu takes another library where that is installed.
+        # With the name "amqp", kombu uses another library if one is installed.
         "transport": "pyamqp",
         "login_method": "PLAIN",
         "heartbeat": HEARTBEAT,

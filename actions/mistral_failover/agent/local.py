@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transports of kombu that need no broker: for drills and tests on one machine.
+"""Transports of kombu that need no broker, for drills and tests on one machine.
 
-They do what kombu's own ``memory`` and ``filesystem`` do, and what those leave out here: a queue
-exists or it does not, a deleted one stays away while somebody still polls it, a message is there
-wholly or not at all, and what a consumer took and did not acknowledge comes back when it closes.
-Neither knows time limits, lengths, dead letters, confirmations or returned messages.
+They extend kombu's own ``memory`` and ``filesystem`` by what those lack: a queue exists or does
+not, a deleted queue does not return while a consumer still polls it, a message appears completely
+or not at all, and an unacknowledged message returns when its consumer closes. Neither implements
+time limits, lengths, dead letters, confirmations or returned messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROOMS: dict[str, _Room] = defaultdict(_Room)
 
 
 class _Channel(virtual.Channel):
-    """What both have in common: bindings are kept with the queues, not by each connection."""
+    """Common parts: bindings are kept with the queues, not by each connection."""
 
     def queue_bind(
         self,
@@ -99,7 +99,7 @@ class MemoryChannel(_Channel):
         self._room.queues.setdefault(queue, deque())
 
     def _put(self, queue: str, message: Any, **_: Any) -> None:
-        # A message that went nowhere is lost, as with AMQP; each queue gets one of its own.
+        # An undeliverable message is lost, as with AMQP; each queue gets its own copy.
         with self._room.lock:
             if queue in self._room.queues:
                 self._room.queues[queue].append(json.dumps(message))
@@ -153,7 +153,7 @@ class FileChannel(_Channel):
         return self._folder / "queues" / queue
 
     def _aside(self) -> Path:
-        """A name of nobody else's in the same file system."""
+        """Return an unused name in the same file system."""
         place = self._folder / "aside"
         place.mkdir(parents=True, exist_ok=True)
         return place / uuid.uuid4().hex
@@ -177,7 +177,7 @@ class FileChannel(_Channel):
             aside = self._aside()
             try:
                 message.rename(aside)
-            except FileNotFoundError:  # somebody else took it
+            except FileNotFoundError:  # another consumer took it
                 continue
             try:
                 return json.loads(aside.read_text(encoding="utf-8"))
@@ -235,7 +235,7 @@ class FileChannel(_Channel):
     def _read(binding: Path) -> tuple[str, ...]:
         try:
             return tuple(json.loads(binding.read_text(encoding="utf-8")))
-        except FileNotFoundError:  # its queue was deleted meanwhile
+        except FileNotFoundError:  # its queue was deleted in the meantime
             return ()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent is to the system around it: a service that says how it is, and logs."""
+"""The agent as a service: notifications to systemd, and logging."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import sys
 import time
 
 _PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
-_TIME_ERROR = 5  # of adjtimex(2): nobody synchronises the clock
-_TIMEX = 512  # bytes; more than struct timex has anywhere
+_TIME_ERROR = 5  # of adjtimex(2): the clock is not synchronised
+_TIMEX = 512  # bytes; no version of struct timex is larger
 
 
 class Notifier:
-    """Tells systemd, where it is asked to (``NOTIFY_SOCKET``, ``WATCHDOG_USEC``)."""
+    """Notifies systemd if it asks for that (``NOTIFY_SOCKET``, ``WATCHDOG_USEC``)."""
 
     def __init__(self) -> None:
         path = os.environ.get("NOTIFY_SOCKET", "")
@@ -30,14 +30,14 @@ class Notifier:
         self._tell("READY=1")
 
     def alive(self) -> None:
-        """The agent still works; may be called at any rate."""
+        """The agent still works; may be called at any frequency."""
         now = time.monotonic()
         if self._every is not None and now - self._said >= self._every:
             self._said = now
             self._tell("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """The agent ends."""
+        """The agent stops."""
         self._tell("STOPPING=1")
 
     def _tell(self, state: str) -> None:
@@ -48,11 +48,13 @@ class Notifier:
                 one.settimeout(1.0)
                 one.sendto(state.encode(), self._address)
         except OSError as error:
-            logging.getLogger(__name__).warning("systemd can not be told %s: %s", state, error)
+            logging.getLogger(__name__).warning(
+                "systemd cannot be notified of %s: %s", state, error
+            )
 
 
 class _Lines(logging.Formatter):
-    """One line a record; its priority in front where journald reads it."""
+    """One line per record, with its priority in front if journald reads it."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -63,7 +65,7 @@ class _Lines(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Have this process log to stderr: its own steps, and warnings of libraries."""
+    """Log to stderr: the agent's own steps, and warnings of libraries."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines("%(levelname)s %(message)s"))
     root = logging.getLogger()
@@ -73,7 +75,7 @@ def log_to_stderr() -> None:
 
 
 def clock_is_set() -> bool:
-    """Whether somebody synchronises the node's clock, as far as its kernel knows."""
+    """Return whether the node's clock is synchronised, as far as its kernel knows."""
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX))
     except (OSError, AttributeError):

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes over the broker between the executors and the agents: names, keys, envelopes.
 
-Only the standard library is needed here, since agents import it too.
+Agents import this module too, so it needs only the standard library.
 
 **Names.** An agent is addressed by its group's id and its server's id, so a new server behind an
-old name shares nothing with its predecessor. One queue holds the commands of one server and one
-epoch. An agent reads ``notices`` (which epoch holds by now) and the commands of its epoch; it
+old name shares nothing with the former one. One queue holds the commands of one server and one
+epoch. An agent reads ``notices`` (which epoch is current) and the commands of its epoch; it
 writes to the exchanges RESULTS and HEARTBEATS, and nowhere else.
 
-**Keys.** Everything is signed (HMAC-SHA256). From the installation's secret follows a group's key,
-from that a member's, from that a key for one server and one epoch::
+**Keys.** Everything is signed (HMAC-SHA256). The installation's secret yields a group's
+key, that yields a member's key, and that a key for one server and one epoch::
 
-    secret -> group key -> member key -> server key (notices) -> epoch key (all else)
+secret -> group key -> member key -> server key (notices) -> epoch key (all else)
 
-A node holds its member key, or the group key where its member's name is not known beforehand (an
-autoscaling group). Nothing of it can be reckoned back, so what another group's nodes know is of no
-use here; and what was signed for another epoch or another server is not valid.
+A node holds its member key, or the group key if its member's name is not known in advance (an
+autoscaling group). The derivation cannot be reversed, so the keys of another group's nodes are of
+no use here. A signature for another epoch or another server is not valid.
 
 **Envelopes.** The body is JSON; the headers name kind, member and epoch, from which the reader
-derives the key. Nothing of the body is looked at before the signature holds.
+derives the key. Nothing of the body is read before the signature is verified.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ RESULTS = "failover.results"
 HEARTBEATS = "failover.heartbeats"
 """The exchange (direct) that agents publish heartbeats to; routing key: the queue."""
 DEAD = "failover.dead"
-"""The exchange (fanout), and its queue, that get the commands which nobody took in time."""
+"""The fanout exchange, and its queue, for commands that no agent took in time."""
 
 MAX_BYTES = 64 * 1024
-"""Of a message's body; a larger one is refused unread."""
+"""Maximum size of a message's body in bytes; a larger one is refused unread."""
 MAX_OUTPUT = 16 * 1024
 """Characters of a command's stdout, and of its stderr, that a result carries: the last ones."""
 MAX_RUNNING = 16
@@ -61,7 +61,7 @@ _MAX_NUMBER = 1e15
 
 class Malformed(Exception):
     """A message that is not what it claims to be. ``code``: TOO_LARGE, NOT_SIGNED, BAD_SIGNATURE,
-    or MALFORMED. The message never quotes what came."""
+    or MALFORMED. The message never quotes the content."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -79,17 +79,18 @@ class Address:
     server_id: str
 
     def commands(self, epoch: int) -> str:
-        """The queue of the commands of one epoch."""
+        """Return the queue of the commands of one epoch."""
         return f"failover.{self.group_id}.{self.server_id}.{epoch}"
 
     @property
     def notices(self) -> str:
-        """The queue that tells the agent which epoch holds: the highest of the notices in it."""
+        """Return the queue that tells the agent the current epoch: the highest of the notices in
+        it."""
         return f"failover.{self.group_id}.{self.server_id}.notices"
 
     @property
     def heartbeats(self) -> str:
-        """The queue that keeps the agent's latest heartbeat."""
+        """Return the queue that keeps the agent's latest heartbeat."""
         return f"failover.{self.group_id}.{self.server_id}.heartbeats"
 
 
@@ -97,27 +98,28 @@ class Address:
 
 
 def group_key(secret: bytes, group_id: str) -> bytes:
-    """A group's key, from the installation's secret."""
+    """Derive a group's key from the installation's secret."""
     return _derive(secret, "group", group_id)
 
 
 def member_key(group_key: bytes, member: str) -> bytes:
-    """A member's key, from its group's."""
+    """Derive a member's key from its group's."""
     return _derive(group_key, "member", member)
 
 
 def server_key(member_key: bytes, server_id: str) -> bytes:
-    """The key that notices to one server are signed with."""
+    """Derive the key that signs notices to one server."""
     return _derive(member_key, "server", server_id)
 
 
 def epoch_key(member_key: bytes, server_id: str, epoch: int) -> bytes:
-    """The key of everything else between one server's agent and the executors in one epoch."""
+    """Derive the key of everything else between one server's agent and the executors in one
+    epoch."""
     return _derive(server_key(member_key, server_id), "epoch", str(epoch))
 
 
 def message_key(kind: str, member_key: bytes, server_id: str, epoch: int) -> bytes:
-    """The key that a kind of message is signed with."""
+    """Return the key that signs a kind of message."""
     if kind == "notice":
         return server_key(member_key, server_id)
     return epoch_key(member_key, server_id, epoch)
@@ -132,11 +134,11 @@ def _derive(key: bytes, purpose: str, name: str) -> bytes:
 
 
 def seal(kind: Kind, document: Mapping[str, Any], key: bytes) -> tuple[bytes, dict[str, Any]]:
-    """Body and headers of a message. ``document`` has ``member`` and ``epoch`` at least; ``key``
-    is that of :func:`message_key`. Raises Malformed TOO_LARGE."""
+    """Return body and headers of a message. ``document`` has ``member`` and ``epoch`` at least;
+    ``key`` is that of :func:`message_key`. Raises Malformed TOO_LARGE."""
     body = json.dumps(document, allow_nan=False).encode()
     if len(body) > MAX_BYTES:
-        raise Malformed("TOO_LARGE", f"{len(body)} bytes, of which {MAX_BYTES} may be")
+        raise Malformed("TOO_LARGE", f"{len(body)} bytes, more than the allowed {MAX_BYTES}")
     return body, {
         KIND: kind,
         MEMBER: document["member"],
@@ -151,29 +153,29 @@ def unseal(
     headers: Any,
     key_for: Callable[[str, int], bytes],
 ) -> dict[str, Any]:
-    """The document of a message, once its signature holds. ``key_for(member, epoch)`` gives the
-    key that it must have been signed with. Raises Malformed."""
+    """Return the document of a message after verifying its signature. ``key_for(member, epoch)``
+    returns the expected key. Raises Malformed."""
     if isinstance(body, str):
         body = body.encode("utf-8", "surrogatepass")
     if not isinstance(body, bytes | bytearray | memoryview):
         raise Malformed("MALFORMED", "its body is not bytes")
     body = bytes(body)
     if len(body) > MAX_BYTES:
-        raise Malformed("TOO_LARGE", f"{len(body)} bytes, of which {MAX_BYTES} may be")
+        raise Malformed("TOO_LARGE", f"{len(body)} bytes, more than the allowed {MAX_BYTES}")
     if not isinstance(headers, Mapping):
         raise Malformed("NOT_SIGNED", "it has no headers")
     member, epoch, signature = headers.get(MEMBER), headers.get(EPOCH), headers.get(SIGNATURE)
     if not isinstance(signature, str) or not isinstance(member, str) or not is_epoch(epoch):
-        raise Malformed("NOT_SIGNED", "a header of its signature is missing or no such thing")
+        raise Malformed("NOT_SIGNED", "a header of its signature is missing or not valid")
     try:
         given = bytes.fromhex(signature)
         key = key_for(member, epoch)
     except (ValueError, UnicodeError):
-        raise Malformed("NOT_SIGNED", "a header of its signature is no such thing") from None
+        raise Malformed("NOT_SIGNED", "a header of its signature is not valid") from None
     if headers.get(KIND) != kind or not hmac.compare_digest(
         given, bytes.fromhex(_sign(kind, body, key))
     ):
-        raise Malformed("BAD_SIGNATURE", "its signature is not the sender's")
+        raise Malformed("BAD_SIGNATURE", "its signature does not match the sender's key")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -183,35 +185,37 @@ def unseal(
         or not is_epoch(document.get("epoch"))
         or (document.get("member"), document["epoch"]) != (member, epoch)
     ):
-        raise Malformed("MALFORMED", "its body and its headers disagree")
+        raise Malformed("MALFORMED", "its body and its headers differ")
     return document
 
 
 def is_epoch(value: Any) -> TypeGuard[int]:
-    """Whether a value is the number of an epoch."""
+    """Return whether a value is the number of an epoch."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_EPOCH
 
 
-# -- values: what a signed document says is still its sender's word, who may have been broken into
+# -- values: a signed document only shows what its sender claims, and the sender may be compromised
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    """Whether a value is a number that can be reckoned with, and shown: finite, below 10^15."""
+    """Return whether a value is a number fit for arithmetic and display: finite, below 10^15."""
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
-        and -_MAX_NUMBER < value < _MAX_NUMBER  # NaN is neither, an int may be of any length
+        and -_MAX_NUMBER
+        < value
+        < _MAX_NUMBER  # NaN fails both comparisons; an int may have any length
     )
 
 
 def is_exit_code(value: Any) -> TypeGuard[int]:
-    """Whether a value is a process's exit code: an integer of 32 bits."""
+    """Return whether a value is a process's exit code: an integer of 32 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
 
 
 def is_text(value: Any, longest: int = MAX_OUTPUT) -> TypeGuard[str]:
-    """Whether a value is a text of so many characters at most that can be written down: without
-    halves of surrogate pairs, which JSON can name."""
+    """Return whether a value is a text of at most so many characters that can be encoded: without
+    the single surrogates that JSON allows."""
     if not isinstance(value, str) or len(value) > longest:
         return False
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover agent``: the keys of the members' agents, and what the agents last said."""
+"""``failover agent``: the keys of the members' agents, and their latest heartbeats."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mistral_failover.cli.base import Asking, for_people
 class Key(Asking, ShowOne):
     """Show the key of a member's agent, or that of all agents of a group.
 
-    The key alone, for a file:  failover agent key GROUP MEMBER -f value -c key
+    The key alone, for a file: failover agent key GROUP MEMBER -f value -c key
 
-    The group need not be defined yet. Mistral keeps nothing of the answer.
+    The group need not be defined yet. Mistral does not store the answer.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -25,12 +25,12 @@ class Key(Asking, ShowOne):
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         parser.add_argument(
-            "member", nargs="?", help="the member's name; without it the key is the whole group's"
+            "member", nargs="?", help="the member's name; without it, the key of the whole group"
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[str]]:
-        """Ask, and show."""
+        """Query and show."""
         found: dict[str, str] = self.ask(
             "failover.enroll",
             save_result=False,
@@ -41,7 +41,7 @@ class Key(Asking, ShowOne):
 
 
 class List(Asking, Lister):
-    """List the members of a group and what their agents last said."""
+    """List the members of a group and the latest heartbeats of their agents."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
@@ -50,7 +50,7 @@ class List(Asking, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Ask, and lay out: for people in words, for machines whole."""
+        """Query and format: in words for people, unabridged for machines."""
         rows = self.ask("failover.agents", group=parsed_args.group)
         people = for_people(parsed_args)
         columns = ["member", "server", "epoch", "sentence" if people else "agent"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover alarms``, ``failover admit``, ``failover dismiss``: what waits for a person."""
+"""``failover alarms``, ``failover admit``, ``failover dismiss``: alarms that wait for an
+operator."""
 
 from __future__ import annotations
 
@@ -16,34 +17,36 @@ from mistral_failover.cli.order import Order
 
 def add_reason(parser: argparse.ArgumentParser) -> None:
     """A decision goes into the record with its reason."""
-    parser.add_argument("--because", required=True, metavar="TEXT", help="why, for the record")
+    parser.add_argument(
+        "--because", required=True, metavar="TEXT", help=("the reason, for the record")
+    )
 
 
 class List(Asking, Lister):
-    """List the alarms that are held back, with the commands that let them through.
+    """List the alarms that are held, with the commands that admit them.
 
-    The latest comes first; each can be admitted or dismissed.
+    The latest comes first. Each can be admitted or dismissed.
 
-    An alarm is held when its group is paused or in maintenance, when too many came, or when nobody
-    knows whom it is about. Nothing happens by itself: admit it, and the failover that it asks for
-    starts; dismiss it, and it is off the list.
+    An alarm is held when its group is paused or in maintenance, when too many came, or when it is
+    unknown which member it is about. A held alarm starts nothing. Admit it to start its failover;
+    dismiss it to remove it from the list.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name; all, if left out")
+        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
         parser.add_argument(
             "--limit",
             type=int,
             default=100,
             metavar="N",
-            help="so many at most, the latest (default 100, at most 1000)",
+            help="maximum number of alarms to list, the latest (default 100, at most 1000)",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Ask, and lay out."""
+        """Query and format."""
         answer = self.ask("failover.held", group=parsed_args.group, limit=parsed_args.limit)
         rows, total = answer["held"], answer["total"]
         if total > len(rows):
@@ -69,7 +72,7 @@ class List(Asking, Lister):
         return columns, [[row[column] for column in columns] for row in rows]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """The table, and below it, to be copied whole, what can be typed."""
+        """The table, and below it the commands in full, to copy."""
         code = int(super().produce_output(parsed_args, column_names, data))
         for command in self._commands:
             self.app.stdout.write(f"{command}\n")
@@ -77,40 +80,42 @@ class List(Asking, Lister):
 
 
 class Admit(Order):
-    """Let an alarm through that is held back.
+    """Admit an alarm that is held.
 
-    The failover that it asks for starts, past every rule of admission, and is followed to its end.
+    Its failover starts, regardless of the rules of admission, and is followed to its end.
 
-    Its id is in 'failover alarms'. See with 'failover plan' what would happen.
+    The id is in 'failover alarms'. 'failover plan' shows what would happen.
     """
 
     workflow = "failover.failover"
 
     def add_group(self, parser: argparse.ArgumentParser) -> None:
-        """The alarm says whom it is about."""
+        """The alarm names its group and member."""
         parser.add_argument(
-            "incident", help="the alarm's id, from 'failover alarms'; its first 8 digits do"
+            "incident", help="the alarm's id from 'failover alarms', or its first 8 digits"
         )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """What the alarm does not say."""
-        parser.add_argument("--group", help="the group, where the alarm does not say it")
+        """Add what the alarm does not say."""
+        parser.add_argument("--group", help="the group, if the alarm does not name it")
         parser.add_argument(
             "--lost",
             action="append",
             metavar="MEMBER",
-            help="who is lost, where the alarm does not say it or is wrong; may be repeated",
+            help="a lost member, if the alarm does not name it or is wrong; may be repeated",
         )
         parser.add_argument(
-            "--to", metavar="MEMBER", help="who takes over (default: as the group's file says)"
+            "--to",
+            metavar="MEMBER",
+            help=("the member that takes over (default: as the group file says)"),
         )
 
     def add_because(self, parser: argparse.ArgumentParser) -> None:
-        """It passes by the rules: somebody must say why."""
+        """It bypasses the rules, so a reason is required."""
         add_reason(parser)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """What the alarm and the person say."""
+        """What the alarm and the operator say."""
         return {
             "incident": parsed_args.incident,
             "lost": parsed_args.lost,
@@ -118,7 +123,7 @@ class Admit(Order):
         }
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Find whom it is about, then start and follow."""
+        """Find the group and the member, then start and follow."""
         if parsed_args.group is None:
             parsed_args.group = self._group(parsed_args.incident)
         return super().take_action(parsed_args)
@@ -129,20 +134,21 @@ class Admit(Order):
             what = f"{found['kind']} {found['id']}"
             stands = f", which is {found['decision']}" if "decision" in found else ""
             raise CommandFailed(
-                f"No alarm {incident} is held: it is the {what}{stands}. 'failover alarms' lists "
-                f"those that are, 'failover show {found['id']}' says what became of it. [NOT_HELD]"
+                f"Alarm {incident} is not held: it is the {what}{stands}. 'failover alarms' lists "
+                f"the held ones, 'failover show {found['id']}' shows what happened to it. "
+                "[NOT_HELD]"
             )
         if found["group"] is None:
             lost = shlex.quote(found["fact"]["lost"] or "MEMBER")
             raise CommandFailed(
-                "It is not known which group the alarm is about. Say it: failover admit "
-                f"{found['id']} --group GROUP --lost {lost} --because WHY [UNKNOWN_GROUP]"
+                f"The alarm does not name its group. Name it: failover admit {found['id']} --group "
+                f"GROUP --lost {lost} --because WHY [UNKNOWN_GROUP]"
             )
         return str(found["group"])
 
 
 class Dismiss(Asking, Lister):
-    """Take alarms that are held back off the list; who did it and why is recorded."""
+    """Remove held alarms from the list; who did it and why is recorded."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
@@ -157,7 +163,7 @@ class Dismiss(Asking, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Dismiss, one after the other."""
+        """Dismiss them one after the other."""
         answer = self.ask(
             "failover.dismiss", incident=parsed_args.incidents, because=parsed_args.because
         )

@@ -18,29 +18,29 @@ from typing import Any
 from mistral_failover.cli import connection
 
 COMPLETE, FAILED, USAGE, BLOCKED, UNDER_WAY = 0, 1, 2, 3, 4
-"""Exit codes: it did; it failed, and said why; the command line is wrong; it waits for a person; it
-was still under way when the command stopped waiting."""
+"""Exit codes: done; failed, with a reason; wrong command line; waits for an operator; still running
+when the command stopped waiting."""
 
 _WIDTH = 90  # characters of a line of text in a table
 
 
 class Asking:
-    """A command that speaks to Mistral; see ``connection`` for where that is."""
+    """A command that calls Mistral; see ``connection`` for its address."""
 
     app: Any
     exit_code = COMPLETE
 
     def ask(self, action: str, *, save_result: bool = True, **inputs: Any) -> Any:
-        """Run one of the project's actions, with the inputs that are not None; returns its answer.
+        """Run one of the project's actions, with the inputs that are not None; return its answer.
 
-        ``save_result``: whether Mistral may write the answer down. Raises CommandFailed with what
-        went wrong and what helps.
+        ``save_result``: whether Mistral may store the answer. Raises CommandFailed with the problem
+        and the remedy.
         """
         with connection.mistral(self.app) as client:
             return client.run_action(action, given(inputs), save_result=save_result)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """A parser of what stands in any order: members may come behind an option too."""
+        """A parser that accepts arguments in any order: members may follow an option too."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
         return parser
@@ -51,7 +51,7 @@ class Asking:
         try:
             return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
         except connection.CommandLineWrong as error:
-            # Said as cliff says what a command raises, which would end with 1.
+            # Raised through cliff's own error reporting the code would be 1.
             self.app.LOG.error(error)
             return USAGE
 
@@ -69,19 +69,21 @@ def _dashed(value: Any) -> Any:
 
 
 def given(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The inputs without those that were not given (None)."""
+    """Return the inputs without those that are None."""
     return {name: value for name, value in inputs.items() if value is not None}
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a person whether to go on; nobody is asked who said ``yes`` on the command line.
+    """Ask a person whether to continue; ``yes`` on the command line skips the question.
 
-    Raises CommandFailed where they do not want to, and where nobody is there to be asked.
+    Raises CommandFailed if the answer is no, and if there is no terminal to ask on.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise connection.CommandFailed(f"{question}? Say --yes, nobody can be asked. [NOT_SURE]")
+        raise connection.CommandFailed(
+            f"{question}? There is no terminal to ask on: give --yes. [NOT_SURE]"
+        )
     sys.stderr.write(f"{question}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -89,7 +91,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def for_people(parsed_args: argparse.Namespace) -> bool:
-    """Whether the answer is laid out for reading: then it may be shortened and put in words."""
+    """Whether the answer is formatted for people: then it may be shortened and put in words."""
     return str(getattr(parsed_args, "formatter", "table")) == "table"
 
 
@@ -109,7 +111,7 @@ def worded(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def wrapped(text: str, width: int = _WIDTH) -> str:
-    """A text whose lines, of ``width`` characters, a table can hold on most terminals."""
+    """Break a text into lines of ``width`` characters, which fit into a table on most terminals."""
     return "\n".join(
         "\n".join(
             textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
@@ -121,7 +123,7 @@ def wrapped(text: str, width: int = _WIDTH) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """So many things: ``1 error``, ``2 errors``."""
+    """Return a count with its noun: ``1 error``, ``2 errors``."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 

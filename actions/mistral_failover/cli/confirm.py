@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover confirm-fenced``: a person's word that a lost member no longer writes."""
+"""``failover confirm-fenced``: an operator's confirmation that a lost member no longer writes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from mistral_failover.cli.order import Order
 
 
 class ConfirmFenced(Order):
-    """Vouch that a lost member no longer writes, so that its failover goes on.
+    """Confirm that a lost member no longer writes, so that its failover continues.
 
-    The failover that was BLOCKED for want of a proof goes on, and is followed to its end.
+    The failover that was BLOCKED because the proof is missing continues, and is followed to its
+    end.
 
-    Be sure: its power is off, or its host is gone. What you say goes into the record.
+    Be sure that the member's power is off or its host is gone. Your reason is recorded.
 
     Exit code 1 when the failover fails, 3 when it is BLOCKED again.
     """
@@ -22,15 +23,15 @@ class ConfirmFenced(Order):
     workflow = "failover.confirm_fenced"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Who is off."""
+        """Add the member that is off."""
         parser.add_argument("member", help="the lost member")
 
     def add_because(self, parser: argparse.ArgumentParser) -> None:
-        """A word without a reason is none."""
+        """A confirmation requires a reason."""
         parser.add_argument(
-            "--because", required=True, metavar="TEXT", help="what makes you sure of it"
+            "--because", required=True, metavar="TEXT", help="how you know that the member is off"
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Whom it is about."""
+        """The confirmed member."""
         return {"member": parsed_args.member}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How commands reach Mistral: everything that they do are actions and workflows there, with the
-rights of whoever calls.
+"""The connection of commands to Mistral: all they do are actions and workflows there, with the
+caller's rights.
 
 As ``failover ...`` a command finds Mistral by options of the program, by the variables of the same
-meaning, or by clouds.yaml; as ``openstack failover ...`` by the session that client has made.
+meaning, or by clouds.yaml; as ``openstack failover ...`` by the session of that client.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ NAMESPACE_VARIABLE = "FAILOVER_NAMESPACE"
 SERVER_FILE = "server.json"
 """In the state directory of a running ``failover server``: ``{"url", "pid"}``."""
 AWAY = frozenset({"MISTRAL_UNREACHABLE", "STILL_RUNNING"})
-"""The codes of a Mistral that does not answer now, and may do so later."""
+"""The codes of a Mistral that does not answer now, but may do so later."""
 _WORKFLOW_SERVICE = "workflow"  # openstacksdk knows its aliases, workflowv2 among them
-_SLOW = 90.0  # seconds for one request; an action is run while its request waits
+_SLOW = 90.0  # seconds for one request; an action runs while its request waits
 
 
 class CommandFailed(Exception):
-    """What a command says before it ends with exit code 1: what is wrong, and the ``remedy``, where
-    it is told apart."""
+    """A command fails with this message and exit code 1; ``remedy`` is told apart where known."""
 
     def __init__(self, wrong: object, remedy: str = "") -> None:
         super().__init__(f"{whole(wrong)} {remedy}" if remedy else str(wrong))
@@ -42,16 +41,16 @@ class CommandFailed(Exception):
 
 
 class CommandLineWrong(CommandFailed):
-    """What is wrong with the command line itself, found out without asking anybody: exit code 2."""
+    """The command line itself is wrong, which is found without a request: exit code 2."""
 
 
 def whole(sentence: object) -> str:
-    """A sentence with its full stop: some of those that others wrote have one already."""
+    """Return a sentence with its full stop; messages of other programs may have one already."""
     return f"{str(sentence).rstrip('.')}."
 
 
 def state_dir() -> Path:
-    """Where ``failover server`` keeps its state unless told otherwise."""
+    """Where ``failover server`` keeps its state by default."""
     if given := os.environ.get(STATE_VARIABLE):
         return Path(given)
     base = os.environ.get("XDG_STATE_HOME")
@@ -67,14 +66,18 @@ def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     group.add_argument(
         "--mistral-url",
         metavar="URL",
-        help="the API of a Mistral without authentication, ending in /v2 "
-        f"(default ${URL_VARIABLE}); without it the cloud's catalog says where Mistral is",
+        help=(
+            "the API of a Mistral without authentication, ending in /v2 (default "
+            f"${URL_VARIABLE}); without it, Mistral's address comes from the cloud's catalog"
+        ),
     )
     group.add_argument(
         "--embedded",
         action="store_true",
-        help="the Mistral of the 'failover server' that runs on this machine; no credentials "
-        f"(default: whether ${EMBEDDED_VARIABLE} is 1)",
+        help=(
+            "use the Mistral of the 'failover server' on this machine; no credentials (default: "
+            f"if ${EMBEDDED_VARIABLE} is 1)"
+        ),
     )
     group.add_argument(
         "--server-state",
@@ -96,24 +99,28 @@ def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--os-cloud",
         default=os.environ.get("OS_CLOUD"),
         metavar="NAME",
-        help="the entry of clouds.yaml to authenticate with (default $OS_CLOUD, or the other OS_ "
-        "variables); all other --os- options of OpenStack's clients are understood as well",
+        help=(
+            "the entry of clouds.yaml to authenticate with (default $OS_CLOUD, or the other OS_ "
+            "variables); all other --os- options of OpenStack's clients work as well"
+        ),
     )
 
 
 def add_namespace(parser: Any) -> None:
-    """In which of Mistral's namespaces the pack's workflows are, as an option of the program."""
+    """Add the option for the Mistral namespace that holds the package's workflows."""
     parser.add_argument(
         "--workflow-namespace",
         default=os.environ.get(NAMESPACE_VARIABLE, ""),
         metavar="NAME",
-        help="the namespace of Mistral's in which the pack's workflows are "
-        f"(default ${NAMESPACE_VARIABLE}, or the one without a name)",
+        help=(
+            f"the Mistral namespace with the package's workflows (default ${NAMESPACE_VARIABLE}, "
+            "or the one without a name)"
+        ),
     )
 
 
 def namespace(app: Any) -> str:
-    """The namespace in which the pack's workflows are; empty: the one without a name."""
+    """The namespace with the package's workflows; empty: the one without a name."""
     options = getattr(app, "options", None)
     given = getattr(options, "workflow_namespace", None)
     return str(os.environ.get(NAMESPACE_VARIABLE, "") if given is None else given)
@@ -130,7 +137,7 @@ def mistral(app: Any) -> Iterator[MistralClient]:
     """Mistral's API for a command of ``app``, a cliff application; what goes wrong there is a
     failed command. An option of the program beats every variable. ``app`` None, or without options:
     by the environment alone."""
-    # Here, because every other command would wait for these imports.
+    # Imported here, because every other command would wait for these imports.
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
 
@@ -173,22 +180,21 @@ def _where(options: Any) -> tuple[str | None, bool]:
 
 
 def _said(options: Any) -> list[str]:
-    """The options on the command line that say where Mistral is; of those with which OpenStack's
-    clients authenticate the first."""
+    """Return the options on the command line that choose the Mistral, and the first of those with
+    which OpenStack's clients authenticate."""
     given = {"--mistral-url": "mistral_url", "--embedded": "embedded"}
     said = [name for name, key in given.items() if getattr(options, key, None)]
     return said + getattr(options, "authenticating", [])[:1]
 
 
 def contradiction(options: Any) -> str:
-    """What is wrong with the program's options; empty where each command knows by them where
-    Mistral is."""
+    """Return the error in the program's options; empty if they choose one Mistral."""
     said = _said(options)
-    return f"{' and '.join(said)} name different Mistrals: give one of them" if said[1:] else ""
+    return f"{' and '.join(said)} name different Mistrals: use only one of them" if said[1:] else ""
 
 
 def server_facts(app: Any) -> dict[str, Any]:
-    """What the ``failover server`` of this machine says of itself. Raises CommandFailed."""
+    """Return what the ``failover server`` of this machine announces. Raises CommandFailed."""
     folder = getattr(getattr(app, "options", None), "server_state", None) or state_dir()
     try:
         found: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text("utf-8"))
@@ -196,7 +202,7 @@ def server_facts(app: Any) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         raise CommandFailed(
             f"No 'failover server' runs with its state in {folder}",
-            "Start one there (failover server --help), or name its state with --server-state. "
+            "Start one (failover server --help), or give its state directory with --server-state. "
             "[NO_SERVER]",
         ) from None
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover doctor``: whether everything is there that a failover will need."""
+"""``failover doctor``: checks everything that a failover will need."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _INSTALL = (
 
 
 class Doctor(Asking, Lister):
-    """Check everything that a failover will need, before it has to.
+    """Check everything that a failover will need, before it is needed.
 
     Mistral and its workflows, the state store, rights, stack, members, volumes, the fence, agents,
     broker, clocks, sweeps, alarms.
 
-    Each finding says what helps. Nothing is touched. Without a group the project's first 20 are
-    looked at. Run it after installing, after each change of a group, and from a timer.
+    Each finding comes with a remedy. Nothing is changed. Without a group the project's first 20 are
+    checked. Run it after installing, after each change of a group, and from a timer.
 
-    Exit code 0 where all is well or there are warnings alone, 1 where there is an error.
+    Exit code 0 if there are no errors (warnings may be there), 1 if there is an error.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="this group alone")
+        parser.add_argument("group", nargs="?", help="check only this group")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Look from here first, then ask the action for the rest."""
+        """Check from here first, then ask the action for the rest."""
         findings = self._findings(parsed_args.group)
         failed = any(each["level"] == "error" for each in findings)
         self.exit_code = FAILED if failed else COMPLETE
@@ -53,7 +53,7 @@ class Doctor(Asking, Lister):
                 rows = client.request("GET", "actions", params={"name": f"eq:{_ACTION}"})["actions"]
                 found.append(_finding("ok", "connection", f"Mistral answers at {client.url}"))
                 if not rows:
-                    missing = "this Mistral has not got the package's actions"
+                    missing = "this Mistral does not have the package's actions"
                     return [*found, _finding("error", "package", missing, _INSTALL)]
                 asked = given({"group": group})
                 return [*found, *client.run_action(_ACTION, asked)["findings"]]

@@ -21,24 +21,25 @@ from mistral_failover.cli.progress import Progress
 LATENCIES = ("measured", "parallel", "zero")
 FAULTS = ("crash", "hang", "app", "slow", "host", "confirmed", "returns")
 RECOVERABLE = ("crash", "hang", "app")
-"""The faults after which a member can be made well again, as ``drill.active_active.FAULTS`` has
-them."""
+"""The faults from which a member can recover, as in ``drill.active_active.FAULTS``."""
 DEFAULT_DIR = Path("drill-state")
 _DONE = "done"
 _TERMINATED = 128 + signal.SIGTERM
-_CLOUD, _KEPT_CLOUD = 60.0, 900.0  # seconds that a cloud waits for the drill after a killed one
+_CLOUD, _KEPT_CLOUD = (
+    60.0,
+    900.0,
+)  # seconds that a cloud waits for the next drill after one was killed
 
 
 class Drill(ShowOne):
-    """Fail a group over here: the real Mistral, an emulated cloud, a broken node.
+    """Fail over on this machine: real Mistral, emulated cloud, broken node.
 
-    Brings the example group up, breaks its active node, tells step by step what happens, and then
-    audits, by the logs of the cloud and of the nodes, that no invariant was broken: no volume on
-    two servers, no write from a node that was not proven off, nothing done twice. Exit code 1
-    when one was.
+    It brings the example group up, breaks its active node, shows each step, and then checks, by the
+    logs of the cloud and of the nodes, that no invariant was violated: no volume on two servers, no
+    write from a node that was not proven off, nothing done twice. Exit code 1 if one was.
 
-    With --keep everything stays in the state directory, also when the drill is killed: the next
-    one with --keep goes on where that one died.
+    With --keep everything stays in the state directory, also if the drill is killed: the next one
+    with --keep continues there.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -55,61 +56,74 @@ class Drill(ShowOne):
             "--latency",
             choices=LATENCIES,
             default="measured",
-            help="how fast the cloud is: as measured on real services (default), the same without "
-            "Nova's handling of one server's volumes one after the other, or immediate",
+            help=(
+                "speed of the cloud: as measured on real services (default), the same without "
+                "Nova's handling of one server's volumes one after the other, or immediate"
+            ),
         )
         parser.add_argument(
             "--fault",
             choices=FAULTS,
             default="crash",
-            help="what breaks: the guest crashes (default), it hangs and goes on writing, only the "
-            "application dies, nothing but that a healthy node is slow, or the host loses power: "
-            "without a proof that the node is off that one ends BLOCKED, as it must; confirmed: a "
-            "person says that it is off; returns: and then it comes back",
+            help=(
+                "what breaks: the guest crashes (default), it hangs and still writes, only the "
+                "application dies, only a healthy node is slow, or the host loses power. The last "
+                "one ends BLOCKED, as it must, because nothing proves that the node is off. "
+                "confirmed: an operator confirms that it is off; returns: and then it comes back"
+            ),
         )
         parser.add_argument(
             "--active-active",
             action="store_true",
-            help="two roles on two members, each with volumes of its own: the one that is left "
-            "takes both, and in the end a failback spreads them again (with the faults crash, "
-            "hang and app, and without --agents)",
+            help=(
+                "two roles on two members, each with its own volumes: the remaining member takes "
+                "both, and in the end a failback distributes them again (with the faults crash, "
+                "hang and app, and without --agents)"
+            ),
         )
         parser.add_argument(
             "--agents",
             action="store_true",
-            help="real nodes: on each a failover-agent, commanded through files, whose commands "
-            "mount the volume (a directory) and run an application that writes on it",
+            help=(
+                "real nodes: each has a failover-agent that is commanded through files, whose "
+                "commands mount the volume (a directory) and run an application that writes to it"
+            ),
         )
         parser.add_argument(
             "--broker",
             metavar="URL",
-            help="command the agents over this RabbitMQ, as in amqp://user:password@host/vhost "
-            "(implies --agents)",
+            help=(
+                "command the agents over this RabbitMQ, as in amqp://user:password@host/vhost "
+                "(implies --agents)"
+            ),
         )
         parser.add_argument(
             "--keep",
             action="store_true",
-            help="keep the state, and go on with what an earlier drill left there",
+            help="keep the state, and continue what an earlier drill left there",
         )
         parser.add_argument(
             "--state-dir",
             type=Path,
             metavar="DIR",
-            help=f"where to keep it (default {DEFAULT_DIR}; implies --keep)",
+            help=f"the state directory (default {DEFAULT_DIR}; implies --keep)",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Play, tell, audit."""
+        """Run, report, audit."""
         agents = parsed_args.agents or parsed_args.broker is not None
         if parsed_args.active_active and (agents or parsed_args.fault not in RECOVERABLE):
-            wrong = f"--active-active: give --fault {', '.join(RECOVERABLE)}, and no --agents"
+            wrong = (
+                f"--active-active works only with --fault {', '.join(RECOVERABLE)}, and without "
+                "--agents"
+            )
             self.get_parser("failover drill").error(wrong)
-        # Whoever ends the drill politely gets the cloud ended as well.
+        # A signal that ends the drill must end the cloud as well.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
-        # Here, because every other command would wait a second for these imports.
+        # Imported here, because every other command would wait a second for these imports.
         from mistral_failover.drill.active_active import SpreadPlay
         from mistral_failover.drill.play import Play
         from mistral_failover.drill.scene import Scene
@@ -138,7 +152,7 @@ class Drill(ShowOne):
         return list(facts), list(facts.values())
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """The exit code tells of violations."""
+        """The exit code reports violations."""
         self._exit_code = 0
         return int(super().run(parsed_args)) or self._exit_code
 
@@ -186,8 +200,8 @@ def _state_dir(kept: Path, keep: bool) -> Iterator[Path]:
 
 
 def _clear(kept: Path) -> None:
-    """Remove an ended drill's state; last the word that it has ended, so that a drill which is
-    killed over it leaves none that looks as if it could go on."""
+    """Remove an ended drill's state. The mark that it has ended goes last, so that a drill killed
+    in between is not continued."""
     for path in kept.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -15,7 +15,7 @@ from mistral_failover.cli.base import for_people
 if TYPE_CHECKING:
     from mistral_failover.emulator.client import EmulatorClient
 
-# What is struck, and how; what mends it.
+# What each fault breaks, and what repairs it.
 FAULTS = {
     "crash": ("server", "crash", "revive"),
     "hang": ("server", "hang", "thaw"),
@@ -29,14 +29,14 @@ _ALARM = "server_lost"
 class Break(ShowOne):
     """Break a member of a group in the emulated cloud, which raises its alarm.
 
-    crash: the guest dies; hang: it answers nobody and goes on writing; app: only the application
-    dies; host: its host loses power, and nobody can prove that it is off: the failover waits for
-    'failover confirm-fenced'; compute: only Nova's service on the host dies, the guest runs on.
+    crash: the guest dies; hang: the guest answers nothing but still writes; app: only the
+    application dies; host: the host loses power, and nothing can prove that the member is off: the
+    failover waits for 'failover confirm-fenced'; compute: only Nova's service on the host dies, the
+    guest still runs.
 
-    Then see what comes of it with 'failover watch GROUP' or 'failover status GROUP'. With --mend
-    what was broken comes back, and a server that was stopped is started again; what the group lost
-    it takes back when you say so: see 'failover failback --help'. Only where a 'failover server
-    --emulated' runs on this machine.
+    Follow the result with 'failover watch GROUP' or 'failover status GROUP'. --mend repairs what
+    was broken and starts a stopped server again. To give the member its role back, see 'failover
+    failback --help'. Needs a 'failover server --emulated' on this machine.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -48,18 +48,16 @@ class Break(ShowOne):
             "--fault",
             choices=sorted(FAULTS),
             default="crash",
-            help="what breaks (default crash)",
+            help="the fault (default crash)",
         )
         parser.add_argument(
-            "--mend", action="store_true", help="mend what that fault has broken; tells nobody"
+            "--mend", action="store_true", help="repair what that fault has broken; raises no alarm"
         )
-        parser.add_argument(
-            "--no-alarm", action="store_true", help="break it, and let the cloud say nothing"
-        )
+        parser.add_argument("--no-alarm", action="store_true", help="break it without an alarm")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Strike, and have it told."""
+        """Inject the fault, and raise its alarm."""
         import requests
 
         from mistral_failover.emulator.client import EmulatorClient, EmulatorError
@@ -67,8 +65,8 @@ class Break(ShowOne):
         facts = connection.server_facts(self.app)
         if "emulator" not in facts:
             raise connection.CommandFailed(
-                "The failover server here acts in a real cloud, in which nothing is broken on "
-                "purpose. Start one with --emulated and another --state-dir. [NO_EMULATOR]"
+                "This failover server acts in a real cloud, where 'emulator' breaks nothing. "
+                "Start another one with --emulated and its own --state-dir. [NO_EMULATOR]"
             )
         server = _server(facts["url"], parsed_args.group, parsed_args.member)
         target, fault, mending = FAULTS[parsed_args.fault]
@@ -84,7 +82,7 @@ class Break(ShowOne):
             raise connection.CommandFailed(f"{error} {error.remedy} [{error.code}]") from None
         except requests.RequestException:
             raise connection.CommandFailed(
-                "The emulated cloud does not answer. Start the server anew. [NO_EMULATOR]"
+                "The emulated cloud does not answer. Restart the server. [NO_EMULATOR]"
             ) from None
         found = {
             "member": parsed_args.member,
@@ -99,19 +97,19 @@ class Break(ShowOne):
 def _host(cloud: EmulatorClient, server: str) -> str:
     node = cloud.nodes().get(server)
     if node is None:
-        raise connection.CommandFailed(f"The server {server} has no guest any more. [NOT_FOUND]")
+        raise connection.CommandFailed(f"Server {server} has no guest any more. [NOT_FOUND]")
     return str(node["host"])
 
 
 def _start(clouds_file: Path, server: str) -> None:
-    """Start a server that a fence has stopped, as an operator would, by Nova."""
+    """Start a server that a fence has stopped, through Nova, as an operator would."""
     import openstack.connection
     from openstack import config
     from openstack.exceptions import SDKException
 
     from mistral_failover.server.emulated import CLOUD
 
-    # Not what the environment says of another cloud.
+    # Ignore what the environment says about another cloud.
     clouds = config.OpenStackConfig(config_files=[str(clouds_file)], load_envvars=False)
     region = clouds.get_one(CLOUD)
     try:
@@ -122,8 +120,8 @@ def _start(clouds_file: Path, server: str) -> None:
             compute.wait_for_server(found, interval=0.2, wait=60)
     except SDKException as error:
         raise connection.CommandFailed(
-            f"What was broken is mended, but {server} could not be started: "
-            f"{connection.whole(error)} Start it with another --mend. [NOT_STARTED]"
+            f"The fault is repaired, but {server} could not be started: {connection.whole(error)} "
+            "Run the command with --mend again. [NOT_STARTED]"
         ) from None
 
 
@@ -139,14 +137,15 @@ def _server(url: str, group: str, member: str) -> str:
     servers = {row["name"]: row["server"] for row in rows}
     if not servers.get(member):
         raise connection.CommandFailed(
-            f"{group} has no member {member} with a server. There are: "
+            f"{group} has no member {member} with a server. Members with a server: "
             f"{', '.join(sorted(servers)) or 'none yet'}. [UNKNOWN_MEMBER]"
         )
     return str(servers[member])
 
 
 def _alarm(cloud: EmulatorClient, facts: dict[str, Any], server: str) -> str:
-    """Have the cloud post Aodh's alarm to the webhook, as a sender that can not sign; its name."""
+    """Have the cloud post Aodh's alarm to the webhook, as a sender that cannot sign; return its
+    name."""
     from mistral_failover.embedded.errors import EmbeddedError
     from mistral_failover.server import secret
 

@@ -23,21 +23,21 @@ LISTEN = "127.0.0.1:9798"
 class Exporter(Command):
     """Serve the metrics of your project to Prometheus, until SIGTERM or Ctrl-C.
 
-    Asks Mistral in the background, with your own rights, how the groups stand and what happened,
-    and answers http://127.0.0.1:9798/metrics with the last answer and its age. Where Mistral is
-    away it goes on: failover_up is 0 then, and failover_scrape_age_seconds grows.
+    It queries Mistral in the background, with your rights, and answers
+    http://127.0.0.1:9798/metrics with the last values and their age. If Mistral is down it
+    continues: failover_up is then 0, and failover_scrape_age_seconds grows.
 
-    It has no authentication, so it listens on loopback only, unless --listen-anywhere says that
-    whoever can reach it may know the names of your groups and members. Alert rules and a dashboard:
+    It has no authentication, so it listens on loopback only. With --listen-anywhere everyone who
+    can reach it may read the names of your groups and members. Alert rules and a dashboard:
     examples/monitoring.
 
-    Each question is an action execution of Mistral's, and deleted once it is answered. Mistral lets
-    that happen only with allow_action_execution_deletion = true in its section [api]; without it
-    they stay there, a record each --interval.
+    Each query is an action execution in Mistral, which is deleted afterwards. Mistral allows that
+    only with allow_action_execution_deletion = true in its section [api]; otherwise one record per
+    --interval stays there.
 
-    A 'failover server' needs no exporter: --metrics-port.
+    A 'failover server' needs no exporter: use its --metrics-port.
 
-    Exit codes: 0 it was told to end, 1 it could not listen, and says why.
+    Exit codes: 0 stopped by a signal, 1 it could not listen, with the reason.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -50,26 +50,26 @@ class Exporter(Command):
             type=address,
             default=address(LISTEN),
             metavar="HOST:PORT",
-            help=f"where to listen (default {LISTEN}; port 0 takes a free one)",
+            help=f"address to listen on (default {LISTEN}; port 0 takes a free one)",
         )
         parser.add_argument(
             "--listen-anywhere",
             action="store_true",
-            help="listen on an address that others can reach; there is no authentication",
+            help="listen on an address that other machines can reach; there is no authentication",
         )
         parser.add_argument(
             "--interval",
             type=seconds,
             default=INTERVAL,
             metavar="SECONDS",
-            help=f"how often to ask Mistral (default {INTERVAL:g})",
+            help=f"seconds between two queries of Mistral (default {INTERVAL:g})",
         )
         parser.add_argument(
             "--group-limit",
             type=int,
             default=500,
             metavar="N",
-            help='how many groups get labels of their own (default 500), the others are "other"',
+            help='number of groups with their own labels (default 500); the others are "other"',
         )
         return parser
 
@@ -93,18 +93,18 @@ class Exporter(Command):
                 ended.wait()
         except NotLoopback as error:
             raise connection.CommandFailed(
-                f"{error}, and there is no authentication: whoever can reach it could read the "
-                "metrics. Put a proxy before it, or give --listen-anywhere. [LOOPBACK_ONLY]"
+                f"{error}, and there is no authentication: everyone who can reach it could read "
+                "the metrics. Put a proxy before it, or give --listen-anywhere. [LOOPBACK_ONLY]"
             ) from None
         except OSError as error:
             raise connection.CommandFailed(
-                f"Can not listen on {host}:{port}: {error.strerror}. Give another --listen."
+                f"Cannot listen on {host}:{port}: {error.strerror}. Give another --listen."
             ) from None
 
 
 @contextlib.contextmanager
 def _told_to_end() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set while the block runs."""
+    """Yield an event that SIGTERM and Ctrl-C set while the block runs."""
     ended = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: ended.set())
@@ -118,8 +118,8 @@ def _told_to_end() -> Iterator[threading.Event]:
 
 
 class _Asking:
-    """Asks Mistral again and again over one session, whose token is renewed as it ends; over a new
-    one after a failure."""
+    """Queries Mistral repeatedly over one session, whose token is renewed when it expires; over a
+    new one after a failure."""
 
     def __init__(self, app: Any, group_limit: int) -> None:
         self._app = app
@@ -127,31 +127,31 @@ class _Asking:
         self._client: MistralClient | None = None
 
     def __call__(self) -> Any:
-        # Outside of the with, the client goes on: the block only says in words what goes wrong.
+        # The client is used outside of the block, which only turns errors into messages.
         with contextlib.ExitStack() as stack:
             client, self._client = self._client, None
             if client is None:
                 client = stack.enter_context(connection.mistral(self._app))
-            # By an executor: without a record the engine would do it, and nothing else meanwhile.
+            # By an executor: without a record the engine itself would run it, and block.
             answer = client.run_action("failover.metrics", self._inputs, forget=True)
             self._client = client
             return answer
 
 
 def address(text: str) -> tuple[str, int]:
-    """A host and a port. Raises ArgumentTypeError."""
+    """Parse a host and a port. Raises ArgumentTypeError."""
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"HOST:PORT is expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT, got {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def seconds(text: str) -> float:
-    """A time. Raises ArgumentTypeError."""
+    """Parse a duration. Raises ArgumentTypeError."""
     try:
         found = float(text)
     except ValueError:
         found = 0.0
     if not 0.1 <= found <= 3600:
-        raise argparse.ArgumentTypeError(f"seconds from 0.1 to 3600 are expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected seconds from 0.1 to 3600, got {text!r}")
     return found

@@ -14,7 +14,7 @@ from mistral_failover.cli.connection import CommandFailed
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a file: where in it, what, and what to write instead."""
+    """A fault in a file: its place, the problem, and the remedy."""
 
     file: str
     field: str
@@ -24,8 +24,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Definition:
-    """A group file and its types, whole: ``document`` and ``types`` are what they say, ``name`` the
-    group's."""
+    """A parsed group file and its types: ``document`` and ``types`` are their content, ``name`` the
+    group's name."""
 
     name: str
     document: dict[str, Any]
@@ -33,7 +33,7 @@ class Definition:
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
-    """The options by which a command is told the files."""
+    """Add the options for the files."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the group file (YAML)")
     parser.add_argument(
         "--type",
@@ -42,17 +42,17 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="types",
         metavar="FILE",
-        help="a type file that the group file needs; may be repeated",
+        help="a type file that the group file uses; may be repeated",
     )
 
 
 def problems(file: Path, types: Iterable[Path], name: str | None = None) -> list[Problem]:
-    """Every problem of the files, as far as one does not hide another."""
+    """Return every problem of the files, unless one hides another."""
     return _read(file, types, name)[1]
 
 
 def read(file: Path, types: Iterable[Path], name: str | None) -> Definition:
-    """The definition in the files. Raises CommandFailed with every problem."""
+    """Return the definition in the files. Raises CommandFailed with every problem."""
     definition, found = _read(file, types, name)
     if definition is None:
         lines = [
@@ -93,4 +93,4 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise CommandFailed(f"{path} can not be read: {reason}. [NO_FILE]") from None
+        raise CommandFailed(f"{path} cannot be read: {reason}. [NO_FILE]") from None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at a group again and again, over a Mistral that may go away for a while."""
+"""Polling a group's status, through a Mistral that may be down for a while."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 1000
 
 @dataclass
 class Journal:
-    """What a group's history says that is newer than ``after``, the id of a step."""
+    """Reads a group's history after ``after``, the id of a step."""
 
     app: Any
     group: str
@@ -24,8 +24,8 @@ class Journal:
     after: int = 0
 
     def new(self) -> list[dict[str, Any]]:
-        """The steps since the last time, oldest first; none while Mistral is away. Raises
-        CommandFailed for anything else."""
+        """Return the steps since the last call, oldest first; none while Mistral is down. Raises
+        CommandFailed for any other error."""
         from mistral_failover.mistral.client import MistralError
 
         asked = {"group": self.group, "after": self.after, "limit": _MOST}
@@ -44,8 +44,8 @@ class Journal:
 
 @dataclass(frozen=True)
 class Watched:
-    """One look: ``status`` as failover.status answers, None while Mistral is ``away``; ``steps``
-    that are new."""
+    """One look: ``status`` is the answer of failover.status, None while Mistral is ``away``;
+    ``steps`` are the new ones."""
 
     status: dict[str, Any] | None
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -53,18 +53,18 @@ class Watched:
 
     @property
     def word(self) -> str:
-        """COMPLETE and the like; empty where nobody could be asked."""
+        """COMPLETE and the like; empty without an answer."""
         return str(self.status["status"]) if self.status else ""
 
 
 def watched(
     app: Any, group: str, interval: float, until_rest: bool, shown: int = 5
 ) -> Iterator[Watched]:
-    """Look every ``interval`` seconds; with ``until_rest`` until nothing is under way.
+    """Look every ``interval`` seconds; with ``until_rest`` until nothing is running.
 
-    The first look has the ``shown`` latest steps. That Mistral is away is said by one look; then
-    there is none until it is back. Raises CommandFailed: for a Mistral that is away from the start,
-    an unknown group, and whatever no waiting mends.
+    The first look has the ``shown`` latest steps. One look reports that Mistral is down; the next
+    comes when it is back. Raises CommandFailed if Mistral is down from the start, for an unknown
+    group, and for every error that waiting does not resolve.
     """
     from mistral_failover.mistral.client import MistralError
 
@@ -73,7 +73,7 @@ def watched(
         while True:
             asked = {"group": group, "after": after, "limit": _MOST if seen else shown}
             try:
-                # The status before the steps: what led to it is told with it at the latest.
+                # The status before the steps, so that the steps that led to it are included.
                 status = client.run_action("failover.status", {"group": group})
                 steps = client.run_action("failover.history", asked)
             except MistralError as error:

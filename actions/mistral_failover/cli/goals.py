@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover goals``: what a group was given, what came of it, how two of them differ."""
+"""``failover goals``: the goals of a group, their results, and their differences."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CAUSE, _LINE = 40, 76  # characters of a line of a cause; of a difference, on 8
 class List(Asking, Lister):
     """List the goals that a group was given, the latest first.
 
-    A rollback without a goal goes to the last one that was reached before the present one; of a
-    version the digits that are shown do, for 'failover rollback', 'diff' and 'show'. -f json has
-    each goal whole, with the time at which it was reached.
+    A rollback without a goal goes to the last one reached before the present one. 'failover
+    rollback', 'diff' and 'show' accept the digits shown here. -f json has each goal in full, with
+    the time at which it was reached.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -36,7 +36,7 @@ class List(Asking, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Ask, and lay out: for people shortened, for machines whole."""
+        """Query and format: shortened for people, complete for machines."""
         goals = self.ask("failover.goals", group=parsed_args.group)
         return rows(goals, people=for_people(parsed_args))
 
@@ -52,12 +52,12 @@ class Diff(Asking, Lister):
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
-        parser.add_argument("before", help="the first goal's version, 7 digits at least")
+        parser.add_argument("before", help="the first goal's version, at least 7 digits")
         parser.add_argument("after", help="the second goal's version")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Ask, and lay out."""
+        """Query and format."""
         found = self.ask(
             "failover.compare_goals",
             group=parsed_args.group,
@@ -71,8 +71,8 @@ class Diff(Asking, Lister):
 
 
 def rows(goals: list[dict[str, Any]], *, people: bool) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of what failover.goals answered: for people shortened, so that a version
-    stands in one piece on 80 columns; for machines as it is."""
+    """Return columns and rows of the answer of failover.goals: shortened for people, so that a
+    version fits on 80 columns; unchanged for machines."""
     if not people:
         return list(KEYS), [[goal[key] for key in KEYS] for goal in goals]
     return ["version", "roles", "status", "given", "cause"], [_row(goal) for goal in goals]

@@ -21,7 +21,7 @@ ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
 
 
 class _Defining(Asking, ShowOne):
-    """Define what files say, and bring the group to it."""
+    """Define a group from files, and converge it to the definition."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
@@ -31,15 +31,15 @@ class _Defining(Asking, ShowOne):
         parser.add_argument(
             "--no-activate",
             action="store_true",
-            help="only define it: no goal is given, nothing is touched",
+            help="only define it: no goal is set, nothing is changed",
         )
-        parser.add_argument("--because", metavar="TEXT", help="why, for the record")
+        parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
         parser.add_argument(
             "--timeout",
             type=float,
             default=order.WAIT,
             metavar="SECONDS",
-            help=f"how long to follow it (default {order.WAIT:.0f}); it goes on after that",
+            help=f"how long to follow it (default {order.WAIT:.0f}); it continues after that",
         )
         return parser
 
@@ -48,7 +48,7 @@ class _Defining(Asking, ShowOne):
         return name in self.ask("failover.status")["groups"]
 
     def defined(self, given: files.Definition, *, dry_run: bool = False) -> dict[str, Any]:
-        """What failover.define answers; workflows that are missing are told on standard error."""
+        """Return the answer of failover.define; report missing workflows on standard error."""
         found: dict[str, Any] = self.ask(
             "failover.define",
             definition=given.document,
@@ -66,7 +66,7 @@ class _Defining(Asking, ShowOne):
     def brought_up(
         self, parsed_args: argparse.Namespace, name: str, because: str
     ) -> dict[str, Any]:
-        """Converge the group to its definition; what came of that."""
+        """Converge the group to its definition; return the result."""
         inputs = {"group": name, "because": parsed_args.because or because}
         facts = order.follow(
             self.app,
@@ -83,8 +83,9 @@ class _Defining(Asking, ShowOne):
 class Create(_Defining):
     """Define a group and bring it up: volumes are attached, the application runs.
 
-    Its stack must be there. It is followed to its end; when it is BLOCKED or FAILED, mend what it
-    says and run 'failover group activate'. Check the file first with 'failover group validate'.
+    Its stack must exist. The command follows the group to the end. If it is BLOCKED or FAILED,
+    correct the cause and run 'failover group activate'. Check the file first with 'failover group
+    validate'.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
@@ -92,7 +93,7 @@ class Create(_Defining):
         given = files.read(parsed_args.file, parsed_args.types, parsed_args.name)
         if self.known(given.name):
             raise CommandFailed(
-                f"There is a group {given.name} already. Change it with 'failover group update', "
+                f"The group {given.name} exists already. Change it with 'failover group update', "
                 "or choose another --name. [GROUP_EXISTS]"
             )
         answer = self.defined(given)
@@ -105,33 +106,35 @@ class Create(_Defining):
 
 
 def _left(name: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """What is there of a group that was not brought up, since that was refused."""
+    """Explain what exists of a group whose activation was refused."""
     if "status" in facts or "code" not in facts:
         return {}
     group = shlex.quote(name)
     return {
-        "defined": f"{name} is defined, and was given no goal. Change what is wrong and run: "
-        f"failover group update FILE --name {group}; or forget it: failover group delete {group}"
+        "defined": (
+            f"{name} is defined but has no goal. Correct the cause and run: failover group update "
+            f"FILE --name {group}. Or delete it: failover group delete {group}"
+        )
     }
 
 
 class Update(_Defining):
-    """Change a group's definition and converge to it; who is active stays so.
+    """Change a group's definition and converge to it; the active member stays.
 
-    Says first what changes. With --dry-run it says nothing but that; 'failover plan' then shows
-    each step that would follow from a definition without a dry run and with --no-activate.
+    It first shows what changes. With --dry-run it only does that. To see each step, define the
+    group with --no-activate and run 'failover plan'.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--dry-run", action="store_true", help="say what would change, and change nothing"
+            "--dry-run", action="store_true", help="show what would change, and change nothing"
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Check, say what changes, define, follow."""
+        """Check, show what changes, define, follow."""
         given = files.read(parsed_args.file, parsed_args.types, parsed_args.name)
         if not self.known(given.name):
             raise CommandFailed(
@@ -157,7 +160,7 @@ class Update(_Defining):
 class Validate(Lister):
     """Check a group file and its types on this machine, without a server.
 
-    Tells every problem, where it is, and what to write instead. Exit code 1 when there is one.
+    It shows every problem, its place, and the remedy. Exit code 1 when there is one.
     """
 
     auth_required = False
@@ -169,15 +172,15 @@ class Validate(Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
-        """Look."""
+        """Check."""
         self._found = files.problems(parsed_args.file, parsed_args.types)
         if not self._found:
-            self.app.stderr.write(f"{parsed_args.file}: no problem was found\n")
+            self.app.stderr.write(f"{parsed_args.file}: no problems found\n")
         columns = ["file", "field", "problem", "remedy"]
         return columns, [[getattr(each, key) for key in columns] for each in self._found]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """No empty line for people where there is no problem."""
+        """Avoid an empty line for people when there is no problem."""
         if for_people(parsed_args) and not self._found:
             return 0
         return int(super().produce_output(parsed_args, column_names, data))
@@ -189,20 +192,22 @@ class Validate(Lister):
 
 
 class List(Asking, Lister):
-    """List the project's groups: who is active where, who is lost, since when.
+    """List the project's groups: the active members, the lost ones, and since when.
 
-    More of one of them: failover status GROUP
+    For one of them: failover status GROUP
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Ask, and lay out."""
+        """Query and format."""
         answer = self.ask("failover.status")
         if answer["total"] > len(answer["overview"]):
             self.app.stderr.write(
-                f"These are {len(answer['overview'])} of {answer['total']} groups.\n"
+                f"Showing {len(answer['overview'])} of {answer['total']} groups.\n"
             )
         if not answer["overview"]:
-            self.app.stderr.write("There is no group: failover group create --help\n")
+            self.app.stderr.write(
+                "There are no groups yet. To create one: failover group create --help\n"
+            )
         return overview(answer, people=for_people(parsed_args))
 
 
@@ -228,9 +233,9 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
 
 
 class Show(Asking, ShowOne):
-    """Show a group as it is defined, and where it stands.
+    """Show a group's definition and status.
 
-    Its file alone, to be changed:  failover group show GROUP -f value -c definition > group.yaml
+    Only its file, for editing: failover group show GROUP -f value -c definition > group.yaml
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -240,7 +245,7 @@ class Show(Asking, ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Ask, and lay out: as text for people and as values alone, as a whole for machines."""
+        """Query and format: as text for people and as values alone, as a whole for machines."""
         found = self.ask("failover.status", group=parsed_args.group, definition=True)
         keys = ["group", "stack", "status", "reason", "roles", "lost", "members", "goal"]
         facts = {key: found[key] for key in keys}
@@ -260,37 +265,38 @@ class Show(Asking, ShowOne):
 
 
 class Delete(Order):
-    """Take a group out of service and forget it.
+    """Take a group out of service and delete it.
 
-    What runs is quiesced, volumes are detached, then its definition, its goals and its history go.
-    Servers, volumes and the stack stay.
+    The application is quiesced and the volumes are detached. Then the group's definition, goals and
+    history are deleted. Servers, volumes and the stack stay.
 
-    Asks before, unless --yes is given. What can not be taken out of service is not forgotten: then
-    mend what it says and run it again. Alarms that are held for the group stay held.
+    It asks for confirmation unless --yes is given. A group that cannot be taken out of service is
+    not deleted: correct the cause and run the command again. Alarms that are held for the group
+    stay held.
     """
 
     workflow = REMOVE
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """What else."""
+        """Add the other options."""
         parser.add_argument(
             "--lost",
             action="append",
             metavar="MEMBER",
-            help="a member that is fenced rather than quiesced; may be repeated",
+            help="a member to fence instead of quiescing it; may be repeated",
         )
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Who is lost."""
+        """The lost members."""
         return {"lost": parsed_args.lost}
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Ask, take it out of service, forget it."""
+        """Ask, take it out of service, delete it."""
         group = parsed_args.group
         status = self.ask("failover.status", group=group)
         held = self.ask("failover.held", group=group, limit=1)["total"]
-        question = f"Take {group} out of service and forget it"
+        question = f"Take {group} out of service and delete it"
         if held:
             question += f" (what is held for it stays held: {base.counted(held, 'alarm')})"
         base.confirm(question, yes=parsed_args.yes)
@@ -312,21 +318,23 @@ class Delete(Order):
 
 
 class Activate(Order):
-    """Bring a group up that is not in service.
+    """Bring up a group that is not in service.
 
-    It was only defined, or taken out of service, or its way up was cut short.
+    It was only defined, or taken out of service, or its activation was interrupted.
 
-    A group that is up is converged to its definition; who is active stays so.
+    A group that is up is converged to its definition; the active member stays.
     """
 
     workflow = ACTIVATE
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """With whom."""
+        """Add the member to activate."""
         parser.add_argument(
-            "--to", metavar="MEMBER", help="who is to be active (default: as its file says)"
+            "--to",
+            metavar="MEMBER",
+            help=("the member to activate (default: as the group file says)"),
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """With whom."""
+        """The member to activate."""
         return {"to": parsed_args.to}

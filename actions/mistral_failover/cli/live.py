@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A group on a terminal, live: where it stands, and its latest steps below."""
+"""A live view of a group on a terminal: its status, and its latest steps below."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STEPS = 12
 
 
 def live(looks: Iterator[Watched], stream: TextIO) -> Iterator[Watched]:
-    """Show each look in the place of the one before; the last one stays."""
+    """Replace each look by the next one; the last one stays."""
     steps: deque[dict[str, Any]] = deque(maxlen=_STEPS)
     known: Watched | None = None
     with Live(console=Console(file=stream), refresh_per_second=4) as shown:
@@ -41,12 +41,12 @@ def live(looks: Iterator[Watched], stream: TextIO) -> Iterator[Watched]:
 def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str) -> Group:
     table = Table.grid(padding=(0, 2))
     for name, text in status_screen.facts(status).items():
-        style = STYLES.get(status["status"], "") if name in ("status", "what helps") else ""
+        style = STYLES.get(status["status"], "") if name in ("status", "next") else ""
         table.add_row(Text(name, style="dim"), Text(text, style=style))
     above = status["reason"]  # as "why"
     said = [
         status_screen.short(above) if row["sentence"] == above else row["sentence"] for row in steps
     ]
     told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]
-    trouble = [Text(f"{away}: it is asked again", style="bold red")] if away else []
+    trouble = [Text(f"{away}: retrying", style="bold red")] if away else []
     return Group(table, Text(), *told, *trouble)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover locks`` and ``failover lock break``: who works on what, and ending that by hand."""
+"""``failover locks`` and ``failover lock break``: lock owners, and breaking a lock by hand."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _WHOLE = (
 
 
 class List(Asking, Lister):
-    """List the locks that are held: who works on what, and whether they live.
+    """List the locks that are held, their owners, and whether the owners are alive.
 
-    A dead owner's lock is broken by whoever comes next; 'failover sweep' sends somebody at once.
-    Only where that does not help: failover lock break ID --owner OWNER.
+    The next worker breaks a dead owner's lock; 'failover sweep' triggers one at once. Only if that
+    does not help: failover lock break ID --owner OWNER.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group; without it the whole project")
+        parser.add_argument("group", nargs="?", help="the group (default: the whole project)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Ask, and lay out: for people in words, for machines whole."""
+        """Query and format: in words for people, unabridged for machines."""
         rows = self.ask("failover.locks", group=parsed_args.group)
         if not for_people(parsed_args):
             return list(_WHOLE), [[row[name] for name in _WHOLE] for row in rows]
         if not rows:
-            self.app.stderr.write("No lock is held.\n")
+            self.app.stderr.write("No locks are held.\n")
         columns = ["group", "resource", "id", "alive", "why", "owner", "token"]
         return columns, [
             [
@@ -65,27 +65,29 @@ class List(Asking, Lister):
 
 
 class Break(Asking, ShowOne):
-    """Break the lock on a resource, and go on with what it held up, to its end.
+    """Break the lock on a resource, and continue the work that waits for it.
 
-    Name the owner as 'failover locks' shows it; when somebody else has the lock meanwhile nothing
-    happens. The lock of an owner that lives is broken with --force only: be sure that its process
-    is dead or stopped. It changes nothing in the cloud from then on, but what it has sent already
-    may still take effect within the seconds that one call may take (http_timeout), and a command
-    that a member runs ends by itself.
+    Name the owner as 'failover locks' shows it; if the lock has another owner by then, nothing
+    happens. A live owner's lock is broken only with --force: make sure that its process is dead or
+    stopped. From then on it changes nothing in the cloud, but a request that it has already sent
+    may still take effect within the duration of one call (http_timeout), and a command that runs on
+    a member ends by itself.
 
-    Exit code 1 when the traversal fails, 3 when it is BLOCKED, 4 when it is still under way.
+    Exit code 1 when the traversal fails, 3 when it is BLOCKED, 4 when it is still running.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("resource", help="the resource's id, or its first 8 digits at least")
-        parser.add_argument("--owner", required=True, help="who has the lock, as it is shown")
-        parser.add_argument("--token", type=int, help="break it under this token only")
+        parser.add_argument("resource", help="the resource's id, or at least its first 8 digits")
         parser.add_argument(
-            "--force", action="store_true", help="also if the owner lives; takes --because"
+            "--owner", required=True, help=("the lock's owner, as 'failover locks' shows it")
         )
-        parser.add_argument("--because", metavar="TEXT", help="why, for the record")
+        parser.add_argument("--token", type=int, help="break it only under this token")
+        parser.add_argument(
+            "--force", action="store_true", help="also if the owner is alive; requires --because"
+        )
+        parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
         parser.add_argument(
             "--no-wait", action="store_true", help="only break it: do not follow what comes of it"
         )
@@ -94,12 +96,12 @@ class Break(Asking, ShowOne):
             type=float,
             default=WAIT,
             metavar="SECONDS",
-            help=f"how long to follow it (default {WAIT:.0f}); it goes on after that",
+            help=f"how long to follow it (default {WAIT:.0f}); it continues after that",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Find whose resource it is, break, follow."""
+        """Find the resource's group, break, follow."""
         found = self.ask("failover.show", id=parsed_args.resource)
         inputs = given(
             {

@@ -16,15 +16,15 @@ from mistral_failover.cli import connection
 
 DESCRIPTION = """High availability for applications on OpenStack, by Mistral.
 
-Begin with:  failover drill               a whole failover on this machine, and its audit
-Install:     failover workflows install   the workflows, into your project of a Mistral
-Protect:     failover group create FILE   a group, by its file
-Look:        failover status              where all groups stand; doctor, watch, history, show
+Try:         failover drill               a whole failover on this machine, and its audit
+Install:     failover workflows install   the workflows, into your project in Mistral
+Protect:     failover group create FILE   an application, described by a group file
+Look:        failover status              the status of all groups; doctor, watch, history, show
 Act:         failover plan GROUP          what would happen; start, switchover, replace, rollback
 Learn:       failover help COMMAND        what a command does, and what to do next
 
-Exit codes: 0 it did; 1 it failed, and said why; 2 the command line is wrong; 3 it is BLOCKED and
-waits for a person; 4 it was still under way when the command stopped waiting.
+Exit codes: 0 success; 1 failure, with the reason; 2 wrong command line; 3 BLOCKED, waits for an
+operator; 4 still running when the command stopped waiting.
 """
 
 
@@ -32,7 +32,7 @@ class FailoverApp(App):
     """The application; its commands are the entry points ``failover.cli``."""
 
     CONSOLE_MESSAGE_FORMAT = "%(message)s"
-    DEFAULT_VERBOSE_LEVEL = 0  # warnings: what the libraries tell is for -v
+    DEFAULT_VERBOSE_LEVEL = 0  # warnings: messages of libraries need -v
 
     def __init__(self, argv: Sequence[str] = ()) -> None:
         self._argv = argv
@@ -44,11 +44,11 @@ class FailoverApp(App):
         )
 
     def build_option_parser(self, *args: Any, **kwargs: Any) -> argparse.ArgumentParser:
-        """Where Mistral is; the lines of the description as they are."""
+        """Add the options for Mistral's address; keep the lines of the description."""
         kwargs["argparse_kwargs"] = {
             "formatter_class": argparse.RawDescriptionHelpFormatter,
-            # The program's options may stand behind the command: a command's own must not be taken
-            # for the beginning of one of them.
+            # The program's options may follow the command: do not take a command's own option for
+            # an abbreviation of one.
             "allow_abbrev": False,
         }
         parser: argparse.ArgumentParser = super().build_option_parser(*args, **kwargs)
@@ -56,13 +56,13 @@ class FailoverApp(App):
         return parser
 
     def initialize_app(self, argv: list[str]) -> None:
-        """Refuse options that contradict each other, as any wrong command line: exit code 2."""
+        """Refuse contradictory options like any wrong command line: exit code 2."""
         if wrong := connection.contradiction(self.options):
             self.parser.error(wrong)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; return its exit code."""
     words = sys.argv[1:] if argv is None else argv
     return int(FailoverApp(words).run(words))
 

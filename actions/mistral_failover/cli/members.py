@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover member``: who belongs to a group, and who may take a role."""
+"""``failover member``: the members of a group, and whether they may take a role."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ _SHOWN = 8  # digits of a host's id: enough to tell which members share one
 
 
 class List(Asking, Lister):
-    """List the members of a group: what they hold, and whether they may take a role.
+    """List the members of a group: their roles, and whether they may take one.
 
-    Whom the group would choose first stands at the top. "no" comes with the reason; "rather not"
-    means that such a member is taken only where no better one is left. Nothing is changed by
-    looking. What to do next: mend what stands under why, end a maintenance, or move a role with
-    failover switchover.
+    The first one is the group's first choice. "no" comes with the reason; "rather not" means that
+    the member is taken only if there is no better one. The command changes nothing. Next: correct
+    the cause under why, end a maintenance, or move a role with failover switchover.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -41,7 +40,7 @@ class List(Asking, Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Ask, and lay out: for people in words, for machines whole."""
+        """Query and format: in words for people, unabridged for machines."""
         rows = self.ask("failover.members", group=parsed_args.group)
         if not for_people(parsed_args):
             return list(_KEYS), [[row[key] for key in _KEYS] for row in rows]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that start one of the project's workflows and follow it to its end, telling each step.
+"""Commands that start one of the project's workflows and follow it to its end, showing each step.
 
-The steps go to stderr, so that stdout has the outcome alone, for people and for machines. To stop
-following (Ctrl-C) stops nothing: the execution belongs to Mistral.
+The steps go to stderr, so stdout has the outcome alone, for people and for machines. Ctrl-C only
+stops following: the execution belongs to Mistral.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mistral_failover.cli.progress import Progress
 if TYPE_CHECKING:
     from mistral_failover.mistral.client import ExecutionBody
 
-WAIT = 3600.0  # seconds that an order is followed unless told otherwise
+WAIT = 3600.0  # default seconds for which an order is followed
 _FIRST, _GROWTH, _LONGEST = 0.1, 1.5, 1.0  # seconds between two looks
 _CUT_SHORT = frozenset({"ERROR", "CANCELLED"})
 _ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED", "PAUSED"})
@@ -36,7 +36,7 @@ _CODES = {
 
 
 class Order(base.Asking, ShowOne):
-    """Start ``workflow`` with :meth:`inputs`, follow it, and show what came of it."""
+    """Start ``workflow`` with :meth:`inputs`, follow it, and show the result."""
 
     workflow = ""
 
@@ -54,24 +54,26 @@ class Order(base.Asking, ShowOne):
             type=float,
             default=WAIT,
             metavar="SECONDS",
-            help=f"how long to follow it (default {WAIT:.0f}); it goes on after that, and the "
-            f"exit code is {base.UNDER_WAY}",
+            help=(
+                f"how long to follow it (default {WAIT:.0f}); it continues after that, and the "
+                f"exit code is {base.UNDER_WAY}"
+            ),
         )
         return parser
 
     def add_group(self, parser: argparse.ArgumentParser) -> None:
-        """Add whom it is about."""
+        """Add the group."""
         parser.add_argument("group", help="the group's name")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this order needs besides the group."""
+        """Add the order's own arguments besides the group."""
 
     def add_because(self, parser: argparse.ArgumentParser) -> None:
-        """Add what the record shall say of the reason."""
-        parser.add_argument("--because", metavar="TEXT", help="why, for the record")
+        """Add the reason for the record."""
+        parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The workflow's inputs besides group and because; None where nothing was said."""
+        """The workflow's inputs besides group and because; None for options not given."""
         return {}
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
@@ -95,8 +97,8 @@ class Order(base.Asking, ShowOne):
 
 
 def worded(facts: dict[str, Any]) -> dict[str, Any]:
-    """What :func:`follow` returned as people read it: who holds a role is told only of a goal that
-    is reached; before, who is ``wanted`` there."""
+    """Format the result of :func:`follow` for people: the holder of a role is shown only for a goal
+    that is reached; before, the ``wanted`` member."""
     wanted = "status" in facts and facts["status"] not in _WHERE_IT_SAYS
     return base.worded(
         {"wanted" if wanted and name == "roles" else name: facts[name] for name in facts}
@@ -112,15 +114,15 @@ def follow(
     wait: float,
     people: bool = False,
 ) -> dict[str, Any]:
-    """Start a workflow and follow it for ``wait`` seconds, telling the steps of ``group`` on
+    """Start a workflow and follow it for ``wait`` seconds, showing the steps of ``group`` on
     stderr. With a wait of 0 it is only started.
 
-    Returns execution, state (Mistral's), and what the execution said: of its ``outcome`` status,
+    Returns execution, state (Mistral's), and the execution's result: of its ``outcome`` status,
     reason, roles, seconds; of its error code, message, remedy. A status of IN_PROGRESS is followed
-    on: then others carry the traversal; so they do when the execution was ended without a word, as
-    a Mistral that starts anew does with what the former one left. A Mistral that goes away is asked
-    again until the time is over. ``people``: a reason that was told among the steps is shortened.
-    Raises CommandFailed.
+    further, since other workers continue the traversal. That is also so if the execution was ended
+    without a result, as a restarted Mistral does with former executions. If Mistral is down, it is
+    asked again until the time is over. ``people``: a reason that was shown among the steps is
+    shortened. Raises CommandFailed.
     """
     told: set[str] = set()
     execution, facts = _followed(app, workflow, inputs, group, wait, told)
@@ -132,7 +134,7 @@ def follow(
 def execute(
     app: Any, workflow: str, inputs: Mapping[str, Any], *, group: str | None = None, wait: float
 ) -> ExecutionBody:
-    """As :func:`follow`; returns Mistral's execution, with its ``output``."""
+    """As :func:`follow`; return Mistral's execution, with its ``output``."""
     execution, _ = _followed(app, workflow, inputs, group, wait, set())
     return execution
 
@@ -149,7 +151,7 @@ def _followed(
 
     with connection.mistral(app) as client, Progress(sys.stderr, "asking Mistral") as tell:
         journal = _Journal(client, group, tell, told) if wait and group else None
-        # An id of our making: whoever lost the answer knows where to look all the same.
+        # We choose the id, so it is known even if the answer is lost.
         identity = str(uuid.uuid4())
         try:
             execution = client.start(
@@ -163,14 +165,14 @@ def _followed(
             if error.code != "MISTRAL_UNREACHABLE":
                 raise
             raise connection.CommandFailed(
-                f"{error.message}, so nobody knows whether {workflow} was started; if so, it is "
+                f"{error.message}, so it is unknown whether {workflow} was started; if so, it is "
                 f"execution {identity} [{error.code}]"
             ) from None
         return _Following(client, journal, tell, group, wait).to_its_end(workflow, execution)
 
 
 class _Following:
-    """Looks at an execution, and then at its group's traversal, until either has ended."""
+    """Polls an execution, and then its group's traversal, until either has ended."""
 
     def __init__(
         self, client: Any, journal: _Journal | None, tell: Progress, group: str | None, wait: float
@@ -179,7 +181,7 @@ class _Following:
         self._end = time.monotonic() + wait
         self._next = _FIRST
         self._away = ""
-        self._needs_a_command = False  # the group's chain does not go on by itself
+        self._needs_a_command = False  # the group's chain does not continue by itself
 
     def to_its_end(
         self, workflow: str, execution: ExecutionBody
@@ -192,7 +194,7 @@ class _Following:
         facts = _said(execution)
         cut_short = not facts and execution["state"] in _CUT_SHORT
         if cut_short and self._journal:
-            why = f"its execution was ended ({execution['state']}), and what it began goes on"
+            why = f"its execution was ended ({execution['state']}), but what it began continues"
             facts = {"status": "IN_PROGRESS", "reason": why}
             self._tell(None, "steal", why)
         while self._journal and facts.get("status") == "IN_PROGRESS" and self._pause():
@@ -209,7 +211,7 @@ class _Following:
         return execution, facts
 
     def _stands(self, *, begun: bool) -> dict[str, Any]:
-        """How the group stands. ``begun``: it is known that the order has begun anything."""
+        """Return the group's status. ``begun``: the order has certainly begun something."""
         status = self._client.run_action("failover.status", {"group": self._group})
         if not begun and not (self._journal and self._journal.tells_of(status["traversal"])):
             why = "its execution was ended before it had begun anything. Give the order again."
@@ -219,7 +221,7 @@ class _Following:
         return {key: status[key] for key in ("status", "reason", "roles")}
 
     def _pause(self) -> bool:
-        """Wait for a moment; False: the time is over."""
+        """Wait for a moment; return False when the time is over."""
         left = self._end - time.monotonic()
         if left > 0:
             time.sleep(min(self._next, left))
@@ -240,7 +242,7 @@ class _Following:
             if error.code not in connection.AWAY:
                 raise
             if not self._away:
-                self._tell(None, "steal", f"{error.message}: it goes on, and is asked again")
+                self._tell(None, "steal", f"{error.message}: it continues; retrying")
             self._away = error.message
             return None
         self._away = ""
@@ -248,7 +250,7 @@ class _Following:
 
 
 def exit_code(facts: Mapping[str, Any]) -> int:
-    """The exit code for what :func:`follow` returned."""
+    """Return the exit code for the result of :func:`follow`."""
     if "status" in facts:
         return _CODES.get(str(facts["status"]), base.FAILED)
     if facts["state"] == "SUCCESS":
@@ -257,14 +259,14 @@ def exit_code(facts: Mapping[str, Any]) -> int:
 
 
 class _Journal:
-    """Tells what a group's history says that is newer than this object, and keeps in ``told`` what
-    that was."""
+    """Shows what a group's history says that is newer than this object, and keeps it in
+    ``told``."""
 
     def __init__(self, client: Any, group: str | None, tell: Progress, told: set[str]) -> None:
         self._client, self._group, self._tell, self._told = client, group, tell, told
         self._began: float | None = None
         self._after = 0
-        # A group that is not there yet has no history; what is wrong with it the order will say.
+        # A new group has no history yet; the order itself reports what is wrong with it.
         self._start = self._after = max((row["id"] for row in self._new(limit=1)), default=0)
 
     def tell_new(self) -> None:

@@ -17,47 +17,47 @@ _LISTS = ("started", "held", "refused", "ended", "restarted", "unable")
 
 
 class Rollback(Order):
-    """Take a group back to a goal that it reached before the present one.
+    """Return a group to a goal that it reached before the present one.
 
-    By default to the last: the same roles, resources and parameters. Followed to its end.
+    By default to the last one: the same roles, resources and parameters. Followed to its end.
 
-    Who is lost stays lost and fenced, unless you vouch for them with --recovered. The goals are in
-    'failover goals', what differs between two of them in 'failover diff'.
+    Lost members stay lost and fenced, unless you confirm them as healthy with --recovered.
+    'failover goals' lists the goals, 'failover diff' shows their differences.
     """
 
     workflow = "failover.rollback"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Where to."""
+        """Add the goal."""
         parser.add_argument(
             "--to-goal",
             metavar="VERSION",
-            help="the goal's version, or its first digits (7 at least); default: the one before",
+            help="the goal's version, or at least its first 7 digits (default: the one before)",
         )
         parser.add_argument(
             "--recovered",
             action="append",
             metavar="MEMBER",
-            help="a lost member that is well again, as you vouch; may be repeated",
+            help="a lost member that you confirm as healthy; may be repeated",
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Where to, and who is well."""
+        """The goal, and the recovered members."""
         return {"goal": parsed_args.to_goal, "recovered": parsed_args.recovered}
 
 
 class Sweep(Asking, Lister):
-    """Go on with what a dead process left behind, and show what was found.
+    """Continue the work of dead processes, and show what was found.
 
-    In all groups of the project or in one. Any number may run at once, and a repeat does no harm.
+    In all groups of the project or in one. Several may run at once, and a repeat does no harm.
 
-    A cron trigger of Mistral's does this by itself; do it by hand when nothing moves.
+    A cron trigger of Mistral does this regularly; run it by hand when nothing moves.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name; all, if left out")
+        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
         parser.add_argument(
             "--no-wait", action="store_true", help="only start it: do not follow it to its end"
         )
@@ -66,7 +66,7 @@ class Sweep(Asking, Lister):
             type=float,
             default=order.WAIT,
             metavar="SECONDS",
-            help=f"how long to follow what it took up (default {order.WAIT:.0f})",
+            help=f"how long to follow what it continued (default {order.WAIT:.0f})",
         )
         return parser
 
@@ -86,16 +86,16 @@ class Sweep(Asking, Lister):
             self.exit_code = order.exit_code(execution)
         if self.exit_code == base.FAILED:
             raise CommandFailed(
-                f"The sweep was ended ({execution['state']}) before it had told what it found. "
-                f"Run it again: failover sweep {parsed_args.group or ''}".rstrip()
+                f"The sweep was ended ({execution['state']}) before it had reported. Run it again: "
+                f"failover sweep {parsed_args.group or ''}".rstrip()
                 + " [CUT_SHORT]"
             )
         if self.exit_code == base.UNDER_WAY or parsed_args.no_wait:
-            return columns, [["under way", parsed_args.group, f"execution {execution['id']}"]]
+            return columns, [["running", parsed_args.group, f"execution {execution['id']}"]]
         swept = output.get("swept") or {}
         rows = [_row(kind, row) for kind in _LISTS for row in swept.get(kind, ())]
         if not rows:
-            self.app.stderr.write("Nothing was left behind.\n")
+            self.app.stderr.write("No stalled work found.\n")
         return columns, rows
 
 

@@ -22,7 +22,7 @@ DEFAULT_API_VERSION = "1"
 
 
 def make_client(instance: Any) -> MistralClient:
-    """Mistral's API, for the client manager ``instance``, with the session that it has."""
+    """Return Mistral's API for the client manager ``instance``, over its session."""
     return connection.in_the_cloud(instance.sdk_connection.config)
 
 

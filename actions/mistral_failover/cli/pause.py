@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover pause``, ``resume`` and ``maintenance on|off``: holding a group's alarms back."""
+"""``failover pause``, ``resume`` and ``maintenance on|off``: holding a group's alarms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mistral_failover.cli.base import Asking, for_people
 
 
 class _Suspending(Asking, ShowOne):
-    """Say what holds for a group from now on."""
+    """Change whether a group's alarms are held."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
@@ -24,10 +24,10 @@ class _Suspending(Asking, ShowOne):
         return parser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command needs besides the group."""
+        """Add the command's own arguments besides the group."""
 
     def said(self, parsed_args: argparse.Namespace, action: str, **inputs: Any) -> tuple[Any, Any]:
-        """Say it, and show what holds then."""
+        """Set it, and show the result."""
         answer = self.ask(action, group=parsed_args.group, because=parsed_args.because, **inputs)
         if not for_people(parsed_args):
             return list(answer), list(answer.values())
@@ -40,15 +40,15 @@ class _Suspending(Asking, ShowOne):
 
 
 class Pause(_Suspending):
-    """Hold every alarm of a group back until 'failover resume'.
+    """Hold every alarm of a group until 'failover resume'.
 
-    What you order goes on, and so does what is under way.
+    Your orders and running failovers continue.
 
-    For work that has an end, 'failover maintenance on' is better: it can not be forgotten.
+    For work with a known end, prefer 'failover maintenance on': it ends by itself.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Why."""
+        """The reason."""
         add_reason(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -59,14 +59,14 @@ class Pause(_Suspending):
 class Resume(_Suspending):
     """End a group's pause.
 
-    Nothing starts by that: what was held stays in 'failover alarms', and what is said again is
-    judged again. A maintenance goes on until its time.
+    This starts nothing. Held alarms stay in 'failover alarms'; repeated ones are judged again. A
+    maintenance lasts until its time.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Why, and what else."""
+        """The reason, and more."""
         parser.add_argument(
-            "--because", default="resumed", metavar="TEXT", help="why, for the record"
+            "--because", default="resumed", metavar="TEXT", help="the reason, for the record"
         )
         parser.add_argument("--all", action="store_true", help="end its maintenance as well")
 
@@ -77,18 +77,18 @@ class Resume(_Suspending):
 
 
 class MaintenanceOn(_Suspending):
-    """Hold the alarms of a group, or of MEMBERs of it, back until a time.
+    """Hold the alarms of a group, or of some MEMBERs, until a time.
 
-    Members that are named are not chosen to take a role over meanwhile.
+    In that time the named members are not chosen to take over a role.
 
-    A maintenance that the group has is replaced: name all members that are worked on. It ends by
+    It replaces an existing maintenance of the group: name all members you work on. It ends by
     itself, at the latest after 28 days.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Who, until when, and why."""
+        """The members, the end, and the reason."""
         parser.add_argument(
-            "members", nargs="*", metavar="member", help="who is worked on; all, if left out"
+            "members", nargs="*", metavar="member", help="a member you work on (default: all)"
         )
         end = parser.add_mutually_exclusive_group(required=True)
         end.add_argument("--minutes", type=int, metavar="N", help="how long, from now")
@@ -109,18 +109,21 @@ class MaintenanceOn(_Suspending):
 
 
 class MaintenanceOff(_Suspending):
-    """End a group's maintenance before its time, or take MEMBERs out of it.
+    """End a group's maintenance before its time, or remove MEMBERs from it.
 
-    Nothing starts by that, and a pause stays.
+    This starts nothing, and a pause stays.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Who, and why."""
+        """The members, and the reason."""
         parser.add_argument(
-            "members", nargs="*", metavar="member", help="who is done; all, if left out"
+            "members", nargs="*", metavar="member", help="a member that is done (default: all)"
         )
         parser.add_argument(
-            "--because", default="the work is done", metavar="TEXT", help="why, for the record"
+            "--because",
+            default="the work is done",
+            metavar="TEXT",
+            help=("the reason, for the record"),
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

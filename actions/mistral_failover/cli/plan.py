@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover plan`` and ``failover start``: see what would happen before it does.
-
-:class:`Plannable` gives other orders their ``--dry-run``.
-"""
+"""``failover plan`` and ``failover start``: see what would happen before it does."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ _BEFORE = frozenset({"member", "server"})
 
 
 def show_plan(app: Any, parsed_args: argparse.Namespace, **inputs: Any) -> tuple[Any, Any]:
-    """What a verb would do, in place of doing it: the answer of a ``take_action`` of cliff's
-    ShowOne, laid out for people or whole for machines.
+    """Plan a verb instead of carrying it out: the answer of a ``take_action`` of cliff's ShowOne,
+    formatted for people or complete for machines.
 
-    ``inputs`` are those of the action ``failover.plan`` (group, verb, to, lost, ...); those that
-    are None were not given. Raises CommandFailed.
+    ``inputs`` are those of the action ``failover.plan`` (group, verb, to, lost, ...); None for
+    those not given. Raises CommandFailed.
     """
     with connection.mistral(app) as client:
         plan = client.run_action("failover.plan", base.given(inputs))
@@ -37,9 +34,9 @@ def show_plan(app: Any, parsed_args: argparse.Namespace, **inputs: Any) -> tuple
 
 
 def facts_said(sentences: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The members that are lost and those that recovered, by sentences such as ``db_a is down``.
+    """Return the lost and the recovered members from sentences such as ``db_a is down``.
 
-    Raises CommandLineWrong for one that is not understood, with the forms that are.
+    Raises CommandLineWrong for an unknown sentence, with the known forms.
     """
     lost: list[str] = []
     recovered: list[str] = []
@@ -51,7 +48,7 @@ def facts_said(sentences: Iterable[str]) -> tuple[list[str], list[str]]:
         said = " ".join(word for word in (w.lower() for w in words[1:]) if word not in _FILLING)
         if said not in (*_LOST, *_RECOVERED):
             raise connection.CommandLineWrong(
-                f'--fact "{sentence}" is not understood. Say "MEMBER is WORD", with one of '
+                f'--fact "{sentence}" is not understood. Use "MEMBER is WORD" with one of '
                 f"{', '.join(_LOST)} for a member that is lost, or {', '.join(_RECOVERED)} for one "
                 "that serves again. [USAGE]"
             )
@@ -60,16 +57,16 @@ def facts_said(sentences: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _readable(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan as people read it: a few lines for each question that they have."""
+    """Format a plan for people: a few lines per question."""
     if not plan["plan"]:
         return {"group": plan["group"], "what": plan["sentence"]}
     shown = {
         "plan": plan["plan"],
         "what": plan["sentence"],
-        "steps": "\n".join(_steps(plan["steps"])) or "none: everything is as it shall be",
+        "steps": "\n".join(_steps(plan["steps"])) or "none: everything is as the goal wants it",
         "in all": lasted(plan["seconds"]) or _unknown(plan["steps"]),
-        "fences": "\n".join(fence["sentence"] for fence in plan["fences"]) or "nobody is fenced",
-        "risks": "\n".join(_risk(risk) for risk in plan["risks"]) or "none that can be seen now",
+        "fences": "\n".join(fence["sentence"] for fence in plan["fences"]) or "no member is fenced",
+        "risks": "\n".join(_risk(risk) for risk in plan["risks"]) or "none found",
         "holds until": f"{when(plan['expires_at'])} UTC, if nothing changes before",
         "start it": f"failover start --plan {plan['plan']}",
     }
@@ -79,7 +76,7 @@ def _readable(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _steps(steps: list[dict[str, Any]]) -> list[str]:
-    """A line for each step: number, what, expected seconds, what it waits for."""
+    """Return a line for each step: number, what, expected seconds, what it waits for."""
     width = max((len(step["what"]) for step in steps), default=0)
     return [
         f"{step['number']:>2}  {step['what']:<{width}}  {_expected(step):>8}  {_waits(step)}"
@@ -107,7 +104,7 @@ def _risk(risk: Mapping[str, Any]) -> str:
 
 
 class Plannable(order.Order):
-    """An order whose plan can be looked at before: its ``verb`` is that of ``failover plan``."""
+    """An order whose plan can be shown first: its ``verb`` is that of ``failover plan``."""
 
     verb = ""
 
@@ -117,7 +114,7 @@ class Plannable(order.Order):
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="only show what would happen, step by step, and touch nothing",
+            help="only show what would happen, step by step; change nothing",
         )
         return parser
 
@@ -132,12 +129,12 @@ class Plannable(order.Order):
 
 
 class Plan(base.Asking, ShowOne):
-    """Show what would happen now, without touching anything.
+    """Show what would happen now, without changing anything.
 
-    Each step with what it waits for (steps that wait for the same run in parallel) and how long it
-    took before; who is fenced, and how; what could go wrong. Nothing is written to the cloud or
-    about the group, so plan as often as you like. Then start exactly this with the command that is
-    shown last; it is refused if anything that the plan rests on has changed.
+    It shows each step, what the step waits for (steps that wait for the same run in parallel) and
+    how long it took before; which members are fenced, and how; and the risks. Nothing is written to
+    the cloud or to the group, so plan as often as you like. Start exactly this plan with the
+    command shown at the end; it is refused if anything that the plan depends on has changed.
 
     Examples: failover plan payments --fact "db_a is down"; failover plan payments --verb switchover
     --to db_b.
@@ -150,29 +147,35 @@ class Plan(base.Asking, ShowOne):
         parser.add_argument(
             "--plan",
             metavar="ID",
-            help="look at a plan again that was made before: does it still hold? The first 8 "
-            "digits do",
+            help=(
+                "show an earlier plan again, and whether it is still valid; its id, or the first "
+                "8 digits"
+            ),
         )
         parser.add_argument(
-            "--verb", choices=VERBS, default=None, help="what would be done (default failover)"
+            "--verb", choices=VERBS, default=None, help="the order to plan (default failover)"
         )
         add_facts(parser)
         parser.add_argument(
-            "--role", metavar="ROLE", help="of a switchover or failback: which role moves"
+            "--role", metavar="ROLE", help="for a switchover or failback: the role to move"
         )
         parser.add_argument(
-            "--goal", metavar="VERSION", help="of a rollback: to which goal, its first digits"
+            "--goal",
+            metavar="VERSION",
+            help=("for a rollback: the goal's version, or its first digits"),
         )
-        parser.add_argument("--member", metavar="MEMBER", help="of a replacement: who is replaced")
+        parser.add_argument(
+            "--member", metavar="MEMBER", help=("for a replacement: the member to replace")
+        )
         parser.add_argument(
             "--resource",
             metavar="NAME",
-            help="of a replacement: only this resource of the member's own stack",
+            help="for a replacement: only this resource of the member's own stack",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask, and lay out."""
+        """Query and format."""
         if (parsed_args.group is None) == (parsed_args.plan is None):
             raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
         inputs = {
@@ -183,13 +186,13 @@ class Plan(base.Asking, ShowOne):
 
 
 class Start(order.Order):
-    """Start a failover, or exactly what a plan says, and follow it to its end.
+    """Start a failover, or exactly what a plan shows, and follow it to its end.
 
-    With --plan nothing but the planned goal is started, and only while the world is as it was when
-    it was planned (PLAN_STALE says what has changed). Without it the goal follows from what you
-    say: who is lost, who recovered, where to; nobody is lost of whom you do not say so. With a
-    group alone it goes on to the goal that was not reached (FAILED, BLOCKED), and is refused where
-    one was.
+    With --plan it starts only the planned goal, and only if nothing has changed since (PLAN_STALE
+    names the change). Without --plan the goal follows from your options: the lost members, the
+    recovered ones, the target. Members count as lost only if you name them. With a group alone it
+    continues to the goal that was not reached (FAILED, BLOCKED); it is refused if the goal was
+    reached.
 
     Ctrl-C stops following, not the failover.
     """
@@ -197,11 +200,11 @@ class Start(order.Order):
     workflow = "failover.failover"
 
     def add_group(self, parser: argparse.ArgumentParser) -> None:
-        """A plan knows its group."""
-        parser.add_argument("group", nargs="?", help="the group's name; a plan knows its own")
+        """A plan contains its group."""
+        parser.add_argument("group", nargs="?", help="the group's name; not needed with --plan")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The plan, or the facts."""
+        """Add the plan, or the facts."""
         parser.add_argument(
             "--plan",
             metavar="ID",
@@ -210,20 +213,20 @@ class Start(order.Order):
         add_facts(parser)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Of a plan its id alone."""
+        """For a plan, only its id."""
         if parsed_args.plan:
             return {"plan": parsed_args.plan, "group": None}
         return given_facts(parsed_args)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Find out whose the plan is, then start and follow."""
+        """Find the plan's group, then start and follow."""
         facts = given_facts(parsed_args)
         said = any(value is not None for value in facts.values())
         if parsed_args.plan and (parsed_args.group or said):
-            raise connection.CommandLineWrong("A plan says everything: give --plan alone. [USAGE]")
+            raise connection.CommandLineWrong("A plan is complete: give --plan alone. [USAGE]")
         if parsed_args.plan:
             self.workflow = "failover.start_plan"
-            # Its group, to tell the steps of; what became of it says whoever starts it.
+            # Its group, to show the steps of; the start reports its status.
             parsed_args.group = self.ask("failover.plan", plan=parsed_args.plan)["group"]
         elif not parsed_args.group:
             raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
@@ -231,43 +234,46 @@ class Start(order.Order):
             if not said:
                 self._goes_on(parsed_args.group)
             if facts["lost"] is None:
-                parsed_args.lost = [""]  # nobody new, whatever the group has come to meanwhile
+                parsed_args.lost = [""]  # no new member is lost, whatever the group's present goal
         return super().take_action(parsed_args)
 
     def _goes_on(self, group: str) -> None:
-        """Check that there is a goal to go on to. Raises CommandFailed."""
+        """Check that there is a goal to continue to. Raises CommandFailed."""
         status = self.ask("failover.status", group=group)
         name = shlex.quote(group)
         if status["traversal"] is not None and not status["roles"]:
             raise connection.CommandFailed(
                 f"{group} is out of service, or on its way there. To bring it up: failover group "
-                f"activate {name}; to go on and forget it: failover group delete {name} [BAD_INPUT]"
+                f"activate {name}. To continue and delete it: failover group delete {name} "
+                "[BAD_INPUT]"
             )
         if status["status"] == "COMPLETE":
             raise connection.CommandFailed(
-                f"{group} has reached its goal, and nobody is taken for lost unless you say who. "
-                f"Say it with --lost MEMBER or --fact \"MEMBER is down\" (--lost '' for nobody). "
-                f"To move a role while everybody is well: failover switchover {name} [BAD_INPUT]"
+                f"{group} has reached its goal, and no member is lost unless you name it. Use "
+                "--lost MEMBER or --fact \"MEMBER is down\" (--lost '' for no member). To move a "
+                f"role while all members are healthy: failover switchover {name} [BAD_INPUT]"
             )
 
 
 def add_facts(parser: argparse.ArgumentParser) -> None:
-    """The options for what an operator knows."""
+    """Add the options for the facts that an operator knows."""
     parser.add_argument(
-        "--to", metavar="MEMBER", help="who takes over (default: the group's choice)"
+        "--to", metavar="MEMBER", help="the member that takes over (default: the group's choice)"
     )
     parser.add_argument(
         "--lost",
         metavar="MEMBER",
         action="append",
-        help="a member that is lost; may be repeated; '' for nobody (default: nobody; of a plan: "
-        "who holds a role)",
+        help=(
+            "a lost member; may be repeated; '' for none (default: none; for a plan: the holder "
+            "of a role)"
+        ),
     )
     parser.add_argument(
         "--recovered",
         metavar="MEMBER",
         action="append",
-        help="a lost member that you vouch for again; may be repeated",
+        help="a lost member that you confirm as healthy; may be repeated",
     )
     parser.add_argument(
         "--fact",
@@ -278,8 +284,8 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
 
 
 def given_facts(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """The inputs ``to``, ``lost`` and ``recovered`` that the options of :func:`add_facts` say; None
-    where they say nothing. Raises CommandLineWrong."""
+    """Return the inputs ``to``, ``lost`` and ``recovered`` from the options of :func:`add_facts`;
+    None for those not given. Raises CommandLineWrong."""
     lost, recovered = facts_said(parsed_args.fact or ())
     lost += [name for name in parsed_args.lost or () if name]
     recovered += parsed_args.recovered or ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling what happens, sentence by sentence: colours and a spinner on a terminal, plain lines
+"""Showing progress sentence by sentence: colours and a spinner on a terminal, plain lines
 elsewhere."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STYLES = {
 
 class Progress:
     """A context manager; call it with seconds (or None), a kind and a sentence. ``first``: what a
-    terminal shows before anything is told."""
+    terminal shows before the first sentence."""
 
     def __init__(self, stream: TextIO, first: str = "starting Mistral and the cloud") -> None:
         self._first = first
@@ -41,7 +41,7 @@ class Progress:
             self._status.stop()
 
     def __call__(self, seconds: float | None, kind: str, sentence: str) -> None:
-        """Tell one sentence."""
+        """Show one sentence."""
         when = " " * 9 if seconds is None else f"{seconds:7.2f} s"
         self._console.print(f"{when}  {sentence}", style=_STYLES.get(kind), markup=False)
         if self._status is not None:

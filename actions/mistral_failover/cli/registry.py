@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistral's workflows compared with files: by the hash of the text that Mistral keeps.
 
-Mistral keeps the text of a file with one workflow as it is; a file with several it cuts up and
-writes anew, so those are compared by what they say.
+Mistral keeps the text of a file with one workflow unchanged. It splits and rewrites a file with
+several, so those are compared by content.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _FIELDS = "id,project_id,name,namespace,scope,definition"
 
 @dataclass(frozen=True)
 class Text:
-    """A workflow as a file has it. ``whole``: it is alone there, so Mistral keeps the text."""
+    """A workflow in a file. ``whole``: it is the file's only one, so Mistral keeps the text."""
 
     file: str
     text: str
     whole: bool
 
     def is_in(self, definition: str) -> bool:
-        """Whether Mistral's text is this one."""
+        """Whether Mistral's text equals this one."""
         if hashed(self.text) == hashed(definition):
             return True
         return not self.whole and yaml.safe_load(self.text) == yaml.safe_load(definition)
@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(frozen=True)
 class WorkflowState:
-    """How a workflow stands in Mistral; ``scope`` is empty where it is not there."""
+    """The state of a workflow in Mistral; ``scope`` is empty if it is missing."""
 
     name: str
     state: str
@@ -55,7 +55,7 @@ def hashed(text: str) -> str:
 
 
 def definitions(files: Iterable[Path]) -> dict[str, Text]:
-    """By name the workflows of this package and of ``files``. Raises CommandFailed."""
+    """Return by name the workflows of this package and of ``files``. Raises CommandFailed."""
     from mistral_failover import workflows
 
     found: dict[str, Text] = {}
@@ -63,7 +63,8 @@ def definitions(files: Iterable[Path]) -> dict[str, Text]:
         for name, text in _read(path).items():
             if name in found:
                 raise CommandFailed(
-                    f"{path}: {name} is in {found[name].file} already. Rename it. [NAME_TAKEN]"
+                    f"{path}: {found[name].file} already contains the workflow {name}. Rename it. "
+                    "[NAME_TAKEN]"
                 )
             found[name] = text
     return found
@@ -75,10 +76,10 @@ def _read(path: Path) -> dict[str, Text]:
         document = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split())
-        raise CommandFailed(f"{path} can not be read: {reason} [NO_FILE]") from None
+        raise CommandFailed(f"{path} cannot be read: {reason} [NO_FILE]") from None
     if not isinstance(document, Mapping) or "version" not in document:
         raise CommandFailed(
-            f"{path} is no workflow file. Check it: failover workflows validate {path} "
+            f"{path} is not a workflow file. Check it: failover workflows validate {path} "
             "[WORKFLOW_INVALID]"
         )
     bodies = {name: body for name, body in document.items() if name != "version"}
@@ -113,7 +114,7 @@ class Registry:
             self._known.setdefault(row["name"], []).append(row)
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
-        """What there is of a name, one's own before what others made public."""
+        """Return the workflows of a name, one's own before public ones."""
         if name not in self._known and not name.startswith(PREFIX):
             for row in self._client.workflows(name=name, fields=_FIELDS):
                 self._remember(row)
@@ -124,7 +125,8 @@ class Registry:
         return next(filter(self._client.owns, self._rows(name)), None)
 
     def compare(self, definitions: Mapping[str, Text]) -> list[WorkflowState]:
-        """How each stands, then what is called as the pack's are and is none of them."""
+        """Return the state of each workflow, then those with a name like the package's that do not
+        belong to it."""
         found = [self._standing(name, text) for name, text in sorted(definitions.items())]
         others = sorted(n for n in self._known if n.startswith(PREFIX) and n not in definitions)
         return found + [WorkflowState(n, FOREIGN, self._rows(n)[0]["scope"]) for n in others]
@@ -149,8 +151,8 @@ class Registry:
         fit = [row for row in rows if text.is_in(row["definition"])]
         if fit and scope in (None, fit[0]["scope"]):
             return f"{SAME} ({fit[0]['scope']})"
-        # A copy of one's own beside a public one: Mistral would take either of them.
-        kept = f"{KEPT} (public, with another text; install into a --namespace of your own)"
+        # With an own copy beside a public one, Mistral would take either of them.
+        kept = f"{KEPT} (public, with another text; install into your own --namespace)"
         own = self._own(name)
         if own is None and rows and scope != "private":
             return kept
@@ -174,7 +176,7 @@ class Registry:
         return self._own(name) is not None
 
     def remove(self, name: str) -> str:
-        """Remove the caller's own: :data:`REMOVED`, or why not."""
+        """Remove the caller's own: return :data:`REMOVED`, or why not."""
         from mistral_failover.mistral.client import MistralError
 
         own = self._own(name)
@@ -183,7 +185,7 @@ class Registry:
         try:
             self._client.delete_workflow(own["id"], namespace=self._namespace)
         except MistralError as error:
-            if error.code == "NOT_FOUND":  # somebody else did it meanwhile
+            if error.code == "NOT_FOUND":  # another client did it in the meantime
                 return REMOVED
             if error.code == "MISTRAL_REFUSED":
                 return error.message

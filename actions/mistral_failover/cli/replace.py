@@ -13,32 +13,32 @@ from mistral_failover.cli.connection import CommandLineWrong
 class Replace(plan.Plannable):
     """Have Heat make another server for a member, under the same name.
 
-    Without a member it is one that failed, if there is any, else as the group's file chooses. Who
-    failed is fenced first, and its roles go elsewhere; who is well gives them up by a planned move
-    first. The active member is never replaced while nobody else can serve. The new server may take
-    roles at once: whoever was lost is well again.
+    Without a member it takes one that failed, if there is any, else as the group file chooses. A
+    failed member is fenced first, and its roles move to another one; a healthy member gives them up
+    by a planned move first. The active member is never replaced while no other can serve. The new
+    server may take roles at once: a lost member is healthy again.
 
-    --all replaces every member, one by one, those without a role first; it stops at the first
+    --all replaces every member, one by one, those without a role first. It stops at the first
     failure, and leaves the group in service wherever it is stopped. Cancel it with
     'openstack workflow execution update EXECUTION -s CANCELLED'.
 
-    Look first with --dry-run; see failover member list afterwards.
+    Check first with --dry-run; see failover member list afterwards.
     """
 
     workflow = "failover.replace_member"
     verb = "replace"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Who, and how much of it."""
+        """Add the member, and the extent."""
         parser.add_argument("member", nargs="?", help="the member")
         whom = parser.add_mutually_exclusive_group()
         whom.add_argument(
-            "--oldest", action="store_true", help="the oldest; before it those that failed"
+            "--oldest", action="store_true", help="the oldest member; a failed one before it"
         )
         whom.add_argument(
-            "--newest", action="store_true", help="the newest; before it those that failed"
+            "--newest", action="store_true", help="the newest member; a failed one before it"
         )
-        whom.add_argument("--all", action="store_true", help="all of them, one by one")
+        whom.add_argument("--all", action="store_true", help="all members, one by one")
         parser.add_argument(
             "--pause",
             type=int,
@@ -56,20 +56,23 @@ class Replace(plan.Plannable):
         among = parsed_args.oldest or parsed_args.newest or parsed_args.all
         if parsed_args.member and among:
             raise CommandLineWrong(
-                f"{parsed_args.member} is named, so leave --oldest, --newest and --all away. "
-                "[USAGE]"
+                f"{parsed_args.member} is named, so omit --oldest, --newest and --all. [USAGE]"
             )
         if parsed_args.pause is not None and not parsed_args.all:
-            raise CommandLineWrong("--pause is of --all: one member is nobody to wait for. [USAGE]")
+            raise CommandLineWrong(
+                "--pause needs --all: a single member has no successor to wait for. [USAGE]"
+            )
         if parsed_args.all and (parsed_args.resource or parsed_args.dry_run):
             said = "--resource" if parsed_args.resource else "--dry-run"
-            raise CommandLineWrong(f"{said} is of one member: name it in place of --all. [USAGE]")
+            raise CommandLineWrong(
+                f"{said} applies to one member: name the member instead of --all. [USAGE]"
+            )
         if parsed_args.all:
             self.workflow = "failover.replace_members"
         return super().take_action(parsed_args)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Who, and how much of it."""
+        """The member, and the extent."""
         if parsed_args.all:
             return {"pause": parsed_args.pause}
         word = "oldest" if parsed_args.oldest else "newest" if parsed_args.newest else None

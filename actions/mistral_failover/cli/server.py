@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover server``: Mistral with the pack for a tenant whose cloud offers none."""
+"""``failover server``: Mistral with the package for a tenant whose cloud has none."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ _DEFAULT_API, _DEFAULT_WEBHOOK = "127.0.0.1:8989", "127.0.0.1:8990"
 
 
 class Server(Lister):
-    """Run Mistral with the pack here, against your cloud or an emulated one.
+    """Run Mistral with this package here, against your cloud or an emulated one.
 
-    For tenants whose cloud offers no Mistral, and for everybody who wants to try:
+    For tenants whose cloud has no Mistral, and for trying the package:
 
-        failover server --emulated                  a cloud to break, and what to do with it
-        failover server --check --os-cloud NAME     what is wrong, before it starts
-        failover server --os-cloud NAME             in the cloud of that entry of clouds.yaml
+        failover server --emulated                  an emulated cloud, and instructions
+        failover server --check --os-cloud NAME     the problems that would keep it from working
+        failover server --os-cloud NAME             the cloud of that entry of clouds.yaml
 
-    Every other command reaches it with --embedded. It runs until SIGTERM or Ctrl-C, and goes on
-    by itself with what a killed one has left. Alarms come in by the webhook, each with the secret:
-    --print-webhook shows the address for senders that can not sign. Two servers of one tenant, each
-    with its own --state-dir, share a MariaDB (--database-file); either can die at any time.
+    Every other command reaches it with --embedded. It runs until SIGTERM or Ctrl-C, and continues
+    the work of a killed server by itself. Alarms come in through the webhook, authenticated by a
+    secret: --print-webhook shows the address for senders that cannot sign. Two servers of one
+    tenant, each with its own --state-dir, share a MariaDB (--database-file); either can die at any
+    time.
 
-    Exit codes of --check: 0 nothing keeps it from working, 1 something does.
+    Exit codes of --check: 0 it would work, 1 it would not.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -48,8 +49,10 @@ class Server(Lister):
             "--state-dir",
             type=Path,
             metavar="DIR",
-            help="where everything is kept (default --server-state, "
-            f"${connection.STATE_VARIABLE}, or ~/.local/state/mistral-failover)",
+            help=(
+                f"the state directory (default --server-state, ${connection.STATE_VARIABLE}, or "
+                "~/.local/state/mistral-failover)"
+            ),
         )
         store = parser.add_mutually_exclusive_group()
         store.add_argument(
@@ -62,7 +65,7 @@ class Server(Lister):
             "--database-file",
             type=Path,
             metavar="FILE",
-            help="a file with that URL, for one with a password",
+            help="a file with that URL, for a URL with a password",
         )
         parser.add_argument(
             "--config-file",
@@ -75,22 +78,26 @@ class Server(Lister):
             type=_address,
             default=_DEFAULT_API,
             metavar="HOST:PORT",
-            help=f"where Mistral's API is, on loopback (default {_DEFAULT_API}); port 0: any",
+            help=f"the address of Mistral's API, on loopback (default {_DEFAULT_API}); port 0: any",
         )
         parser.add_argument(
             "--webhook-listen",
             type=_address,
             default=_DEFAULT_WEBHOOK,
             metavar="HOST:PORT",
-            help=f"where alarms are taken (default {_DEFAULT_WEBHOOK}); elsewhere than on loopback "
-            "only with TLS and a secret file",
+            help=(
+                f"the address for alarms (default {_DEFAULT_WEBHOOK}); other than loopback only "
+                "with TLS and a secret file"
+            ),
         )
         parser.add_argument(
             "--webhook-secret-file",
             type=Path,
             metavar="FILE",
-            help="what the senders of alarms know, one secret a line (default: one is made in the "
-            "state directory)",
+            help=(
+                "the secrets of the senders of alarms, one per line (default: one is created in "
+                "the state directory)"
+            ),
         )
         parser.add_argument(
             "--tls-cert", type=Path, metavar="FILE", help="the webhook's certificate, PEM"
@@ -108,26 +115,26 @@ class Server(Lister):
             type=Path,
             default=[],
             metavar="FILE",
-            help="workflows of your own types, beside the pack's",
+            help="workflows of your own types, beside the package's",
         )
         parser.add_argument(
             "--emulated",
             action="store_true",
-            help="in an emulated cloud that starts beside it, with an example stack",
+            help="use an emulated cloud, which starts beside it with an example stack",
         )
         parser.add_argument(
-            "--check", action="store_true", help="only say what is wrong; start nothing"
+            "--check", action="store_true", help="only show what is wrong; start nothing"
         )
         parser.add_argument(
             "--print-webhook",
             action="store_true",
-            help="only print the secret address for senders that can not sign",
+            help="only print the secret address for senders that cannot sign",
         )
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Run, look, or print; see the class. Raises CommandFailed."""
-        # Here, because every other command would wait for these imports.
+        """Run, check, or print; see the class. Raises CommandFailed."""
+        # Imported here, because every other command would wait for these imports.
         from mistral_failover.cloud.errors import CloudError
         from mistral_failover.embedded.errors import EmbeddedError
         from mistral_failover.mistral.client import MistralError
@@ -148,18 +155,18 @@ class Server(Lister):
         return 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Lay out what was found."""
+        """Format the findings."""
         self._grave = any(each.grave for each in self._found)
         rows = [
             ["error" if each.grave else "warning", each.code, each.message, each.remedy]
             for each in self._found
         ]
         if not rows and for_people(parsed_args):
-            self.app.stderr.write("Nothing is wrong.\n")
+            self.app.stderr.write("No problems found.\n")
         return ["kind", "code", "message", "remedy"], rows
 
     def _print_webhook(self, options: Any) -> int:
-        """Of the server that runs with this state, else of one with these options."""
+        """The address of the server that runs with this state, else of one with these options."""
         from mistral_failover.server import intake, secret, state_dir
 
         facts = state_dir.running(options.state_dir)
@@ -170,21 +177,21 @@ class Server(Lister):
         host = urlsplit(address).hostname or ""
         if ipaddress.ip_address(host).is_unspecified:
             self.app.stderr.write(
-                f"It listens on every address of this machine: put the one that the senders reach "
-                f"in the place of {host}.\n"
+                f"It listens on every address of this machine: replace {host} by the one that the "
+                "senders reach.\n"
             )
         return 0
 
 
 def _address(text: str) -> Any:
-    """Where to listen. Raises ArgumentTypeError."""
+    """Parse an address to listen on. Raises ArgumentTypeError."""
     from mistral_failover.server.addresses import Address
 
     try:
         return Address.parse(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"HOST:PORT is expected, with the host's IP address, not {text!r}"
+            f"expected HOST:PORT with the host's IP address, got {text!r}"
         ) from None
 
 
@@ -224,7 +231,7 @@ def _findings(options: Any) -> list[Any]:
 
 def _serve(options: Any) -> None:
     """Serve until a signal, and end the process, whatever actions are still running: Python would
-    wait for their threads. What they were about is in the ledger."""
+    wait for their threads. The ledger records their work."""
     from mistral_failover.agent.systemd import log_to_stderr
     from mistral_failover.server import service
 

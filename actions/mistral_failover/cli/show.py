@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover show``: everything about one thing, by the first digits of its id."""
+"""``failover show``: everything about one object, by the first digits of its id."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mistral_failover.cli.base import Asking, for_people
 
 
 class Show(Asking, ShowOne):
-    """Show everything about anything that has an id; its first 8 digits do.
+    """Show everything about any object by its id, or by the first 8 digits of it.
 
-    An incident, a traversal, a goal, an operation, a plan, or a resource that is locked.
+    An incident, a traversal, a goal, an operation, a plan, or a locked resource.
 
-    Of a traversal: each operation with its time and result, the stages, the critical path, who
-    waited for which lock, and the executions in Mistral that carried it out. Where ids come from:
-    failover status, history, goals, alarms, locks.
+    For a traversal: each operation with its time and result, the stages, the critical path, the
+    waits for locks, and its executions in Mistral. The ids come from: failover status, history,
+    goals, alarms, locks.
 
     For machines: -f json.
     """
@@ -27,12 +27,12 @@ class Show(Asking, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("id", help="the id, or its first 8 digits at least")
+        parser.add_argument("id", help="the id, or at least its first 8 digits")
         parser.add_argument("--group", metavar="GROUP", help="the group that it belongs to")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Ask; the answer asks Mistral itself, so the engine must not wait for it."""
+        """Query; the action itself asks Mistral, so the engine must not wait for it."""
         found = self.ask("failover.show", id=parsed_args.id, group=parsed_args.group)
         return list(found), list(found.values())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``failover show`` lays out for people, a page for each kind of thing."""
+"""The pages of ``failover show`` for people, one for each kind of object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STATES = {"ERROR": "red", "FAILED": "red", "BLOCKED": "yellow", "RUNNING": "yel
 
 
 def page(found: Row) -> RenderableType:
-    """Everything that ``failover.show`` answered, for reading."""
+    """Return everything that ``failover.show`` answered, for reading."""
     title = f"{found['kind']} {found['id']}"
     if found["group"]:
         title += f" of {found['group']}"

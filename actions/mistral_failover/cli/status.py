@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover status``, ``failover watch`` and ``failover history``: what people look at."""
+"""``failover status``, ``failover watch`` and ``failover history``: what operators look at."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ ENDS = {
     "BLOCKED": base.BLOCKED,
     "IN_PROGRESS": base.UNDER_WAY,
 }
-"""The exit code for where a group stands; everything else is a failure."""
+"""The exit code for a group's status; every other status is a failure."""
 _HELD = 100
 
 
 class Status(Asking, ShowOne):
-    """Show where a group stands, on one screen; without a group, where all stand.
+    """Show a group's status on one screen; without a group, that of all groups.
 
-    Who is active on which server, who holds the volumes, what is under way, what it waits for and
-    the command that helps.
+    It shows the active members and their servers, the volumes, what is running, what it waits for,
+    and the command that helps.
 
     Times are in UTC. Begin here when something has happened; 'failover watch' shows it live,
-    'failover history' how it came to be. -f json gives everything.
+    'failover history' the steps that led to it. -f json gives everything.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name; all, if left out")
+        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Ask, and lay out."""
+        """Query and format."""
         facts = (
             self._group(parsed_args)
             if parsed_args.group
@@ -54,7 +54,7 @@ class Status(Asking, ShowOne):
 
     def _group(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         group = parsed_args.group
-        # Asking the agents takes a while, for which no engine must wait.
+        # Asking the agents takes a while, so the engine must not wait for it.
         status = self.ask("failover.status", group=group, agents=True)
         alarms = status["held"] and self.ask("failover.held", group=group, limit=_HELD)["held"]
         if not for_people(parsed_args):
@@ -62,7 +62,7 @@ class Status(Asking, ShowOne):
         return dict(status_screen.facts(status, alarms or []))
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """For people without a frame: what is to be typed must be copied whole."""
+        """Without a frame for people: commands must be easy to copy."""
         if not for_people(parsed_args):
             return int(super().produce_output(parsed_args, column_names, data))
         self.app.stdout.write(status_screen.text(dict(zip(column_names, data, strict=True))))
@@ -96,10 +96,10 @@ def _row(row: dict[str, Any]) -> str:
 class Watch(Asking, Command):
     """Watch a group: live on a terminal, elsewhere a line for each step.
 
-    Elsewhere each change of its status has a line too. Ctrl-C ends the watching and nothing else.
+    Elsewhere each change of its status has a line, too. Ctrl-C only ends the watching.
 
-    A Mistral that goes away is asked again until it is back. The exit code says how the group stood
-    at the end: 0 COMPLETE (or not yet given a goal), 1 FAILED, 3 BLOCKED, 4 still under way.
+    If Mistral is down, it is asked again until it is back. The exit code tells the group's last
+    status: 0 COMPLETE (or no goal yet), 1 FAILED, 3 BLOCKED, 4 still running.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -109,19 +109,19 @@ class Watch(Asking, Command):
         parser.add_argument(
             "--until-rest",
             action="store_true",
-            help="end as soon as nothing is under way: COMPLETE, FAILED or BLOCKED",
+            help="end as soon as nothing is running: COMPLETE, FAILED or BLOCKED",
         )
         parser.add_argument(
             "--interval",
             type=float,
             default=2.0,
             metavar="SECONDS",
-            help="between two looks (default 2)",
+            help="seconds between two looks (default 2)",
         )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Look, again and again; the exit code."""
+        """Look repeatedly; return the exit code."""
         looks = watched(
             self.app, parsed_args.group, max(0.1, parsed_args.interval), parsed_args.until_rest
         )
@@ -148,7 +148,7 @@ def _told(looks: Iterator[Watched], stream: Any) -> Iterator[Watched]:
         told.update(row["sentence"] for row in look.steps)
         lines = [f"{when(row['at'])}  {row['sentence']}" for row in look.steps]
         if look.away:
-            lines.append(f"{look.away}: it is asked again")
+            lines.append(f"{look.away}: retrying")
         if look.status and (now := _stands(look.status, told)) != before:
             lines.append(f"{when(look.status['now'])}  -- {now}")
             before = now
@@ -159,7 +159,7 @@ def _told(looks: Iterator[Watched], stream: Any) -> Iterator[Watched]:
 
 
 def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
-    """In one line; a reason that was ``told`` as a step is not told whole once more."""
+    """In one line; a reason that was ``told`` as a step is shortened."""
     words = [f"{status['group']} is {status['status']}", status_screen.where(status)]
     if status["status"] in ("BLOCKED", "FAILED"):
         said = status["reason"] in told
@@ -169,12 +169,12 @@ def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
 
 
 class History(Asking, Lister):
-    """Show what happened to a group, one sentence a step, oldest first.
+    """Show the history of a group, one sentence per step, oldest first.
 
-    For people it tells also how long each stage of the last traversal took.
+    For people it also shows how long each stage of the last traversal took.
 
-    With --follow it goes on with what happens next, until Ctrl-C: a line for each step, with
-    -f json an object a line.
+    With --follow it continues with new steps until Ctrl-C: a line for each step, with -f json one
+    object per line.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -184,23 +184,26 @@ class History(Asking, Lister):
         parser.add_argument(
             "--traversal",
             metavar="ID",
-            help="only the steps of this traversal; its first 8 digits do",
+            help="only the steps of this traversal, given by at least 8 digits",
         )
         parser.add_argument(
             "--limit",
             type=int,
             default=100,
             metavar="N",
-            help="so many at most, the latest (default 100, at most 1000); with --after the first",
+            help=(
+                "maximum number of steps, the latest (default 100, at most 1000); with --after "
+                "the first"
+            ),
         )
         parser.add_argument(
-            "--after", type=int, metavar="N", help="only what came after the step of this id"
+            "--after", type=int, metavar="N", help="only the steps after the one with this id"
         )
-        parser.add_argument("--follow", action="store_true", help="go on with what happens next")
+        parser.add_argument("--follow", action="store_true", help="continue with new steps")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
-        """Ask, and lay out."""
+        """Query and format."""
         people = for_people(parsed_args)
         columns = ["at", "sentence"] if people else ["id", "at", "kind", "sentence", "traversal_id"]
         rows = self.ask(
@@ -222,7 +225,7 @@ class History(Asking, Lister):
         ]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Nothing more where every step was written as it came."""
+        """Nothing more if every step was written as it came."""
         if self._streamed:
             return 0
         return int(super().produce_output(parsed_args, column_names, data))
@@ -241,12 +244,12 @@ class History(Asking, Lister):
             return
 
     def _stages(self, traversal: str | None) -> None:
-        """Say how long each stage took, to people alone."""
+        """Show how long each stage took, to people alone."""
         if traversal is None:
             return
         try:
             found = self.ask("failover.show", id=traversal)
-        except CommandFailed:  # it was forgotten since, by policy
+        except CommandFailed:  # the policy has deleted it since
             return
         for stage in found["stages"]:
             how = lasted(stage["seconds"])
@@ -258,7 +261,7 @@ class History(Asking, Lister):
 
 
 def _latest(rows: list[dict[str, Any]]) -> str | None:
-    """The last traversal that a step belongs to."""
+    """The traversal of the last step."""
     return next((r["traversal_id"] for r in reversed(rows) if r["traversal_id"]), None)
 
 

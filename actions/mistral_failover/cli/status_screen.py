@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a group stands, laid out for a person: each question that they have, and its answer.
+"""The status of a group for an operator: each question, and its answer.
 
-``status`` is the answer of failover.status, ``held`` are the rows of failover.held. Nothing here
-asks anybody.
+``status`` is the answer of failover.status, ``held`` are the rows of failover.held. This module
+sends no requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CODE = re.compile(r" \[[A-Z_]+\]$")
 
 
 def suspended(row: Mapping[str, Any]) -> list[str]:
-    """What holds a group's alarms back, a sentence for each."""
+    """Return the reasons for which a group's alarms are held, one sentence each."""
     found = []
     if pause := row["pause"]:
         found.append(f"paused since {when(pause['since'])} by {pause['by']}: {pause['because']}")
@@ -35,21 +35,21 @@ def suspended(row: Mapping[str, Any]) -> list[str]:
 
 
 def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> Facts:
-    """Question by question; those to which there is nothing to say are left out."""
+    """Return question by question; those without an answer are left out."""
     found = {
         "group": f"{status['group']} (stack {status['stack']})",
         "status": _stands(status),
         "why": why(status) or str((status["traversal"] or {}).get("cause", "")),
-        "what helps": "\n".join(helps(status)),
+        "next": "\n".join(helps(status)),
         "active": _holders(status),
         "lost": ", ".join(status["lost"]),
         "volumes": "\n".join(_volumes(status)),
-        "under way": _listed(_under_way(status)),
+        "running": _listed(_under_way(status)),
         "waits for a service": _listed(_waiting(status)),
         "waits for a lock": _listed(
             f"{row['node']} for {row['deferred_to']}" for row in status["deferred"]
         ),
-        "in trouble": _listed(_trouble(status)),
+        "failed": _listed(_trouble(status)),
         "members": "\n".join(_members(status)),
         "alarms": "\n".join(suspended(status)),
         "held": _listed(
@@ -65,7 +65,7 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
 
 
 def text(facts: Mapping[str, str]) -> str:
-    """The facts as lines, each answer beside its question."""
+    """Format the facts as lines, each answer beside its question."""
     wide = max(map(len, facts), default=0)
     lines = []
     for name, answer in facts.items():
@@ -76,36 +76,36 @@ def text(facts: Mapping[str, str]) -> str:
 
 
 def why(status: Mapping[str, Any]) -> str:
-    """The reason for where it stands, without the remedy whose command is among :func:`helps`."""
+    """Return the reason for its status, without the remedy whose command is among :func:`helps`."""
     if status["status"] == "IN_PROGRESS" and status["chain"]:
         return str(status["chain"]["sentence"])
     return _without_remedy(status["reason"], status)
 
 
 def short(reason: str) -> str:
-    """Of the reason of a failed step what it was and the code, for where the whole of it was told
-    before; any other reason as it is."""
+    """Shorten the reason of a failed step to the step and the code, if the whole was shown before;
+    return any other reason unchanged."""
     *what, _ = reason.split(": ", 2)
     code = _CODE.search(reason)
     return f"{': '.join(what)}{code.group()}" if code and what[1:] else reason
 
 
 def helps(status: Mapping[str, Any]) -> list[str]:
-    """The commands that lead on from here, the first one first."""
+    """Return the commands that help, the most useful one first."""
     group = shlex.quote(status["group"])
     match status["status"]:
         case "BLOCKED":
-            return _unblocking(status) or [f"mend what it waits for, then: failover sweep {group}"]
+            return _unblocking(status) or [f"correct the cause, then: failover sweep {group}"]
         case "FAILED" if not status["roles"]:
             return [
-                f"mend that, then: failover group delete {group}",
+                f"correct the cause, then: failover group delete {group}",
                 f"or, to bring it up: failover group activate {group}",
             ]
         case "FAILED":
-            # Whether a goal of former days needs who is lost now, only the rollback finds out.
+            # Whether an earlier goal needs a member that is lost now, only the rollback finds out.
             back = status["last_complete_goal"] and not status["lost"]
             return [
-                f"mend that, then: failover start {group}",
+                f"correct the cause, then: failover start {group}",
                 *([f"or, to go back: failover rollback {group}"] if back else []),
             ]
         case "IN_PROGRESS":
@@ -118,20 +118,21 @@ def helps(status: Mapping[str, Any]) -> list[str]:
     if not status["roles"]:
         return [f"failover group activate {group}"]
     return [
-        f"failover start {group} --lost '' --recovered {shlex.quote(member)}   "
-        f"(once {member} is well; then failover failback {group})"
+        f"failover start {group} --lost '' --recovered {shlex.quote(member)}   (once {member} is "
+        f"healthy; then failover failback {group})"
         for member in status["lost"]
     ]
 
 
 def where(status: Mapping[str, Any]) -> str:
-    """Who holds which role; until the goal is reached who is to hold it, not who does."""
+    """Return the holder of each role; until the goal is reached, the future holder."""
     stands = _on(status)
     return ", ".join(f"{role} {stands} {member}" for role, member in status["roles"].items())
 
 
 def _unblocking(status: Mapping[str, Any]) -> list[str]:
-    """What a person can do about fences that prove nothing: first what needs nobody's word."""
+    """Return what an operator can do about fences without a proof: first what needs no
+    confirmation."""
     rows = status["remedies"]
     if not rows:
         return []
@@ -148,8 +149,8 @@ def _unblocking(status: Mapping[str, Any]) -> list[str]:
 
 
 def _without_remedy(reason: str, status: Mapping[str, Any]) -> str:
-    """A reason reads ``what: message. Remedy [CODE]``; it keeps a remedy that is told nowhere
-    else."""
+    """A reason has the form ``what: message. Remedy [CODE]``; a remedy that is shown nowhere else
+    stays."""
     for row in status["remedies"]:
         command = reason.find(row["command"])
         end = reason.rfind(". ", 0, max(command, 0))
@@ -160,7 +161,7 @@ def _without_remedy(reason: str, status: Mapping[str, Any]) -> str:
 
 
 def _on(status: Mapping[str, Any]) -> str:
-    return "on" if status["status"] == "COMPLETE" else "is to be on"
+    return "on" if status["status"] == "COMPLETE" else "will be on"
 
 
 def _stands(status: Mapping[str, Any]) -> str:
@@ -181,7 +182,7 @@ def _progress(nodes: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _holders(status: Mapping[str, Any]) -> str:
-    """Until the goal is reached it says where a role shall be, not where it is."""
+    """Until the goal is reached, show where a role should be, not where it is."""
     servers = {member["name"]: member["server"] for member in status["members"]}
     return "\n".join(
         f"{role} {_on(status)} {member} (server {servers.get(member) or 'not known'})"
@@ -198,10 +199,10 @@ def _volumes(status: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _word(state: str) -> str:
-    """CREATE_COMPLETE and the like in words."""
+    """Return CREATE_COMPLETE and the like in words."""
     action, _, how = state.partition("_")
     if action == "INIT":
-        return "not there yet"
+        return "does not exist yet"
     if how == "COMPLETE":
         return "gone" if action == "DELETE" else "there"
     return f"{action.lower()} {how.lower().replace('_', ' ')}"
@@ -218,8 +219,7 @@ def _waiting(status: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _waits(status: Mapping[str, Any]) -> set[str]:
-    """The names of the resources that wait for a service: they are neither at work nor in
-    trouble."""
+    """The names of the resources that wait for a service: they are neither running nor failed."""
     return {row["resource"] for row in status["waiting"]}
 
 
@@ -228,7 +228,7 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
         if row["status"] == "unknown" and row["resource"] in _waits(status):
             continue
         on = f" on {row['member']}" if row["member"] else ""
-        doubt = ", its outcome is not known" if row["status"] == "unknown" else ""
+        doubt = ", its outcome is unknown" if row["status"] == "unknown" else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
         yield f"{row['verb']} {row['resource']}{on} for {lasted(row['seconds'])}{times}{doubt}"
 
@@ -236,7 +236,7 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
 def _trouble(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["resources"]:
         if row["status"].endswith("FAILED") and row["name"] not in _waits(status):
-            if row["reason"] in status["reason"]:  # it was told already
+            if row["reason"] in status["reason"]:  # shown already
                 yield f"{row['name']} ({_word(row['status'])})"
             else:
                 yield f"{row['name']}: {_without_remedy(row['reason'], status)}"

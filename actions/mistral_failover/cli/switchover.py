@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover switchover`` and ``failover failback``: planned moves, while everybody is well."""
+"""``failover switchover`` and ``failover failback``: planned moves while all members are
+healthy."""
 
 from __future__ import annotations
 
@@ -10,60 +11,60 @@ from mistral_failover.cli import plan
 
 
 class Switchover(plan.Plannable):
-    """Move a role to another member as planned, before work on a host, say.
+    """Move a role to another member as planned, for example before work on a host.
 
-    Nobody is declared lost: the member that holds the role stops by its own agent's word, its
-    volumes follow, and nothing is forced. Whatever fails on the way takes the group back to where
-    it was; the command then ends with exit code 1, RETURNED and the reason. If the member is dead,
-    that is no switchover: see failover start. Look first with --dry-run, or at failover member
-    list for who may take a role.
+    No member is declared lost. The agent of the member that holds the role stops the application,
+    the volumes follow, and nothing is forced. If anything fails on the way, the group returns to
+    where it was; the command then ends with exit code 1, RETURNED and the reason. If the member is
+    dead, use failover start instead. Check first with --dry-run, or see failover member list for
+    the members that may take a role.
     """
 
     workflow = "failover.switchover"
     verb = "switchover"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Where to, and what."""
+        """Add the target, and the role."""
         parser.add_argument(
-            "--to", metavar="MEMBER", help="who takes it (default: as the group chooses)"
+            "--to", metavar="MEMBER", help="the member that takes it (default: the group's choice)"
         )
         parser.add_argument(
-            "--role", metavar="ROLE", help="which role moves; needed where the group has several"
+            "--role", metavar="ROLE", help="the role to move; required if the group has several"
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Where to, and what."""
+        """The target, and the role."""
         return {"to": parsed_args.to, "role": parsed_args.role}
 
 
 class Failback(plan.Plannable):
-    """Move the roles home, to where they would be if every member were well.
+    """Move the roles home, to where they would be if all members were healthy.
 
-    Home is the first member that a role prefers in the group file, else the group's choice. Nothing
-    goes home by itself: look at the old member first, then name it with --recovered, which is your
-    word that it is sound (one that was replaced needs no such word). Its server must be ACTIVE, its
-    agent heard, nobody at work on it. Whatever fails on the way takes all roles back to where they
-    were: exit code 1, RETURNED and the reason. Look first with --dry-run.
+    Home is the first member that a role prefers in the group file, else the group's choice. No role
+    moves home by itself. First check the old member, then confirm it as healthy with --recovered
+    (one that was replaced needs no confirmation). Its server must be ACTIVE, its agent must send
+    heartbeats, and no operation may run on it. If anything fails on the way, all roles return to
+    where they were: exit code 1, RETURNED and the reason. Check first with --dry-run.
     """
 
     workflow = "failover.failback"
     verb = "failback"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """What goes home, and who is sound again."""
+        """Add the roles, and the recovered members."""
         parser.add_argument(
-            "--to", metavar="MEMBER", help="only the roles that are at home on this member"
+            "--to", metavar="MEMBER", help="only the roles whose home is this member"
         )
         parser.add_argument("--role", metavar="ROLE", help="only this role (default: all)")
         parser.add_argument(
             "--recovered",
             metavar="MEMBER",
             action="append",
-            help="a lost member that you vouch for; may be repeated",
+            help="a lost member that you confirm as healthy; may be repeated",
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """What goes home, and who is sound again."""
+        """The roles, and the recovered members."""
         return {
             "to": parsed_args.to,
             "role": parsed_args.role,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover workflows ...``: the pack's workflows in Mistral, and files of workflows."""
+"""``failover workflows ...``: the package's workflows in Mistral, and files of workflows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mistral_failover.cli.registry import Registry, WorkflowState
 class Validate(Command):
     """Check workflow files offline: syntax, links, expressions, inputs.
 
-    Also what Mistral itself finds out only when a task runs: unknown actions, wrong inputs, missing
-    sub-workflows.
+    It also finds what Mistral itself finds only when a task runs: unknown actions, wrong inputs,
+    missing sub-workflows.
 
-    Prints a line per finding with its remedy; exit code 1 when there is an error.
+    It prints a line per finding with its remedy; exit code 1 when there is an error.
     """
 
     auth_required = False
@@ -32,7 +32,7 @@ class Validate(Command):
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("files", nargs="+", metavar="FILE", help="workflow files (YAML)")
         parser.add_argument(
-            "--strict", action="store_true", help="take breaches of the house rules as errors"
+            "--strict", action="store_true", help="report violations of the style rules as errors"
         )
         return parser
 
@@ -44,7 +44,7 @@ class Validate(Command):
 
 
 class _InMistral(Asking, Lister):
-    """A command about the workflows that Mistral has."""
+    """A command about the workflows in Mistral."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
@@ -52,17 +52,19 @@ class _InMistral(Asking, Lister):
         parser.add_argument(
             "--namespace",
             metavar="NAME",
-            help="Mistral's namespace (default: that of --workflow-namespace, or none). A workflow "
-            "looks for those that it calls in its own namespace, then in the one without a name",
+            help=(
+                "Mistral's namespace (default: that of --workflow-namespace, or none). A workflow "
+                "looks for its sub-workflows in its own namespace, then in the one without a name"
+            ),
         )
         self.add_arguments(parser)
         return parser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add what this command needs besides."""
+        """Add the command's own arguments."""
 
     def namespace(self, parsed_args: argparse.Namespace) -> str:
-        """The namespace that is meant."""
+        """Return the namespace to use."""
         given = parsed_args.namespace
         return connection.namespace(self.app) if given is None else str(given)
 
@@ -80,21 +82,23 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 class Install(_InMistral):
     """Upload this package's workflows, and files of your own.
 
-    Only where Mistral has none of that name or another text; what it has already stays untouched.
-    Again after each upgrade.
+    It uploads only workflows that are missing in Mistral or have another text there. Repeat it
+    after each upgrade.
 
-    They go into your project, with your token; where an administrator installed the same text for
-    everybody, that is used.
+    The workflows go into your project, with your token. If an administrator has installed the same
+    text as public, that one is used.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Files, and who may see them."""
+        """Add the files, and their visibility."""
         _add_files(parser)
         parser.add_argument(
             "--public",
             choices=("yes", "no"),
-            help="whether other projects may use them, which only an administrator may say "
-            "(default: as it is; new ones: no)",
+            help=(
+                "whether other projects may use them, which only an administrator may set "
+                "(default: unchanged; new ones: no)"
+            ),
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
@@ -110,17 +114,17 @@ class Install(_InMistral):
 
 
 class Diff(_InMistral):
-    """Say which workflows Mistral lacks, or has with another text.
+    """Show which workflows are missing in Mistral, or have another text there.
 
-    Those of this package and of your files, with the lines that differ; and which are there that
-    are not of this package, though they are called failover.*: those of another version, or
-    somebody else's.
+    It compares those of this package and of your files and shows the lines that differ. It also
+    lists workflows named failover.* that do not belong to this package: those of another version or
+    of other authors.
 
     Exit code 1 when anything differs.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Files, and how much."""
+        """Add the files, and the extent."""
         _add_files(parser)
         parser.add_argument("--brief", action="store_true", help="without the lines that differ")
 
@@ -138,17 +142,17 @@ class Diff(_InMistral):
 
 
 class Remove(_InMistral):
-    """Remove the pack's workflows from Mistral.
+    """Remove the package's workflows from Mistral.
 
-    Those that are not of this package stay, and so do actions and groups: nothing fails over until
-    they are installed again.
+    Other workflows stay, and so do actions and groups: no failover starts until the workflows are
+    installed again.
 
-    Asks before, unless --yes is given.
+    It asks for confirmation unless --yes is given.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Whether one is sure."""
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        """Add --yes."""
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
         """Ask, and remove."""
@@ -158,7 +162,8 @@ class Remove(_InMistral):
             there = [name for name in definitions if known.mine(name)]
             if there:
                 base.confirm(
-                    f"Remove {len(there)} workflows: no alarm is heard then", yes=parsed_args.yes
+                    f"Remove {len(there)} workflows: no alarm is handled after that",
+                    yes=parsed_args.yes,
                 )
             rows = [[name, known.remove(name)] for name in there]
         if failed := [row for row in rows if row[1] != registry.REMOVED]:

@@ -18,7 +18,7 @@ _NAMED_HOLDER = re.compile(r"attached to instances: ([0-9a-f-]{36})")
 
 
 class Attach(Steps):
-    """Until the server has the volume."""
+    """Continue until the server has the volume."""
 
     def step(self) -> Look:
         """See :class:`Steps`."""
@@ -29,7 +29,7 @@ class Attach(Steps):
         if mine is not None and volume.status == "in-use":
             if self.is_begun(mine):
                 return self.clear_left(self.server_id, begun=True) or Look(state)
-            # What Nova carried out for us it knows; what was found may be Cinder's word alone.
+            # Nova knows what it carried out for us; what was found may be known to Cinder alone.
             if self.accepted or self.is_listed():
                 return Look(state, done=True, result=_attachment(mine))
             return self._mend_mine(state)
@@ -48,8 +48,8 @@ class Attach(Steps):
         return self._look_why(volume, state)
 
     def _mend_mine(self, state: str) -> Look:
-        """Cinder calls it attached here, and Nova does not list it. No other guest can have it,
-        and this one gets it anew."""
+        """Cinder shows it as attached here, but Nova does not list it. No other guest can have it,
+        and this one gets it again."""
         if not self.is_time_to_ask_why():
             return Look(f"{state}, but Nova does not list it there")
         why = f"server {self.server_id} is to have it anyway"
@@ -57,7 +57,7 @@ class Attach(Steps):
         return Look(said or state)
 
     def _look_at_the_holder(self, volume: Any, state: str) -> Look:
-        """Somebody else has it. That counts if Nova says so too."""
+        """Another server has it. That counts only if Nova says so too."""
         said = self.give_back_orphans(None, None)
         if said is None:
             raise volume_trouble.in_use(volume)
@@ -71,7 +71,7 @@ class Attach(Steps):
         if holders_of(self.cloud, self.volume_id):
             return Look(self.give_back_orphans(None, None) or state)
         if volume_of(self.cloud, self.volume_id).status != volume.status:
-            return Look(state)  # what took it has ended between the two looks
+            return Look(state)  # the other server has released it between the two looks
         raise volume_trouble.stuck(volume, [], time.monotonic() - self.since)
 
     def _post(self, state: str) -> Look:
@@ -83,9 +83,9 @@ class Attach(Steps):
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "ATTACH_FAILED",
-                f"Nova accepted to attach volume {self.volume_id} to server {self.server_id} "
-                f"{ATTEMPTS} times and gave up each time.",
-                remedy="Look at the log of nova-compute on the server's host.",
+                f"Nova accepted the request to attach volume {self.volume_id} to server "
+                f"{self.server_id} {ATTEMPTS} times and gave up each time.",
+                remedy="Check the log of nova-compute on the server's host.",
                 retryable=True,
             )
         try:
@@ -103,18 +103,21 @@ class Attach(Steps):
             return Look(f"{state}, and {error.message}")
         if error.code != "VOLUME_IN_USE":
             raise error
-        # Lost a race, perhaps to our own earlier request: the next looks tell. Or Nova lists it on
-        # a server of which Cinder has lost the attachment.
+        # The request lost a race, perhaps to our own earlier one: the next looks show that. Or Nova
+        # lists the volume on a server whose attachment Cinder has lost.
         holder = _NAMED_HOLDER.search(error.message)
         if not self.is_time_to_ask_why():
             return Look(f"{state}, and {error.message}")
         if holder and not holders_of(self.cloud, self.volume_id):
             if not left(self.cloud, holder[1], self.volume_id):
                 raise volume_trouble.unknown_to_cinder(self.volume_id, holder[1])
-            waits = f"{state}, and Nova keeps a device on server {holder[1]} that is no attachment"
+            waits = (
+                f"{state}, and Nova keeps a device on server {holder[1]} that belongs to no "
+                "attachment"
+            )
             return self.clear_left(holder[1]) or Look(waits)
         if holder and holder[1] == self.server_id:
-            return Look(f"{state}, and Nova has it on its way to this very server")
+            return Look(f"{state}, and Nova is already attaching it to this server")
         raise error
 
 

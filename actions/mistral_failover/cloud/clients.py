@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The three services, through their own clients, over one guarded session.
 
-The clients are imported here at module level: that costs over a second, which a process pays when
-it starts and not in its first failover. Making a `Cloud` costs nothing; a client is made at its
-first use.
+The clients are imported here at module level: that takes over a second, which a process spends when
+it starts and not in its first failover. Making a `Cloud` is cheap; a client is made at its first
+use.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mistral_failover.cloud.session import GuardedSession, refusal, session_for
 from mistral_failover.cloud.waits import Look, wait_until
 from mistral_failover.settings import Settings
 
-VOLUME_MICROVERSION = "3.44"  # the first in which attachments are completed; as Nova needs it
+VOLUME_MICROVERSION = "3.44"  # the first version that completes attachments; Nova needs it
 
 
 class Cloud:
-    """What one request, or one operation, may do in its project."""
+    """Access to the cloud for one request, or one operation, within its project."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class Cloud:
         settings: Settings | None = None,
         refused: Callable[[], CloudError | None] = lambda: None,
     ) -> None:
-        """``refused``: says why Keystone does not accept the request any more; None: it does."""
+        """``refused``: returns why Keystone no longer accepts the request, or None if it does."""
         self.session = session
         self.settings = settings or Settings()
         self._refused = refused
 
     @property
     def guard(self) -> Guard:
-        """The guard that stands before every call."""
+        """The guard that is asked before every call."""
         return self.session.guard
 
     @cached_property

@@ -20,16 +20,16 @@ from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
 _STOPPING = "task_state powering-off"
-_TASK_ENDS = 6  # patiences within which a live compute service has ended a server's task
+_TASK_ENDS = 6  # after so many patiences a live compute service has ended a server's task
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """On which terms a volume leaves a server.
+    """The conditions under which a volume may leave a server.
 
-    ``off``: the sentence that proves the server's guest off, or None. ``fenced``: its member's
-    fence stands, by that or by a weaker proof. ``delete_server``: the user allowed to delete the
-    server, once it is proven off, where its host is down.
+    ``off``: the sentence that proves that the server's guest is off, or None. ``fenced``: the
+    member is fenced, by that proof or by a weaker one. ``delete_server``: the group allows deleting
+    the server if it is proven off and its host is down.
     """
 
     off: str | None = None
@@ -38,7 +38,7 @@ class Release:
 
 
 class Detach(Steps):
-    """Until the server does not have the volume."""
+    """Continue until the server no longer has the volume."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Detach(Steps):
         """See :class:`Steps`."""
         volume, mine, state = self.look()
         if mine is None:
-            # What Cinder was seen to hold and does not any more, Nova has detached.
+            # If Cinder had an attachment and no longer has it, Nova has carried out the detach.
             return Look(state, done=True) if self._seen else self._unless_listed(volume, state)
         self._seen = True
         refuse_root(volume, mine)
@@ -69,13 +69,13 @@ class Detach(Steps):
         if volume.status in MOVING:
             if volume.status == "detaching":
                 self.repeats.answered()
-            # Asked again Nova refuses, and says so if it is for want of a compute service.
+            # If asked again, Nova refuses; it says so if the cause is a missing compute service.
             return self._delete(state) if self.is_time_to_ask_why() else Look(state)
         return self._look_why(volume, state)
 
     def _unless_listed(self, volume: Any, state: str) -> Look:
-        """Cinder shows no attachment. One that is on its way would still arrive, and Nova may list
-        one that Cinder has lost."""
+        """Cinder shows no attachment. A volume on its way would still arrive, and Nova may list one
+        whose attachment Cinder has lost."""
         if self.is_listed():
             listed = f"{state}, but Nova lists it on the server"
             if not self.is_time_to_ask_why():
@@ -83,7 +83,7 @@ class Detach(Steps):
             if (cleared := self.clear_left(self.server_id)) is not None:
                 return cleared
             if volume.status == "available" and left(self.cloud, self.server_id, self.volume_id):
-                return Look(listed)  # it is too early to say that nobody is at work on it
+                return Look(listed)  # too early to conclude that no request is running
             if volume.status in (*TAKEN, "in-use"):
                 return self._delete(f"{state}, on its way to the server")
             raise volume_trouble.unknown_to_cinder(self.volume_id, self.server_id)
@@ -91,11 +91,11 @@ class Detach(Steps):
             said = self.give_back_orphans(self.server_id, self._release.off)
             if said is not None:
                 return Look(said)
-        # An attach that an earlier attempt asked for would arrive behind this one's back.
+        # An attach of an earlier attempt would otherwise take effect after this detach.
         return Look(state, done=True) if self.repeats.allow() else self.repeats.look(state)
 
     def _look_why(self, volume: Any, state: str) -> Look:
-        """It is neither in use nor on its way, and the server's all the same."""
+        """Cinder shows it neither in use nor on its way, but Nova lists it on the server."""
         if not self.is_time_to_ask_why():
             return Look(state)
         said = self.give_back_orphans(self.server_id, self._release.off)
@@ -111,9 +111,9 @@ class Detach(Steps):
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "DETACH_FAILED",
-                f"Nova accepted to detach volume {self.volume_id} from server {self.server_id} "
-                f"{ATTEMPTS} times and the guest kept it each time.",
-                remedy="Stop what uses the device in the guest, or stop the server.",
+                f"Nova accepted the request to detach volume {self.volume_id} from server "
+                f"{self.server_id} {ATTEMPTS} times and the guest kept it each time.",
+                remedy="In the guest, stop what uses the device, or stop the server.",
                 retryable=True,
             )
         if not self.repeats.allow():
@@ -123,7 +123,7 @@ class Detach(Steps):
             with self.repeats.sending(
                 f"detach volume {self.volume_id} from server {self.server_id}"
             ):
-                # As an object: for a bare id openstacksdk first looks which of the two it is.
+                # As an object: for a bare id openstacksdk first looks up which of the two it is.
                 self.cloud.compute.delete_volume_attachment(
                     Server.new(id=self.server_id), self.volume_id, ignore_missing=False
                 )
@@ -134,7 +134,7 @@ class Detach(Steps):
         return Look("Nova has just accepted the request")
 
     def _refused(self, error: CloudError, state: str) -> Look:
-        if error.code == "NOT_FOUND":  # the server is gone; Cinder follows in a moment
+        if error.code == "NOT_FOUND":  # the server is gone; Cinder will follow
             said = None
             if self.is_time_to_ask_why():
                 said = self.give_back_orphans(self.server_id, self._release.off)
@@ -147,26 +147,28 @@ class Detach(Steps):
             raise volume_trouble.server_in_error(self.volume_id, self.server_id)
         if "root device" in error.message:
             raise volume_trouble.is_root(self.volume_id, self.server_id)
-        # Somebody else's detach came in between: the next look tells.
+        # Another client's detach came in between: the next look shows that.
         if "status must be" in error.message:
             return Look(f"{state}, and {error.message}")
         raise error
 
     def _while_busy(self, error: CloudError, state: str) -> Look:
-        """A stop that a dead host never saw keeps Nova from saying that the host is dead. Proven
-        off, the server has no task whose end could still be waited for."""
+        """Nova does not report a dead host while a server waits for a stop that the host never
+        received. A server that is proven off has no task worth waiting for."""
         if self._release.off is None or _STOPPING not in error.message:
-            self._busy_since = None  # another task is somebody's, and its host may be well
+            self._busy_since = (
+                None  # another task belongs to another client, and its host may be alive
+            )
             return Look(f"{state}, and {error.message}")
         now = time.monotonic()
         self._busy_since = self._busy_since or now
         if now - self._busy_since < self.patience * _TASK_ENDS:
             return Look(f"{state}, and {error.message}")
-        return self._without_its_host(f"nobody ends what it has begun there ({error.message})")
+        return self._without_its_host(f"its task on the dead host will not end ({error.message})")
 
     def _without_its_host(self, why: str) -> Look:
-        """Nova detaches nothing there. Deleted in its database, the server gives the volume up at
-        once; that fences nothing, so it takes a proof, and the user's leave."""
+        """Nova detaches nothing there. Deleted in Nova's database, the server releases the volume
+        at once. That fences nothing, so it needs a proof and the group's permission."""
         release = self._release
         if release.off is None or not release.delete_server:
             raise volume_trouble.host_down(
@@ -174,6 +176,6 @@ class Detach(Steps):
             )
         if volumes := servers.takes_along(self.cloud, self.server_id):
             raise volume_trouble.goes_along(self.server_id, volumes)
-        LOG.warning("Deleting server %s, which is off and whose host is down", self.server_id)
+        LOG.warning("Deleting server %s: it is off and its host is down", self.server_id)
         servers.delete_server(self.cloud, self.server_id, self.patience)
         return Look("its server, whose host is down, was deleted")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One error for whatever goes wrong in the cloud.
+"""One error class for every failure in the cloud.
 
-Four client libraries raise some eighty exception classes for a handful of facts. `translate` makes
-them one: a stable code to branch on, a sentence, a remedy, and whether trying again may help.
+Four client libraries raise some eighty exception classes for a few kinds of failure. `translate`
+turns them into one: a stable code, a sentence, a remedy, and whether a retry may help.
 
-An error is *transient* if the service could not be reached or did not answer properly: nothing is
-wrong with the request, and the same call is right later. It is *unknown* if a request that changes
-something was sent and may take effect although nobody answered it.
+An error is *transient* if the service was unreachable or did not answer properly: the request is
+fine, and the same call will work later. It is *unknown* if a request that changes something was
+sent and may still take effect although no answer came.
 """
 
 from __future__ import annotations
@@ -31,32 +31,40 @@ from openstack import exceptions as sdk
 REMEDIES = {
     "NOT_FOUND": "Check the name or id, and that the project of the request owns it.",
     "FORBIDDEN": "Give the user of the request (or of the trust) the role that this call needs.",
-    "TOKEN_EXPIRED": "With a new token failover sweep goes on with what was begun; for alarms and "
-    "cron triggers check that the trust still exists and that its user is enabled.",
-    "TRUST_GONE": "Enable the trust's user and give them back their roles in the project; a trust "
-    "that was deleted must be made anew, with the alarm, stack or cron trigger that it was made "
-    "for. Until then go on with a token of your own: failover sweep.",
-    "CONFLICT": "Wait until the action that is under way has ended, then try again.",
-    "HOST_DOWN": "The compute service of the server's host is down, so Nova can neither detach nor "
-    "stop anything there. Start nova-compute again; a fence needs another rung there (delete, a "
-    "workflow, confirm).",
+    "TOKEN_EXPIRED": (
+        "Continue what was begun with a new token: failover sweep. For alarms and cron triggers "
+        "check that the trust still exists and that its user is enabled."
+    ),
+    "TRUST_GONE": (
+        "Enable the trust's user and restore the user's roles in the project. If the trust was "
+        "deleted, create it again, together with the alarm, stack or cron trigger that used it. "
+        "Until then continue with a token of your own: failover sweep."
+    ),
+    "CONFLICT": "Wait until the running action has ended, then try again.",
+    "HOST_DOWN": (
+        "The compute service of the server's host is down, so Nova can neither detach nor stop "
+        "anything there. Start nova-compute again. A fence needs another rung there (delete, a "
+        "workflow, confirm)."
+    ),
     "VOLUME_IN_USE": "Detach the volume from its holder first.",
-    "QUOTA": "Raise the project's quota or free what it holds.",
+    "QUOTA": "Raise the project's quota, or free some of it.",
     "BAD_REQUEST": "Correct the group file or the stack: the cloud does not accept this request.",
     "RATE_LIMITED": "Try again later; raise the API's rate limit if this keeps happening.",
     "UNREACHABLE": "Check that the endpoint in the catalog answers from this host.",
-    "TIMEOUT": "Try again: a repeat continues where this attempt stopped. If it persists, look at "
-    "the service's log for the request.",
-    "SERVER_ERROR": "Try again; if it persists, look at the service's log for the request id.",
+    "TIMEOUT": (
+        "Try again: a repeat continues where this attempt stopped. If it fails again, check the "
+        "service's log for the request."
+    ),
+    "SERVER_ERROR": "Try again. If it fails again, check the service's log for the request id.",
     "NO_ENDPOINT": "Register the service in Keystone's catalog for this region.",
     "CONFIG": "Correct [failover] in the configuration, or clouds.yaml.",
-    "UNEXPECTED": "Report this with the text above: the cloud answered in an unknown way.",
+    "UNEXPECTED": "Report this with the text above: the cloud gave an unknown answer.",
 }
 _TRANSIENT = {"RATE_LIMITED", "UNREACHABLE", "SERVER_ERROR"}
-# Of a call that nobody answered; a wait that took too long has the same code and is not transient.
+# For a call without an answer; a wait that took too long has the same code and is not transient.
 _UNANSWERED = "TIMEOUT"
 _RETRYABLE = {*_TRANSIENT, _UNANSWERED, "CONFLICT"}
-# Of a request that changes something: what it did is not known. Of 429 it is.
+# The outcome of a request that changes something is unknown for these; for 429 it is known.
 _UNKNOWN = {"UNREACHABLE", "SERVER_ERROR", _UNANSWERED}
 SERVICES = {
     "block-storage": "Cinder",
@@ -69,9 +77,9 @@ SERVICES = {
     "workflow": "Mistral",
     "workflowv2": "Mistral",
 }
-"""What people call the services of a catalog, by their type there."""
+"""The services' names, by their type in the catalog."""
 NO_CAUSE = "the connection failed"
-"""What `cause` says where the error does not tell more."""
+"""What `cause` returns if the error does not tell more."""
 _CLIENTS = {"cinderclient": "Cinder", "heatclient": "Heat", "openstack": "Nova"}
 _BY_STATUS = {
     400: "BAD_REQUEST",
@@ -86,9 +94,9 @@ _BY_STATUS = {
     501: "BAD_REQUEST",
     504: "TIMEOUT",
 }
-# What only the text tells. Nova answers 409 both for "busy" and for "the host's compute service is
-# down" (its exceptions ServiceUnavailable and ComputeServiceUnavailable); Cinder answers 400 for a
-# volume that somebody holds; both use 403 or 413 for quotas.
+# Facts that only the text tells. Nova answers 409 both for "busy" and for "the host's compute
+# service is down" (its exceptions ServiceUnavailable and ComputeServiceUnavailable); Cinder answers
+# 400 for a volume that is in use; both use 403 or 413 for quotas.
 _BY_TEXT = [
     (409, "HOST_DOWN", re.compile(r"service\b.* is unavailable|(service|host)\b.* is down")),
     (400, "VOLUME_IN_USE", re.compile(r"status must be available|already attached")),
@@ -112,13 +120,13 @@ class CloudError(Exception):
 
     ``code``: stable, upper case with underscores. ``message``: what could not be done and why.
     ``remedy``: what to do about it. ``retryable``: the same call may succeed later unchanged.
-    ``http_status`` and ``request_id``: of the answer, where there was one. ``blocked``: only a
-    person can help, by the remedy, and then it goes on; ``about``: what they have to change, in a
-    form that shows whether they did (see ``cloud.volumes.sight``).
+    ``http_status`` and ``request_id``: of the answer, if there was one. ``blocked``: only an
+    operator can help, as the remedy says, and then it continues; ``about``: what the operator has
+    to change, in a form that shows whether it was changed (see ``cloud.volumes.sight``).
 
-    ``transient``: the ``service`` (Nova, Cinder, Heat, Keystone, Mistral; "" if nobody knows) did
-    not answer, or not properly; ``detail`` says how in a few words, such as "connection refused",
-    "HTTP 503" or "no answer within 10 s". ``unknown``: what was asked for may happen all the same.
+    ``transient``: the ``service`` (Nova, Cinder, Heat, Keystone, Mistral; "" if unknown) did not
+    answer, or not properly; ``detail`` says how in a few words, such as "connection refused", "HTTP
+    503" or "no answer within 10 s". ``unknown``: the request may still take effect.
     """
 
     def __init__(
@@ -152,7 +160,7 @@ class CloudError(Exception):
 
 
 def redact(text: str) -> str:
-    """Replace whatever looks like a token or a password in a text from outside."""
+    """Mask whatever looks like a token or a password in a text from outside."""
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text
@@ -160,7 +168,7 @@ def redact(text: str) -> str:
 
 @contextmanager
 def translated(doing: str, service: str = "", *, changes: bool = False) -> Iterator[None]:
-    """Let only `CloudError` out of the block; errors of programming pass as they are.
+    """Let only `CloudError` leave the block; programming errors pass unchanged.
 
     The parameters are those of `translate`. The original is not chained: Keystone, for one, quotes
     tokens in its messages.
@@ -174,10 +182,10 @@ def translated(doing: str, service: str = "", *, changes: bool = False) -> Itera
 def translate(
     exc: BaseException, doing: str, service: str = "", *, changes: bool = False
 ) -> CloudError:
-    """Make one `CloudError` of a client library's exception; a `CloudError` is returned as is.
+    """Turn an exception of a client library into a `CloudError`; return a `CloudError` as it is.
 
-    ``doing`` completes the sentence "Could not ...". ``service``: who was asked, where the
-    exception does not tell. ``changes``: the request changes something, so that its outcome may be
+    ``doing`` completes the sentence "Could not ...". ``service``: the service called, if the
+    exception does not tell. ``changes``: the request changes something, so its outcome may be
     unknown.
     """
     if isinstance(exc, CloudError):
@@ -191,7 +199,7 @@ def translate(
     if status:
         said = f"{words} (HTTP {status})"
     elif transient:
-        said = f"{name or 'the service'} can not be reached: {detail}"
+        said = f"{name or 'the service'} is not reachable: {detail}"
     else:
         said = words
     return CloudError(
@@ -208,10 +216,10 @@ def translate(
 
 
 def cause(exc: BaseException) -> tuple[str, bool]:
-    """Say in a few words why nobody answered, and whether the request may have been sent.
+    """Return in a few words why there was no answer, and whether the request may have been sent.
 
-    The libraries wrap the operating system's error several times, and quote it in sentences; it is
-    found among what they wrap.
+    The libraries wrap the operating system's error several times and quote it in sentences; this
+    looks for it among the wrapped exceptions.
     """
     for each in _wrapped(exc):
         if isinstance(each, requests.ConnectTimeout):
@@ -221,7 +229,7 @@ def cause(exc: BaseException) -> tuple[str, bool]:
         if isinstance(each, ConnectionRefusedError):
             return "connection refused", False
         if isinstance(each, socket.gaierror):
-            return "its name can not be resolved", False
+            return "its name cannot be resolved", False
         if isinstance(each, ssl.SSLError):
             return "no TLS connection", False
         if isinstance(each, ConnectionError | http.client.HTTPException):
@@ -232,7 +240,7 @@ def cause(exc: BaseException) -> tuple[str, bool]:
 
 
 def _wrapped(exc: BaseException) -> Iterator[BaseException]:
-    """An exception and all that it was made of, the nearest first."""
+    """Return an exception and all that it wraps, the nearest first."""
     seen: set[int] = set()
     todo: deque[Any] = deque([exc])
     while todo:
@@ -251,15 +259,16 @@ def _within(exc: BaseException) -> str:
 
 
 def _service(exc: BaseException) -> str:
-    """Who did not answer: by the session's word, or by whose client complains."""
+    """Return the service that did not answer: by the session's information, or by the client that
+    raised."""
     for each in _wrapped(exc):
         if isinstance(found := getattr(each, "failover_service", None), str):
             return found
     return _CLIENTS.get(type(exc).__module__.partition(".")[0], "")
 
 
-# The bases of what the four libraries and requests raise. heatclient and cinderclient have no
-# common one.
+# The base classes of what the four libraries and requests raise. heatclient and cinderclient have
+# no common one.
 FOREIGN: tuple[type[BaseException], ...] = (
     keystone.ClientException,
     sdk.SDKException,
@@ -320,7 +329,7 @@ def _code(exc: BaseException, status: int | None, detail: str) -> str:
 
 
 def _answer(exc: BaseException) -> tuple[int | None, str, str | None]:
-    """Return HTTP status, the service's own words, and its request id, where there are any."""
+    """Return the HTTP status, the service's own words, and its request id, where available."""
     response = getattr(exc, "response", None)
     headers = getattr(response, "headers", None) or {}
     status = next(
@@ -350,7 +359,7 @@ def _words(exc: BaseException, response: Any) -> str:
     if isinstance(exc, heat.HTTPException):
         return str(exc.error["error"].get("message") or "").strip()
     details = getattr(exc, "details", None)
-    if details in (None, "", "n/a"):  # cinderclient's word for none
+    if details in (None, "", "n/a"):  # cinderclient's text for an empty message
         details = getattr(exc, "message", None) or exc
     return str(details).strip()
 

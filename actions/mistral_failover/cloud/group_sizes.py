@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large an update leaves an autoscaling group.
+"""The size of an autoscaling group after an update.
 
 Each update of a stack resizes its groups (heat.engine.resources.aws.autoscaling): to
 ``desired_capacity``, else to the number of members that have not failed, within ``min_size`` and
-``max_size``. Who goes first when that is fewer than there are: who failed, then the oldest. So a
-member that is marked unhealthy in a group without ``desired_capacity`` is not replaced but dropped,
-and in one that was scaled up others go with it.
+``max_size``. If that is fewer than there are, Heat removes failed members first, then the oldest.
+So Heat does not replace a member that is marked unhealthy in a group without ``desired_capacity``,
+but drops it; in a group that was scaled up it drops others with it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def refuse_to_shrink(
     """Refuse an update that would leave fewer members than there are.
 
     ``stack``: as Heat shows it; ``members``: the group's, by name; ``marking``: the one that is
-    about to be marked unhealthy, None for none. What the template computes otherwise than by a
-    value or a parameter is not known here, and lets it pass.
+    about to be marked unhealthy, or None. If the template computes the size other than by a value
+    or a parameter, it is unknown here and passes.
 
     Raises `CloudError` GROUP_WOULD_SHRINK.
     """
@@ -50,7 +50,7 @@ def refuse_to_shrink(
     raise CloudError(
         "GROUP_WOULD_SHRINK",
         f"An update of stack {stack.identifier} would leave {size} members of the {len(there)} in "
-        f"group {group}: first those that failed would go, then the oldest.",
+        f"group {group}. Heat removes failed members first, then the oldest.",
         remedy=f"Set desired_capacity of {group} to {len(there)} in the stack's template and "
         "update the stack; or scale the group down first.",
         retryable=False,
@@ -60,7 +60,7 @@ def refuse_to_shrink(
 def size_after(
     properties: Mapping[str, Any], parameters: Mapping[str, Any], healthy: int
 ) -> int | None:
-    """How many members an update leaves, None where the template alone does not tell.
+    """Return how many members an update leaves; None if the template alone does not tell.
 
     ``properties``: the group's in the template; ``parameters``: the stack's, as Heat shows them;
     ``healthy``: how many members have not failed.
@@ -71,7 +71,7 @@ def size_after(
     upper = _number(properties.get("max_size"), parameters)
     if wanted is None or lower is None or upper is None:
         return None
-    # A desired capacity of nothing is none, by Heat's own reading.
+    # Heat treats a desired capacity of nothing as unset.
     return max(lower, min(upper, wanted or healthy))
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard: who says, before every single HTTP call, whether it may still be made.
+"""The guard: it decides before every HTTP call whether the call is still allowed.
 
 An operation holds its resource's lock under a lease. A process that was paused, or that could not
-renew its lease in time, must not go on calling the cloud: somebody else may have stolen the lock.
-So the HTTP adapter (:mod:`mistral_failover.cloud.session`) asks a guard right before each call.
+renew its lease in time, must not continue to call the cloud: another worker may have stolen the
+lock. So the HTTP adapter (:mod:`mistral_failover.cloud.session`) asks a guard right before each
+call.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ class LeaseLost(CloudError):
         super().__init__(
             "LEASE_LOST",
             message,
-            remedy="Nothing to do: whoever holds the lock now, or the next sweep, goes on.",
+            remedy="Nothing to do: the lock's new owner or the next sweep continues.",
         )
 
 
 class HandedBack(LeaseLost):
-    """The process is stopping: it calls nothing more, and another one takes its work up."""
+    """The process is stopping: it makes no more calls, and another process continues its work."""
 
     def __init__(self) -> None:
-        super().__init__("the process is stopping, and has given the operation back")
+        super().__init__("the process is stopping and has released the operation")
         self.code = "HANDED_BACK"
 
 
@@ -37,8 +38,8 @@ class Guard(Protocol):
 
     @property
     def request_id(self) -> str | None:
-        """OpenStack's global request id of every call under this lock, ``req-<uuid>``: services
-        log it, so that an operation can be followed through their logs. None without a lock."""
+        """OpenStack's global request id of every call under this lock, ``req-<uuid>``. Services log
+        it, so an operation can be followed through their logs. None without a lock."""
         ...
 
     def permit(self, method: str) -> float:
@@ -51,7 +52,7 @@ class Guard(Protocol):
 
 
 class Unguarded:
-    """The guard of calls that belong to no operation: reads for people, validation of tokens."""
+    """The guard of calls that belong to no operation: reads for operators, validation of tokens."""
 
     def __init__(self, limit: float = 60.0) -> None:
         """``limit``: seconds that any one call may last."""
@@ -59,7 +60,7 @@ class Unguarded:
 
     @property
     def request_id(self) -> str | None:
-        """None: each call is an occasion of its own."""
+        """None: each call has its own request id."""
         return None
 
     def permit(self, method: str) -> float:  # noqa: ARG002 - the protocol's parameter

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Heat's next update of a stack would replace, whatever the update is about.
+"""Which resources Heat's next update of a stack would replace, whatever the update changes.
 
-Heat replaces at any update whatever is CHECK_FAILED (a check of the stack, an alarm, or somebody by
-hand: a mark), and whatever failed otherwise; but of that no stack behind a resource, a server only
-if Nova has it in ERROR, deleted, or not at all, a volume only if Cinder has it in error, deleting,
-or not at all, and of what is Neutron's, a server group or a workflow nothing that is well. Such a
-stack that is CHECK_FAILED is replaced as a whole, unless it is so within, too: then a check of the
-stack did that, and each resource in it counts. All of that is in heat.engine.resource and its
-resources' ``needs_replace_failed``.
+At any update Heat replaces every resource that is CHECK_FAILED (by a check of the stack, an alarm,
+or a manual mark), and those that failed otherwise, with exceptions: no stack behind a resource; a
+server only if Nova has it in ERROR, deleted, or not at all; a volume only if Cinder has it in
+error, deleting, or not at all; and no healthy Neutron resource, server group or workflow. A stack
+behind a resource that is CHECK_FAILED is replaced as a whole, unless resources in it are
+CHECK_FAILED, too: then a check of the stack set the status, and each resource in it counts. All of
+that is in heat.engine.resource and its resources' ``needs_replace_failed``.
 
-A replacement has another id, so with a resource goes what has it, or an attribute of it, among its
-properties: Heat changes some properties in place, but that is for nobody to rely on who serves.
+A replacement has another id, so a resource takes along those that have it, or an attribute of it,
+among their properties. Heat changes some properties in place, but a group that serves must not rely
+on that.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from mistral_failover.cloud.stacks import (
 
 MARKED = "CHECK_FAILED"
 _REFERENCES = ("get_resource", "get_attr", "Ref", "Fn::GetAtt")
-# Replaced, when they failed, by what their own service says of them, which is not asked for.
+# Replaced after a failure by what their own service reports, which is not asked here.
 _LOOKED_AFTER = ("OS::Neutron::", "OS::Nova::ServerGroup", "OS::Mistral::Workflow")
 _VOLUME_GOES = ("error", "deleting")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A resource, and where it is. ``stack``: the id of the stack that has it under this ``name``;
-    ``nested``: a stack is behind it; ``retired``: another one of this name has taken its place."""
+    """A resource and its place. ``stack``: the id of the stack that has it under this ``name``;
+    ``nested``: a stack is behind it; ``retired``: another resource of this name has replaced it."""
 
     stack: str
     name: str
@@ -55,36 +56,38 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class PredictedReplacement:
-    """Why something goes: with ``cause``, which is itself, a stack around it, or what it uses."""
+    """Why a resource would go: ``cause`` is the resource itself, a stack around it, or one that it
+    uses."""
 
     link: Link
     cause: Link
 
     @property
     def by_itself(self) -> bool:
-        """Whether nothing else takes it along."""
+        """Whether it goes by itself, not with another resource."""
         return self.link == self.cause
 
     @property
     def marked(self) -> bool:
-        """Whether somebody or a check of the stack marked the cause, so that it can be unmarked."""
+        """Whether the cause was marked by a user or by a check of the stack, so that the mark can
+        be removed."""
         return self.cause.resource.status == MARKED
 
     @property
     def unmark(self) -> str:
-        """The command that ends the mark."""
+        """The command that removes the mark."""
         where = f"{quote(self.cause.stack)} {quote(self.cause.name)}"
         return f"openstack stack resource mark unhealthy --reset {where}"
 
     @property
     def words(self) -> str:
-        """How Heat has the cause."""
+        """The cause's status in Heat."""
         cause = self.cause
         return f"Heat has {cause.name} of stack {cause.stack} as {cause.resource.status}"
 
 
 def rows_of(cloud: Cloud, stack: str) -> list[Link]:
-    """All resources of a stack, and of the stacks of its groups and of their members. Raises
+    """Return all resources of a stack, and of the stacks of its groups and of their members. Raises
     `CloudError` NOT_FOUND for an unknown stack."""
     items = listing(cloud, stack, depth=2)
     latest: dict[tuple[str, str], StackResource] = {}
@@ -107,8 +110,8 @@ def predicted_replacements(
     *,
     marking: tuple[str, str] | None = None,
 ) -> dict[str, PredictedReplacement]:
-    """Which of these servers and volumes would go, by id. ``rows``: as `rows_of`; ``marking``:
-    stack and name of a resource that is taken for marked already.
+    """Return which of these servers and volumes would go, by id. ``rows``: as of `rows_of`;
+    ``marking``: stack and name of a resource to treat as already marked.
 
     Raises `CloudError`.
     """
@@ -131,7 +134,7 @@ def predicted_replacements(
 
 
 def _depth(rows: Collection[Link], row: Link) -> int:
-    """How many stacks a resource is in: what goes with the outermost goes for that."""
+    """Return in how many stacks a resource is nested: the outermost cause is the one to report."""
     around = next(
         (each for each in rows if each.nested and each.resource.physical_id == row.stack), None
     )
@@ -139,7 +142,7 @@ def _depth(rows: Collection[Link], row: Link) -> int:
 
 
 def _taken_along(rows: Collection[Link], gone: Link, users: _Users) -> Iterator[Link]:
-    """What goes with a resource: what is in the stack behind it, and what uses it."""
+    """Return what goes with a resource: the content of the stack behind it, and what uses it."""
     using = () if gone.retired else users.of(gone.stack, gone.name)
     for row in rows:
         inside = gone.nested and row.stack == gone.resource.physical_id
@@ -148,7 +151,8 @@ def _taken_along(rows: Collection[Link], gone: Link, users: _Users) -> Iterator[
 
 
 def _to_lose(cloud: Cloud, link: Link) -> bool:
-    """Whether there is anything to lose: not so where a server is going, or failed and is gone."""
+    """Return whether there is anything to lose: not if a server is being deleted, or failed and is
+    gone."""
     one = link.resource
     if one.type != SERVER or one.status == MARKED:
         return True
@@ -158,7 +162,7 @@ def _to_lose(cloud: Cloud, link: Link) -> bool:
 
 
 def _goes(cloud: Cloud, link: Link) -> bool:
-    """Whether the next update replaces it, or deletes it, by itself."""
+    """Return whether the next update replaces or deletes it by itself."""
     one = link.resource
     if one.type == VOLUME and one.physical_id and (link.retired or one.status.startswith("DELETE")):
         return True
@@ -181,7 +185,7 @@ def _goes(cloud: Cloud, link: Link) -> bool:
 
 
 def _volume_status(cloud: Cloud, volume_id: str) -> str | None:
-    """None where there is no such volume."""
+    """Return a volume's status; None if there is no such volume."""
     try:
         with translated(f"read volume {volume_id}"):
             return str(cloud.volumes.volumes.get(volume_id).status)
@@ -192,15 +196,15 @@ def _volume_status(cloud: Cloud, volume_id: str) -> str | None:
 
 
 class _Users:
-    """Which resources have another one among their properties, by the templates of their stacks;
-    what merely ``depends_on`` it gets nothing new when that is replaced."""
+    """Return which resources have another one among their properties, by their stacks' templates. A
+    mere ``depends_on`` does not count: a replacement changes nothing for it."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._known: dict[str, dict[str, frozenset[str]]] = {}
 
     def of(self, stack: str, name: str) -> frozenset[str]:
-        """The names of those that use a resource of a stack, which is named by its id."""
+        """Return the names of those that use a resource of a stack, given by its id."""
         if stack not in self._known:
             with translated(f"read the template of stack {stack}"):
                 template = self._cloud.heat.stacks.template(stack)
@@ -210,7 +214,8 @@ class _Users:
 
 
 def _used(template: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """By resource, the names of those that its properties refer to; HOT or CloudFormation."""
+    """Return, by resource, the names of those that its properties refer to; HOT or
+    CloudFormation."""
     resources = template.get("resources") or template.get("Resources") or {}
     return {
         name: frozenset(_names(one.get("properties") or one.get("Properties")))

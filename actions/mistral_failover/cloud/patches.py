@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PATCH of a Heat stack, followed to its end, and harmless to repeat.
+"""PATCH a Heat stack and wait for the result; safe to repeat.
 
-Heat tells of an update only through the stack: its status, its parameters, and the second of its
-last update. So a look can meet the COMPLETE of the time before; it is believed once something of
-it has changed, or when it stays as it is for `SETTLE` seconds.
+Heat shows an update only through the stack: its status, its parameters, and the time of its last
+update, in seconds. So a look may find the COMPLETE of an earlier update. A COMPLETE counts once
+something of the stack has changed, or after it has stayed the same for `SETTLE` seconds.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from mistral_failover.cloud.waits import Look, Repeats
 from mistral_failover.fault_points import reach
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
-SENDS = 3  # of an update that Heat calls cancelled
-_HIDDEN = "******"  # how Heat shows the value of a hidden parameter
+SENDS = 3  # of an update that Heat reports as cancelled
+_HIDDEN = "******"  # what Heat shows for the value of a hidden parameter
 
 
 _ANOTHER_S_TRUST = (
-    " Heat also answers so to the token of a trust that another user made than who last updated "
-    "the stack: run it with a token of that user, or one that is no trust's."
+    " Heat gives the same answer to the token of a trust if another user updated the stack last: "
+    "run it with a token of that user, or with a token that belongs to no trust."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """How a PATCH ended well.
+    """The result of a successful PATCH.
 
     ``stack`` is "name/id", ``status`` its status, ``updated_at`` Heat's time stamp of the last
-    update (None: never), ``adopted`` true when this call sent nothing because the stack carried
-    the values already or was on its way there.
+    update (None: never), ``adopted`` true if this call sent nothing because the stack had the
+    values already or was being updated to them.
     """
 
     stack: str
@@ -55,16 +55,16 @@ def patch_parameters(
     limit: float,
     keep: Callable[[], KeptParts] = KeptParts,
 ) -> Patched:
-    """Make the stack carry these parameter values; other parameters stay as they are.
+    """Give the stack these parameter values; other parameters stay as they are.
 
-    A stack that carries them and whose last action is COMPLETE is left alone. An update to just
-    these values that is under way, such as an earlier attempt's, is waited for; any other update
-    is superseded (an engine that does not allow that answers 409: it is waited for). ``limit``:
-    seconds over all. ``keep``: asked right before an update is sent, what it may not take.
+    A stack that has them and whose last action is COMPLETE is left alone. A running update to just
+    these values, such as an earlier attempt's, is waited for; any other update is superseded (an
+    engine that does not allow that answers 409: then it is waited for). ``limit``: seconds in
+    total. ``keep``: returns, right before an update is sent, what the update must not take.
 
     Raises `CloudError` UNKNOWN_PARAMETER for a name that the template lacks, STACK_FAILED with
-    Heat's reason when the update fails, CONFLICT when the stack is being deleted or when somebody
-    else's update to other values won, TIMEOUT, NOT_FOUND; and as `refuse_marked`.
+    Heat's reason when the update fails, CONFLICT when the stack is being deleted or when another
+    client's update to other values won, TIMEOUT, NOT_FOUND; and as `refuse_marked`.
     """
     patch = _Patch(cloud, stack, parameters, keep)
     what = f"stack {stack} to carry its new parameters"
@@ -73,7 +73,7 @@ def patch_parameters(
 
 
 class _Patch:
-    """One call's state; each step looks first and then does what is missing."""
+    """The state of one call; each step looks first and then does what is missing."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _Patch:
         now = (stack.stack_status, stack.updated_time)
         if now == self._before:
             if self._repeats.unanswered is not None:
-                # Nothing is to be seen of an update that nobody answered.
+                # An update that was not answered has left no trace.
                 if not (carries and status == "COMPLETE"):
                     return self._send(stack) if self._repeats.allow() else self._repeats.look(state)
             elif self._clock() - self._sent_at < SETTLE:
@@ -128,20 +128,20 @@ class _Patch:
             raise CloudError(
                 "STACK_FAILED",
                 f"Stack {self._stack} is {stack.stack_status}: {stack.stack_status_reason}",
-                remedy="Look at the stack's events; correct the cause.",
+                remedy="Check the stack's events and correct the cause.",
                 retryable=False,
             )
         if carries is False:
             raise CloudError(
                 "CONFLICT",
-                f"Stack {self._stack} was updated to other parameters meanwhile.",
-                remedy="Find who else updates this stack.",
+                f"Another update changed the parameters of stack {self._stack} in the meantime.",
+                remedy="Find out which other client updates this stack.",
             )
         return Look(state, done=True, result=self._result(stack, adopted=False))
 
     def _send(self, stack: Any) -> Look:
         refuse_marked(self._cloud, self._stack, self._keep())
-        # Remember first: should the answer get lost, the update may be under way all the same.
+        # Record it first: if the answer is lost, the update may still be running.
         before = (stack.stack_status, stack.updated_time)
         try:
             send_update(self._cloud, self._stack, self._wanted, self._repeats)
@@ -156,7 +156,8 @@ class _Patch:
         return Look(f"it is {stack.stack_status}, and the update has just been sent")
 
     def _changed(self) -> None:
-        """Something moved since the PATCH: whatever the stack ends in is the new state."""
+        """Whether something changed since the PATCH: then the stack's next final status is the new
+        one."""
         if self._before is not None:
             self._before = ("", None)
             self._repeats.answered()
@@ -165,7 +166,7 @@ class _Patch:
         return Patched(stack.identifier, stack.stack_status, stack.updated_time, adopted)
 
     def _carries(self, current: dict[str, Any]) -> bool | None:
-        """Whether the stack has the wanted values; None when hidden ones prevent knowing."""
+        """Return whether the stack has the wanted values; None if hidden ones prevent knowing."""
         unknown = sorted(set(self._wanted) - set(current))
         if unknown:
             known = ", ".join(sorted(n for n in current if not n.startswith("OS::"))) or "none"
@@ -181,10 +182,11 @@ class _Patch:
 
 
 def cancelled(stack: Any) -> bool:
-    """Whether an update of the stack failed only because of another one.
+    """Return whether an update of the stack failed only because of another one.
 
-    Where an update supersedes one that is at work in a nested stack, Heat sometimes takes the end
-    of the older one there for a failure of the newer one; sent once more, that is completed.
+    If an update supersedes one that is working in a nested stack, Heat sometimes takes the end of
+    the older one there for a failure of the newer one. Sending the update once more completes
+    it.
     """
     reason = str(stack.stack_status_reason)
     return stack.stack_status == "UPDATE_FAILED" and reason.endswith("Stack UPDATE cancelled")
@@ -192,9 +194,9 @@ def cancelled(stack: Any) -> bool:
 
 def send_update(cloud: Cloud, stack: str, parameters: dict[str, Any], repeats: Repeats) -> None:
     """Ask Heat to update the stack, whose other parameters and template stay as they are.
-    ``repeats`` notes whether it answered.
+    ``repeats`` notes whether Heat answered.
 
-    Raises `CloudError` CONFLICT where an update under way does not allow another one.
+    Raises `CloudError` CONFLICT if a running update does not allow another one.
     """
     try:
         reach("patch.before")
@@ -208,7 +210,7 @@ def send_update(cloud: Cloud, stack: str, parameters: dict[str, Any], repeats: R
 
 
 def same_value(wanted: Any, shown: Any) -> bool:
-    """Whether Heat's text for a parameter means the wanted value.
+    """Return whether Heat's text for a parameter means the wanted value.
 
     Heat shows numbers and booleans as text, lists with commas, and JSON as JSON
     (heat.engine.parameters).

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new server for a member, by Heat: marked unhealthy, and replaced by an update without changes.
+"""Give a member a new server through Heat: mark it unhealthy, then update the stack without
+changes.
 
-Heat replaces whatever is CHECK_FAILED at the stack's next update, in groups and outside of them,
-under the same name: the new one is made first, then the old one is deleted. That both happened is
-told by the stack being COMPLETE and the member having another server. Which server is to go is
-named by its id throughout, so that a repeat never strikes its successor.
+At the stack's next update Heat replaces every resource that is CHECK_FAILED, in groups and outside
+of them, under the same name: it makes the new one first and then deletes the old one. Both have
+happened when the stack is COMPLETE and the member has another server. The old server is named by
+its id throughout, so that a repeat never hits its successor.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ UNPLUGGED = "Failed to detach interface"  # of heat.common.exception.InterfaceDe
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """How a replacement ended well.
+    """The result of a successful replacement.
 
-    ``old_server`` and ``server``: ids of the member's server before and after; the same where a
-    resource beside the server was replaced. ``status``: the stack's. ``adopted``: this call sent
-    no update because the member had been replaced already, or was on its way to be.
+    ``old_server`` and ``server``: ids of the member's server before and after; the same if a
+    resource beside the server was replaced. ``status``: the stack's. ``adopted``: this call sent no
+    update because the member had been replaced already, or its replacement was running.
     """
 
     old_server: str
@@ -55,17 +56,17 @@ def replace_member(
     limit: float,
     keep: Callable[[], KeptParts] = KeptParts,
 ) -> Replacement:
-    """Make Heat replace a member, whose server is ``server_id``, and follow it to the end.
+    """Make Heat replace a member, whose server is ``server_id``, and wait for the result.
 
     ``autoscaling_group``: the group resource that the member is in, None for a server of the stack
     itself. ``resource``: only this resource of the member's own stack, and what Heat replaces with
-    it; None: the whole member. ``reason``: what Heat shows of the mark; it should differ from one
-    replacement to the next, since only by it a repeat knows that a ``resource`` other than the
-    server was replaced already. ``limit``: seconds over all. ``keep``: asked right before the mark
-    and before the update, what these may not take.
+    it; None: the whole member. ``reason``: the reason that Heat shows for the mark. It should
+    differ between replacements, since it alone tells a repeat that a ``resource`` other than the
+    server was replaced already. ``limit``: seconds in total. ``keep``: returns, right before the
+    mark and before the update, what these must not take.
 
-    Safe to repeat. An update that is under way is waited for; what takes longer than half of the
-    limit is superseded, because Heat leaves a stack IN_PROGRESS for ever when its engine dies.
+    Safe to repeat. A running update is waited for. One that takes longer than half of the limit is
+    superseded, because Heat leaves a stack IN_PROGRESS forever when its engine dies.
 
     Raises `CloudError` STACK_FAILED with Heat's reason when the update fails, or when Heat keeps
     the member as it is or drops it; GROUP_WOULD_SHRINK when the update would make the group
@@ -81,7 +82,7 @@ def replace_member(
 
 
 class _Replacing:
-    """One call's state; each step looks first and then does what is missing."""
+    """The state of one call; each step looks first and then does what is missing."""
 
     def __init__(
         self,
@@ -106,12 +107,12 @@ class _Replacing:
         self._keep = keep
         self._clock = clock
         self._patient_until = clock() + limit / 2
-        self._marked: bool | None = None  # by this replacement; None: nobody has asked yet
+        self._marked: bool | None = None  # by this replacement; None: not requested yet
         self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
         self._sent_at = 0.0
-        self._asked = False  # a PATCH left here, though its answer may have got lost
+        self._asked = False  # a PATCH was sent, though its answer may have been lost
         self._sends = 0
-        self._sized = False  # the group was seen to keep its size
+        self._sized = False  # the group is known to keep its size
         self._updates, self._marks = Repeats(cloud.settings), Repeats(cloud.settings)
 
     def step(self) -> Look:
@@ -147,7 +148,7 @@ class _Replacing:
         return self._send(stack, place, state)
 
     def _waits_for_it(self) -> bool:
-        """Whether to wait for the update that is under way; one of this call's always."""
+        """Return whether to wait for the running update; always for one of this call."""
         if self._before is not None:
             self._before = ("", None)  # whatever it ends in is new
             self._updates.answered()
@@ -155,14 +156,14 @@ class _Replacing:
         return self._clock() < self._patient_until
 
     def _unchanged(self, stack: Any) -> bool:
-        """Whether nothing is to be seen of the PATCH yet; the older engine starts in a thread."""
+        """Return whether the PATCH has left no trace yet; the older engine starts in a thread."""
         now = (stack.stack_status, stack.updated_time)
         if self._unanswered(stack):
             return False
         return now == self._before and self._clock() - self._sent_at < SETTLE
 
     def _unanswered(self, stack: Any) -> bool:
-        """Whether nothing is to be seen of a PATCH that nobody answered."""
+        """Return whether a PATCH without an answer has left no trace."""
         now = (stack.stack_status, stack.updated_time)
         return now == self._before and self._updates.unanswered is not None
 
@@ -181,13 +182,13 @@ class _Replacing:
             raise
 
     def _replaced(self, place: Place) -> bool:
-        """Whether what had to go is another one by now."""
+        """Return whether the old server or resource has been exchanged."""
         if self._part is None or place.resource.type == SERVER:
             return place.server_id != self._server
         return not place.resource.status.startswith("CHECK") and self._was_marked(place)
 
     def _was_marked(self, place: Place) -> bool:
-        """Whether this replacement, or an earlier attempt at it, has marked the resource."""
+        """Return whether this replacement, or an earlier attempt at it, has marked the resource."""
         if self._marked is None:
             with translated(f"read the events of {place.name} in stack {place.stack}"):
                 events = self._cloud.heat.events.list(place.stack, resource_name=place.name)
@@ -198,7 +199,7 @@ class _Replacing:
         return self._marked
 
     def _stands(self, place: Place, status: str) -> bool:
-        """Whether the new one is complete and the old one is gone, whatever else failed."""
+        """Return whether the new one is complete and the old one is gone, whatever else failed."""
         if not place.resource.status.endswith("COMPLETE") or not place.server_id:
             return False
         if status == "COMPLETE" or place.server_id == self._server:
@@ -212,7 +213,8 @@ class _Replacing:
         self._spare_others(marking=(place.stack, place.name))
         try:
             with self._marks.sending(f"mark {place.name} of stack {place.stack} unhealthy"):
-                # By its id, where it can stand in a URL: another one by now is not struck.
+                # By its id, if the id is usable in a URL: so a new resource of the same name is not
+                # hit.
                 known = place.resource.physical_id
                 self._cloud.heat.resources.mark_unhealthy(
                     place.stack,
@@ -228,15 +230,18 @@ class _Replacing:
         return Look(f"{state}, and has just been marked unhealthy")
 
     def _spare_others(self, marking: tuple[str, str] | None = None) -> None:
-        """Refuse what would take a server or volume that the group needs, this one or another."""
+        """Refuse an update that would take a server or volume that the group needs, this one or
+        another."""
         keep = self._keep()
         if self._server in keep.members:
             raise CloudError(
                 "CONFLICT",
-                f"Server {self._server} of member {self._member} carries something of the group "
+                f"Server {self._server} of member {self._member} carries resources of the group "
                 "again, so it is not replaced.",
-                remedy=f"It is taken from it first by: failover replace {quote(keep.group)} "
-                f"{quote(self._member)}",
+                remedy=(
+                    f"Move them off it and replace it: failover replace {quote(keep.group)} "
+                    f"{quote(self._member)}"
+                ),
                 retryable=False,
             )
         refuse_marked(self._cloud, self._stack, keep, marking=marking)
@@ -273,14 +278,14 @@ class _Replacing:
         else:
             words = f"Stack {self._stack} was updated, and Heat kept {what} as it was"
         remedy = (
-            "Look at the stack's events; correct the cause. Heat makes the new "
-            "server before it deletes the old one, so there must be room for one more."
+            "Check the stack's events and correct the cause. Heat makes the new server before it "
+            "deletes the old one, so the project needs room for one more."
         )
         if UNPLUGGED in words:
             remedy = (
-                "Heat unplugs the old server first, which no dead host does. Once it is certain "
-                f"that it is dead: openstack server delete {self._server}. Then Heat, asked again, "
-                "makes another one for what is gone."
+                "Heat unplugs the old server first, which fails on a dead host. Once it is "
+                f"certain that the host is dead: openstack server delete {self._server}. Then "
+                "repeat the replacement: Heat makes a new server for the deleted one."
             )
         return CloudError(
             "STACK_FAILED",

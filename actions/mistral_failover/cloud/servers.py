@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: their state, and the two rungs of the fence that Nova can climb, stop and delete.
+"""Servers: their state, and the two rungs of the fence that use Nova, stop and delete.
 
-What counts as proof that a guest no longer writes is only what a compute service did: SHUTOFF is
-set by nothing else, and a deletion leaves an event of the compute service in the server's list of
-actions (which its owner may read, also after the deletion). Where the service is dead Nova deletes
-in its database alone, at once, and the guest may go on writing: no proof.
+Only an action of a compute service proves that a guest no longer writes. Nothing else sets SHUTOFF,
+and a deletion leaves an event of the compute service in the server's list of actions (which its
+owner may read, also after the deletion). If the service is dead, Nova deletes the server at once in
+its database only, and the guest may continue to write: no proof.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ ROOT_DEVICES = ("/dev/vda", "/dev/sda", "/dev/xvda", "/dev/hda")
 _RUNNING = 1  # nova.compute.power_state
 _LIVE = ("UP", "MAINTENANCE")  # host_status; MAINTENANCE: disabled for scheduling, but alive
 _DELETIONS = ("compute_terminate_instance", "compute_soft_delete_instance")
-_AGAIN = 10.0  # seconds after which a deletion that stands still is asked for again
-_RECORD = 5.0  # seconds between a server's disappearance and the end of the event that tells of it
-# Failures that mean "this rung yields no proof", as opposed to "ask again".
+_AGAIN = 10.0  # seconds after which a stalled deletion is requested again
+_RECORD = 5.0  # seconds between a server's disappearance and the end of the event that records it
+# Failures that mean "this rung yields no proof", as opposed to "try again".
 _NO_PROOF = ("CONFLICT", "HOST_DOWN", "FORBIDDEN", "BAD_REQUEST")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """A server as Nova sees it.
+    """A server as Nova shows it.
 
     ``status``: ACTIVE, SHUTOFF, ...; ``task_state``: what Nova is doing with it, or None;
-    ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None where the policy
+    ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None if the policy
     hides it (by default from all but administrators). ``host_id``: the same for two servers of a
-    project that are on one host, and no more is said of that. When ``exists`` is false the rest is
+    project that are on one host; it tells no more than that. When ``exists`` is false the rest is
     empty.
     """
 
@@ -67,7 +67,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a rung found: whether it is proven that the guest does not write, and by what."""
+    """The result of a rung: whether it is proven that the guest does not write, and by what."""
 
     proven: bool
     rung: str
@@ -75,7 +75,7 @@ class Evidence:
 
 
 def server_state(cloud: Cloud, server_id: str) -> ServerState:
-    """Look at a server once; one that does not exist (any more) is no error."""
+    """Return a server's state; a server that does not exist (any more) is no error."""
     try:
         with translated(f"read server {server_id}"):
             server = cloud.compute.get_server(server_id)
@@ -94,11 +94,11 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
 
 
 def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
-    """Power the server off, and say whether that is proven; ``limit``: seconds.
+    """Power the server off, and return whether that is proven; ``limit``: seconds.
 
     A server that is already off is proven off. One that is gone is judged as by `delete_server`.
-    One that stays ``powering-off`` is not proven off: its compute service may be dead, and then
-    nobody carries the request out. Safe to repeat.
+    One that stays ``powering-off`` is not proven off: if its compute service is dead, nothing
+    carries out the request. Safe to repeat.
 
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
@@ -114,7 +114,7 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
             return Look(str(seen), done=True, result=Evidence(True, "stop", words))
         if seen.host_status == "DOWN":
             words = (
-                f"Server {server_id} is {seen}: nobody can stop it, and the guest may be running."
+                f"Server {server_id} is {seen}: it cannot be stopped, and the guest may be running."
             )
             return Look(str(seen), done=True, result=Evidence(False, "stop", words))
         if seen.task_state is not None:
@@ -132,15 +132,15 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
 
 
 def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
-    """Delete the server, and say whether its guest is proven to be gone; ``limit``: seconds.
+    """Delete the server, and return whether its guest is proven to be gone; ``limit``: seconds.
 
-    Proven by the compute service's own record of the deletion. Where the records cannot be read,
-    by the service having been seen up right before. Not proven: a deletion in Nova's database
-    alone, as for a dead host. Safe to repeat; the records also speak of a server deleted earlier.
+    The proof is the compute service's own record of the deletion. If the records are not readable,
+    the proof is that the service was seen up right before. A deletion in Nova's database alone, as
+    for a dead host, is no proof. Safe to repeat; the records also show a server deleted earlier.
 
-    A deletion that stands still is asked for again now and then: Nova sent the first request to a
-    compute service that it took for alive, and only once it knows better does a request have an
-    effect. A live service is not asked twice (Nova ignores the repeat).
+    A stalled deletion is requested again now and then: Nova sent the first request to a compute
+    service that it believed alive, and a request only has an effect once Nova knows better. A live
+    service receives no second request (Nova ignores the repeat).
 
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
@@ -172,8 +172,8 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
 
 
 def takes_along(cloud: Cloud, server_id: str) -> list[str]:
-    """The volumes that would be deleted with the server (delete_on_termination), but for the disk
-    that it boots from.
+    """Return the volumes that would be deleted with the server (delete_on_termination), except the
+    disk that it boots from.
 
     Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
     """
@@ -191,7 +191,7 @@ def takes_along(cloud: Cloud, server_id: str) -> list[str]:
 
 
 def deletion(cloud: Cloud, server_id: str) -> Evidence:
-    """Say of a server that is gone whether its guest is proven to be gone with it.
+    """Return whether the guest of a server that is gone is proven to be gone with it.
 
     Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
     """
@@ -199,7 +199,7 @@ def deletion(cloud: Cloud, server_id: str) -> Evidence:
 
 
 def _climb(cloud: Cloud, step: Callable[[], Look], rung: str, what: str, limit: float) -> Evidence:
-    """Wait for the step's evidence; what shows that this rung leads nowhere is evidence too."""
+    """Wait for the step's evidence; the finding that this rung is useless is evidence, too."""
     conflicts: list[str] = []
 
     def tolerant() -> Look:
@@ -210,12 +210,13 @@ def _climb(cloud: Cloud, step: Callable[[], Look], rung: str, what: str, limit: 
                 return Look(error.message)
             if error.code in _NO_PROOF:
                 conflicts.append(error.message)
-                # Refused once it may have been overtaken, as by a repeat: the next look tells.
+                # An earlier attempt may have overtaken this request, which is then refused: the
+                # next look shows that.
                 done = error.code != "CONFLICT" or len(conflicts) > 1
                 return Look(f"refused: {error.message}", done=done)
             raise
 
-    # An own deadline tells our running out of time from a single call that timed out.
+    # Our own deadline separates our time limit from a single call that timed out.
     deadline = time.monotonic() + limit
     try:
         evidence: Evidence | None = cloud.wait(tolerant, what=what, limit=limit)
@@ -255,10 +256,11 @@ def _deletion(cloud: Cloud, server_id: str, host_status: str | None, rung: str) 
 
 
 def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
-    """Return the compute service's latest event of deleting the server, finished if it finishes.
+    """Return the compute service's latest event of deleting the server, after it finished, if it
+    finishes.
 
-    Nova API: os-instance-actions, readable by the owner (events since 2.51) and for deleted
-    servers (since 2.21). The event ends a moment after the server has disappeared.
+    Nova API: os-instance-actions, readable by the owner (events since 2.51) and for deleted servers
+    (since 2.21). The event ends a moment after the server has disappeared.
     """
     last: dict[str, Any] | None = None
 

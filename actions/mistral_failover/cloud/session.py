@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions: whose rights a call has, and the guard in front of every call.
+"""Sessions: the rights of a call, and the guard in front of every call.
 
-A session is made of what a request to Mistral carried. Its token is used as it is; what it is
-worth is found out in ``cloud.tokens``, once for each token and process.
+A session is made from the content of a request to Mistral. Its token is used as it is;
+``cloud.tokens`` determines its project and catalog, once for each token and process.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from mistral_failover.settings import Settings
 
 EXPIRES_SOON = 60  # seconds before its expiry from which a validated token is validated again
 REQUEST_ID = "X-OpenStack-Request-ID"  # the header of the global request id
-_REMEMBERED = 256  # tokens and cloud entries of one process
+_REMEMBERED = 256  # maximum number of tokens and cloud entries of one process
 
 
 class GuardedSession(Session):
     """A keystoneauth session that asks its guard right before every HTTP call.
 
-    Every call: also repeats, redirects, discovery, and the fetching of a token, because it is the
-    transport that asks. A call may last as long as ``timeout`` (or the caller's own) and the guard
-    both allow, connecting and waiting for the answer together.
+    Every call includes repeats, redirects, discovery, and the fetching of a token, because the
+    transport asks. A call may last as long as both ``timeout`` (or the caller's own) and the guard
+    allow, connecting and waiting for the answer together.
 
-    What changes something is sent once, whatever a client library or the environment asks for: a
-    request that was not answered may take effect all the same, and only who looks can tell. Errors
-    tell which service was asked.
+    A request that changes something is sent once, whatever a client library or the environment
+    configures: without an answer it may still take effect, and only a look shows whether it did.
+    Errors name the service that was asked.
 
     ``region_name`` is the region to look services up in, or None for the only one.
     """
@@ -78,7 +78,7 @@ class GuardedSession(Session):
         try:
             return super().request(url, method, **options)
         except keystone.ClientException as error:
-            # What is asked on the way, such as Keystone for a token, has said so already.
+            # A nested request, such as one to Keystone for a token, has reported its own error.
             if not hasattr(error, "failover_service"):
                 service = self._service(url, options.get("endpoint_filter"))
                 error.failover_service = service  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ class GuardedSession(Session):
 
 
 def changes(method: str) -> bool:
-    """Whether a request with this HTTP method changes something."""
+    """Return whether a request with this HTTP method changes something."""
     return method.upper() not in ("GET", "HEAD")
 
 
@@ -114,13 +114,15 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         permitted = self._guard.permit(method)
         if changes(method):
             reach("call.before")
-        # Who was frozen between the permission and here must not use it: look once more.
+        # If the process was frozen after the permission, the permission may have expired: ask once
+        # more.
         seconds = permitted - (_elapsed() - asked)
         if seconds <= 0:
-            raise LeaseLost(f"the time in which a {method} was permitted is over")
+            raise LeaseLost(f"the permission for this {method} has expired")
         if timeout is not None:
             seconds = min(seconds, timeout)
-        # As a total, lest connecting and waiting for the answer take that long each.
+        # As a total limit: otherwise connecting and waiting for the answer could take that long
+        # each.
         total: Any = urllib3.Timeout(total=seconds)
         try:
             answer = _Connections.shared.send(request, timeout=total, **options)
@@ -151,12 +153,12 @@ class _Connections:
 
 
 _Connections.renew()
-# A child must not write into its parent's sockets.
+# A child process must not write into its parent's sockets.
 os.register_at_fork(after_in_child=_Connections.renew)
 
 
 class _Remembered:
-    """A small thread-safe store of authentications, the least recently used forgotten first."""
+    """A small thread-safe store of authentications; the least recently used is dropped first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -168,9 +170,10 @@ class _Remembered:
         make: Callable[[], Any],
         usable: Callable[[Any], bool],
     ) -> Any:
-        """Return what is known under the key while it is usable, or make it.
+        """Return the usable entry of the key, or make it.
 
-        Two threads may make the same thing at once: harmless, and nobody waits for HTTP here.
+        Two threads may make the same entry at once: that is harmless, and no thread waits for HTTP
+        here.
         """
         with self._lock:
             known = self._known.get(key)
@@ -186,12 +189,12 @@ class _Remembered:
         return made
 
     def forget(self, key: str) -> None:
-        """Forget what is known under the key."""
+        """Drop the entry of the key."""
         with self._lock:
             self._known.pop(key, None)
 
 
-# An authentication also remembers the services' versions, so each of these saves several calls.
+# An authentication also remembers the services' versions, so each entry saves several calls.
 _tokens = _Remembered()
 _entries = _Remembered()
 
@@ -199,13 +202,13 @@ _entries = _Remembered()
 def session_for(security: Any, *, guard: Guard, settings: Settings) -> GuardedSession:
     """Make a session with the rights of a request.
 
-    ``security`` has the attributes of mistral_lib's security context: ``auth_uri``,
-    ``auth_token``, ``service_catalog``, ``project_id``, ``region_name``, ``insecure``,
-    ``auth_cacert``, ``is_target``; those that are missing count as None. Without a token the entry
-    ``settings.cloud`` of clouds.yaml is used.
+    ``security`` has the attributes of mistral_lib's security context: ``auth_uri``, ``auth_token``,
+    ``service_catalog``, ``project_id``, ``region_name``, ``insecure``, ``auth_cacert``,
+    ``is_target``; missing ones count as None. Without a token the entry ``settings.cloud`` of
+    clouds.yaml is used.
 
-    Raises `CloudError` TOKEN_EXPIRED or TRUST_GONE when Keystone does not accept the token (any
-    more), FORBIDDEN when the token belongs to another project than the request says or the request
+    Raises `CloudError` TOKEN_EXPIRED or TRUST_GONE when Keystone does not (or no longer) accept the
+    token, FORBIDDEN when the token belongs to another project than the request says or the request
     is meant for another cloud, CONFIG when there is neither a token nor a usable entry, and what
     `translate` makes of other failures; `LeaseLost`.
     """
@@ -223,26 +226,25 @@ def session_for(security: Any, *, guard: Guard, settings: Settings) -> GuardedSe
 
 
 def refuse_other_clouds(security: Any) -> None:
-    """Refuse a request that names another cloud by Mistral's headers X-Target-...: its project is
-    what the caller wrote into a header, and nobody has checked it.
+    """Refuse a request that names another cloud by Mistral's headers X-Target-...: the caller sets
+    its project in a header, and no service has checked it.
 
     Raises `CloudError` FORBIDDEN.
     """
     if getattr(security, "is_target", None):
         raise CloudError(
             "FORBIDDEN",
-            "The request names another cloud (X-Target-Auth-Uri), so nobody vouches for its "
-            "project.",
+            "The request names another cloud (X-Target-Auth-Uri), so its project is not verified.",
             remedy="Call without the headers X-Target-..., with a token of this cloud.",
         )
 
 
 def refusal(security: Any, settings: Settings) -> CloudError | None:
-    """Ask Keystone whether it still accepts the token of a request: why not, if so.
+    """Ask Keystone whether it still accepts the token of a request; return why not, or None.
 
-    Services remember for minutes what a token was worth, and answer 503 rather than 401 about some
-    that Keystone refuses, so their own answers do not tell. None also where Keystone can not be
-    asked, and where there is no token.
+    Services cache a token's validity for minutes, and answer 503 rather than 401 for some tokens
+    that Keystone refuses, so their own answers do not tell. None also if Keystone cannot be asked,
+    and without a token.
     """
     if not getattr(security, "auth_token", None):
         return None
@@ -272,14 +274,17 @@ def _session_of_token(security: Any, guard: Guard, settings: Settings) -> Guarde
 
 
 def _for_token(security: Any, guard: Guard, settings: Settings) -> tuple[GuardedSession, str, str]:
-    """A session without authentication yet, Keystone's URL, and the key of the token."""
+    """Return a session without authentication yet, Keystone's URL, and the cache key of the
+    token."""
     auth_uri = getattr(security, "auth_uri", None) or settings.auth_url
     if not auth_uri:
         raise CloudError(
             "CONFIG",
-            "The request carries a token but not the address of Keystone.",
-            remedy="Set [keystone_authtoken] www_authenticate_uri in mistral.conf wherever an "
-            "engine, executor or API runs, or [failover] auth_url.",
+            "The request carries a token but no address of Keystone.",
+            remedy=(
+                "Set [keystone_authtoken] www_authenticate_uri in mistral.conf on every host with "
+                "an engine, executor or API, or set [failover] auth_url."
+            ),
         )
     auth_url = auth_uri.rstrip("/")
     if not auth_url.endswith("/v3"):
@@ -309,7 +314,7 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
     with translated(f"read the entry {name} of clouds.yaml"):
         region = clouds.OpenStackConfig().get_one(cloud=name)
     verify, cert = region.get_requests_verify_args()
-    # Under the content, not the name: the file may change while this process lives.
+    # The key is the content, not the name: the file may change while this process runs.
     key = _key(name, json.dumps(region.config, sort_keys=True, default=str))
     return GuardedSession(
         guard=guard,
@@ -322,5 +327,5 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
 
 
 def _key(*parts: Any) -> str:
-    """Hash the parts, so that no secret lies about as a key."""
+    """Hash the parts, so that no secret is stored as a key."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a Heat stack: what it is made of, and which servers are a group's members."""
+"""Reading a Heat stack: its resources, and which servers are a group's members."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where Heat keeps a member, or a resource of the member's own stack.
+    """A member's place in Heat, or that of a resource of the member's own stack.
 
     ``stack``: name or id of the stack that has the resource ``name``, whose latest state is
     ``resource``; ``server_id``: the member's server, "" while it has none; ``beside``: the
@@ -63,7 +63,7 @@ def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
     """Return the stack's own resources by name, with one listing.
 
     ``stack`` is a name, an id, or "name/id" (which saves Heat's redirect). While Heat replaces a
-    resource two of one name may exist: the one that stays is returned.
+    resource, two of one name may exist: this returns the one that stays.
 
     Raises `CloudError` NOT_FOUND when the project has no such stack.
     """
@@ -71,7 +71,7 @@ def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
 
 
 def _latest(items: Iterable[dict[str, Any]]) -> dict[str, StackResource]:
-    """Listed resources by name, of two of one name the one that stays."""
+    """Return listed resources by name; of two with one name, the one that stays."""
     found: dict[str, StackResource] = {}
     for item in items:
         one = resource_of(item)
@@ -138,12 +138,12 @@ def place_of(
     autoscaling_group: str | None = None,
     resource: str | None = None,
 ) -> Place:
-    """Find where Heat keeps a member: a server of the stack itself, or what is in its group.
+    """Find a member in Heat: a server of the stack itself, or what is in its group.
 
     ``resource``: a resource in the member's own stack, instead of the whole member.
 
     Raises `CloudError` NOT_FOUND for an unknown stack or name, BAD_REQUEST for a resource of the
-    wrong type or a ``resource`` of a member that is no stack.
+    wrong type or a ``resource`` of a member that is not a stack.
     """
     listed = listing(cloud, stack, depth=0 if autoscaling_group is None else 2)
     if autoscaling_group is None:
@@ -160,8 +160,8 @@ def place_of(
         if resource is not None:
             raise CloudError(
                 "BAD_REQUEST",
-                f"Member {member} of stack {stack} is a server alone, so there is no resource "
-                f"{resource} in it.",
+                f"Member {member} of stack {stack} is a single server, not a stack, so it has no "
+                f"resource {resource}.",
                 remedy="Replace the whole member.",
             )
         return Place(owner, member, one, one.physical_id, inside)
@@ -176,7 +176,7 @@ def place_of(
 def _in_group(
     listed: Sequence[dict[str, Any]], stack: str, group: str
 ) -> tuple[StackResource, dict[str, StackResource]]:
-    """The resource of a group, and its members by name."""
+    """Return the resource of a group, and its members by name."""
     own = _latest(item for item in listed if not item.get("parent_resource"))
     one = find(own, stack, group)
     if one.type not in _GROUPS:
@@ -185,21 +185,21 @@ def _in_group(
 
 
 def _within(listed: Sequence[dict[str, Any]], one: StackResource) -> dict[str, StackResource]:
-    """The resources of the stack behind a resource, by name.
+    """Return the resources of the stack behind a resource, by name.
 
-    By that stack's id: while a member is replaced, two stacks have the same parent's name.
+    It uses that stack's id: while a member is replaced, two stacks have the same parent's name.
     """
     return _latest(item for item in listed if one.physical_id and owner_of(item) == one.physical_id)
 
 
 def owner_of(item: dict[str, Any]) -> str:
-    """The id of the stack that a listed resource is in."""
+    """Return the id of the stack that a listed resource is in."""
     href = next((link["href"] for link in item["links"] if link["rel"] == "stack"), "")
     return str(href).rpartition("/")[2]
 
 
 def _server_in(parts: dict[str, StackResource]) -> str:
-    """The id of the server of a member's own stack, "" while there is none."""
+    """Return the id of the server of a member's own stack, "" while there is none."""
     return next((part.physical_id for part in parts.values() if part.type == SERVER), "")
 
 
@@ -216,7 +216,7 @@ def find(resources: dict[str, StackResource], stack: str, name: str) -> StackRes
 
 
 def wrong_type(stack: str, name: str, type_: str, wanted: str) -> CloudError:
-    """Make the error for a resource that is not what the group file takes it for."""
+    """Return the error for a resource of another type than the group file expects."""
     return CloudError(
         "BAD_REQUEST",
         f"Resource {name} of stack {stack} is not {wanted} but {type_}.",
@@ -225,7 +225,8 @@ def wrong_type(stack: str, name: str, type_: str, wanted: str) -> CloudError:
 
 
 def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
-    """Heat's rows of what is in a stack, and in the stacks of its groups so many levels below."""
+    """Return Heat's rows of the resources in a stack, and in the stacks of its groups so many
+    levels below."""
     nested = {"nested_depth": depth} if depth else {}
     with translated(f"list the resources of stack {stack}"):
         # As dicts: heatclient asks the server again for an attribute that an object lacks.
@@ -233,7 +234,7 @@ def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
 
 
 def resource_of(item: dict[str, Any]) -> StackResource:
-    """What a listed row says."""
+    """Convert a listed row."""
     return StackResource(
         physical_id=item.get("physical_resource_id") or "",
         type=item["resource_type"],
@@ -243,5 +244,5 @@ def resource_of(item: dict[str, Any]) -> StackResource:
 
 
 def rank(resource: StackResource) -> tuple[bool, str]:
-    """Of two resources of one name the higher one stays."""
+    """Rank of a resource: of two with one name the higher one stays."""
     return not resource.status.startswith("DELETE"), resource.created_at

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the token of a request is worth: its project, its catalog, or why Keystone refuses it.
+"""Find out the project and the catalog of a request's token, or why Keystone refuses it.
 
 A token is used as it is. A trust-scoped one must not be scoped again (Keystone answers 403), and,
 unless its roles are an administrator's, it may not even validate itself (403, since Keystone takes
-the trustee for the caller and the trustor for the subject; measured on Keystone 30). So it is asked
-for in this order, and ``docs/authentication.md`` argues why each of them may be trusted:
+the trustee for the caller and the trustor for the subject; measured on Keystone 30). So this tries
+three ways in order; ``docs/authentication.md`` explains why each may be trusted:
 
-1. what Mistral's API was told when it validated the token, which comes with the request;
+1. what Mistral's API learned when it validated the token, which comes with the request;
 2. the token's own validation;
 3. the catalog, which Keystone gives to any token that it still honours, and the project that the
-   request says, which Keystone shows to an ordinary token of that project only.
+   request names, which Keystone shows to an ordinary token of that project only.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from keystoneauth1.session import Session
 from mistral_failover.cloud.errors import FOREIGN, CloudError, translate
 
 UNTOLD = 300.0
-"""Seconds for which a token counts whose end Keystone did not tell."""
+"""Seconds for which a token counts as valid if Keystone did not tell its expiry."""
 NO_RIGHTS = frozenset({"TOKEN_EXPIRED", "TRUST_GONE"})
-"""Codes of requests that Keystone does not accept any more, whatever they ask for."""
+"""Error codes of requests that Keystone no longer accepts, whatever they ask for."""
 _SPARE = 60.0
 
 
 def carried(security: Any) -> access.AccessInfo | None:
-    """What Mistral's API was told of the token, if that came along; a cron trigger brings nothing.
+    """Return what Mistral's API learned about the token, if the request carries it; a cron trigger
+    carries nothing.
 
-    Mistral calls it ``service_catalog``; it is the whole body that Keystone answered.
+    Mistral calls it ``service_catalog``; it is the whole body of Keystone's answer.
     """
     body = getattr(security, "service_catalog", None)
     if not isinstance(body, Mapping):
@@ -44,7 +45,7 @@ def carried(security: Any) -> access.AccessInfo | None:
 
 
 def asked(session: Session, auth_url: str, token: str, project_id: str | None) -> access.AccessInfo:
-    """Ask Keystone what a token is worth; ``project_id`` is the project that its request says.
+    """Ask Keystone about a token; ``project_id`` is the project that its request names.
 
     Raises `CloudError` TOKEN_EXPIRED or TRUST_GONE when Keystone does not accept the token,
     FORBIDDEN when it is not of that project, and what `translate` makes of other failures;
@@ -63,14 +64,15 @@ def asked(session: Session, auth_url: str, token: str, project_id: str | None) -
 
 
 def expired(status: int | None = None) -> CloudError:
-    """The error about a token that Keystone does not accept."""
+    """Return the error for a token that Keystone does not accept."""
     return CloudError(
         "TOKEN_EXPIRED", "Keystone does not accept the token of the request.", http_status=status
     )
 
 
 def _catalog(session: Session, auth_url: str, token: str) -> Any:
-    """The catalog that a token gets; who gets none is told why more plainly than elsewhere."""
+    """Return a token's catalog; a refusal here tells the reason more plainly than other calls
+    do."""
     try:
         return _get(session, f"{auth_url}/auth/catalog", token).json()["catalog"]
     except FOREIGN as error:
@@ -80,7 +82,7 @@ def _catalog(session: Session, auth_url: str, token: str) -> Any:
     elif failure.http_status == 403:
         words = (
             "Keystone does not honour the trust of the request's token: its user is disabled, or "
-            "lost a role that the trust passes on."
+            "has lost a role that the trust delegates."
         )
     elif failure.http_status in (401, 404):
         raise expired(failure.http_status)
@@ -93,7 +95,9 @@ def _told_in_parts(
     session: Session, auth_url: str, token: str, project_id: str | None, catalog: Any
 ) -> access.AccessInfo:
     if project_id is None:
-        raise CloudError("FORBIDDEN", "Nobody says which project the token of the request is of.")
+        raise CloudError(
+            "FORBIDDEN", ("The request's token names no project, and neither does the request.")
+        )
     try:
         _get(session, f"{auth_url}/projects/{project_id}", token)
     except FOREIGN as error:
@@ -114,17 +118,17 @@ def _told_in_parts(
 
 
 def foreign(said: str, real: str | None) -> CloudError:
-    """The error about a request that says one project and carries a token of another."""
+    """Return the error for a request that names one project and carries a token of another."""
     whose = f"project {real}" if real else "another one"
     return CloudError(
         "FORBIDDEN",
-        f"The request says project {said}, but its token belongs to {whose}.",
+        f"The request names project {said}, but its token belongs to {whose}.",
         remedy="Call with a token of the project that owns the group.",
     )
 
 
 def _get(session: Session, url: str, token: str) -> Any:
-    """Ask with a token about itself; neither it nor the answer gets into a log."""
+    """Ask with a token about itself; neither the token nor the answer is logged."""
     return session.get(
         url,
         headers={"X-Auth-Token": token, "X-Subject-Token": token},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group must not lose to an update of its stack, and the updates that are refused for it."""
+"""What a group must not lose to an update of its stack; such updates are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mistral_failover.cloud.stacks import VOLUME
 @dataclass(frozen=True, slots=True)
 class KeptParts:
     """What no update may take away. ``members``: the members' names by server id; ``volumes``: by
-    id, as the group file names them; ``group``: the name of the group whose they are, for the
+    id, as the group file names them; ``group``: the name of the group that owns them, for the
     remedy."""
 
     group: str = ""
@@ -35,12 +35,12 @@ def refuse_marked(
     """Refuse an update of the stack that would replace one of these servers or volumes
     (``predicted_replacements``).
 
-    It is asked right before the update is sent; who is marked in between is not known here.
+    Call it right before the update is sent; a mark that is set in between goes unnoticed.
     ``marking``: the stack's name or id, and the name, of a resource that is about to be marked.
 
     Raises `CloudError` MEMBER_MARKED and VOLUME_MARKED with the commands that help; VOLUME_REPLACED
-    where another volume has taken the place of one of these in the stack; CONFLICT where only what
-    is about to be marked would take one along; NOT_FOUND for an unknown stack.
+    if another volume has replaced one of these in the stack; CONFLICT if only the resource that is
+    about to be marked would take one along; NOT_FOUND for an unknown stack.
     """
     ids = {*keep.members, *keep.volumes}
     if not ids:
@@ -73,24 +73,26 @@ def _refuse_replaced(rows: Sequence[Link], keep: KeptParts) -> None:
 
 
 def replaced_volume(group: str, name: str, former: str, now: str) -> CloudError:
-    """Make the error for a name that stands for another volume than the group's."""
+    """Return the error for a name that refers to another volume than the group's."""
     return CloudError(
         "VOLUME_REPLACED",
-        f"{name} is volume {now} in the stack by now, and {group} has its data on volume {former}, "
+        f"{name} is volume {now} in the stack now, but the data of {group} is on volume {former}, "
         "which the stack's next update may delete.",
-        remedy=f"Keep the data first, if there is still any: openstack volume create --source "
-        f"{former} COPY. Then say which volume is meant, by its id as volume in the group file: "
-        f"that copy, or {now}; and: failover group update FILE.",
+        remedy=(
+            f"First save the data if it still exists: openstack volume create --source {former} "
+            "COPY. Then set volume in the group file to the id of the volume to use, that copy or "
+            f"{now}, and run: failover group update FILE."
+        ),
         retryable=False,
     )
 
 
 def _member(keep: KeptParts, server_id: str, why: PredictedReplacement) -> CloudError:
     member = keep.members[server_id]
-    unmark = f"; or, where it is sound: {why.unmark}" if why.marked else ""
+    unmark = f"; or, if it is healthy: {why.unmark}" if why.marked else ""
     return CloudError(
         "MEMBER_MARKED",
-        f"{_said(why)} would replace server {server_id} of {member}, which carries something of "
+        f"{_said(why)} would replace server {server_id} of {member}, which carries resources of "
         "the group.",
         remedy=f"Have it fenced and replaced first: failover replace {quote(keep.group)} "
         f"{quote(member)}{unmark}.",
@@ -103,13 +105,15 @@ def _volume(keep: KeptParts, volume_id: str, why: PredictedReplacement) -> Cloud
     if why.link.retired or why.link.resource.status.startswith("DELETE"):
         return CloudError(
             "VOLUME_MARKED",
-            f"Heat is to delete volume {volume_id} ({name}), which has the group's data, as soon "
-            "as an update of the stack finds it free.",
-            remedy=f"Copy it: openstack volume create --source {volume_id} COPY; name the copy by "
-            "its id as volume in the group file, and: failover group update FILE.",
+            f"Heat deletes volume {volume_id} ({name}), which has the group's data, as soon as an "
+            "update of the stack finds it free.",
+            remedy=(
+                f"Copy it: openstack volume create --source {volume_id} COPY. Set volume in the "
+                "group file to the id of the copy, and run: failover group update FILE."
+            ),
             retryable=False,
         )
-    unmark = f"Where it is sound: {why.unmark}." if why.marked else "Find out why, and mend it."
+    unmark = f"If it is healthy: {why.unmark}." if why.marked else "Find the cause and correct it."
     return CloudError(
         "VOLUME_MARKED",
         f"{_said(why)} would make a new, empty volume for {name} and delete {volume_id}, which "
@@ -121,16 +125,18 @@ def _volume(keep: KeptParts, volume_id: str, why: PredictedReplacement) -> Cloud
 
 def _beside(keep: KeptParts, identity: str, why: PredictedReplacement) -> CloudError:
     what = (
-        f"server {identity} of {keep.members[identity]}, which carries something of the group"
+        f"server {identity} of {keep.members[identity]}, which carries resources of the group"
         if identity in keep.members
         else f"volume {identity} ({keep.volumes[identity]}), which has the group's data"
     )
     return CloudError(
         "CONFLICT",
-        f"Were {why.cause.name} of stack {why.cause.stack} replaced, so would be {what}: by its "
-        "properties it depends on that.",
-        remedy="Move what it carries first: failover switchover "
-        f"{quote(keep.group)}; a volume's data has to be copied to one that does not depend on it.",
+        f"Replacing {why.cause.name} of stack {why.cause.stack} would also replace {what}, whose "
+        "properties depend on it.",
+        remedy=(
+            f"First move what it carries: failover switchover {quote(keep.group)}. Copy a volume's "
+            "data to a volume that does not depend on it."
+        ),
         retryable=False,
     )
 

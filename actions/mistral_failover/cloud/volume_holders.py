@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has a volume: by Cinder's word, which keeps attachments, and by Nova's, which lists volumes.
+"""Which server holds a volume: according to Cinder, which keeps attachments, and to Nova, which
+lists volumes.
 
-While Nova attaches, it lists the volume before Cinder has an attachment; while it detaches, Cinder
-has lost the attachment before Nova stops listing. So an attachment that Nova does not list is an
-*orphan*: nobody is at work on it, and nobody will be. Only a server that is being built is not
+While Nova attaches a volume, it lists the volume before Cinder has an attachment; while it
+detaches, Cinder loses the attachment before Nova stops listing. So an attachment that Nova does not
+list is an *orphan*: no request works on it, and none will. Only a server that is being built is not
 listed in full.
 
 Cinder lets a project delete an attachment that Nova does not list, and no other (409, since
-CVE-2023-2088), but it can not know whether a host still has the device. That is decided here.
+CVE-2023-2088), but Cinder cannot know whether a host still has the device. That is decided here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from mistral_failover.fault_points import reach
 class VolumeHolder:
     """An attachment as Cinder keeps it.
 
-    ``server_id``: None for one that is no server's. ``status``: reserved (no host was given the
+    ``server_id``: None for one that belongs to no server. ``status``: reserved (no host knows the
     way to the volume yet), attaching, attached, detaching, error_attaching, error_detaching.
     """
 
@@ -47,7 +48,8 @@ def volume_of(cloud: Cloud, volume_id: str) -> Any:
 
 
 def held_by(volume: Any, server_id: str) -> Iterator[dict[str, Any]]:
-    """The server's attachments among those that the volume shows: attached or detaching ones."""
+    """Return the server's attachments among those that the volume shows: attached or detaching
+    ones."""
     return (held for held in volume.attachments if held.get("server_id") == server_id)
 
 
@@ -61,7 +63,8 @@ def state_of(volume: Any) -> str:
 
 
 def holders_of(cloud: Cloud, volume_id: str) -> list[VolumeHolder]:
-    """Every attachment of the volume, also those that the volume itself does not show yet."""
+    """Return every attachment of the volume, also those that the volume itself does not show
+    yet."""
     with translated(f"list the attachments of volume {volume_id}"):
         found = cloud.volumes.attachments.list(search_opts={"volume_id": volume_id})
     rows = [VolumeHolder(each.id, each.instance or None, each.status) for each in found]
@@ -69,17 +72,18 @@ def holders_of(cloud: Cloud, volume_id: str) -> list[VolumeHolder]:
 
 
 def lists(cloud: Cloud, server_id: str, volume_id: str) -> bool:
-    """Whether Nova lists the volume on the server; it does so from accepting an attach on."""
+    """Return whether Nova lists the volume on the server; Nova does so once it has accepted an
+    attach."""
     return _listed(cloud, server_id, volume_id) is not None
 
 
 def left(cloud: Cloud, server_id: str, volume_id: str) -> bool:
-    """Whether Nova lists a device on the server that belongs to no attachment.
+    """Return whether Nova lists a device on the server that belongs to no attachment.
 
-    While Nova carries an attach out that is so for a moment. It stays so where the compute service
+    While Nova carries an attach out, that is so for a moment. It stays so if the compute service
     reserved the device after Nova had given the request up: nothing was connected, and nothing will
-    be. (A server of before Nova's Queens may have real ones; of these Cinder knows.) Nova tells it
-    since microversion 2.89; False where it does not.
+    be. (A server of before Nova's Queens may have real ones; Cinder knows those.) Nova tells it
+    since microversion 2.89; False with older ones.
     """
     row = _listed(cloud, server_id, volume_id)
     return row is not None and bool(row.bdm_id) and not row.attachment_id
@@ -96,10 +100,11 @@ def _listed(cloud: Cloud, server_id: str, volume_id: str) -> Any:
 
 
 def holder_for(cloud: Cloud, volume_id: str, server_id: str) -> VolumeHolder:
-    """Have Cinder call the volume attached to the server, by an attachment that connects nothing.
+    """Make Cinder show the volume as attached to the server, by an attachment that connects
+    nothing.
 
-    One that an earlier attempt made is taken. Cinder gives a volume to nobody else meanwhile.
-    Raises `CloudError`, VOLUME_IN_USE where somebody else has it.
+    One that an earlier attempt made is reused. Until it is deleted Cinder gives the volume to no
+    other server. Raises `CloudError`, VOLUME_IN_USE if another server has it.
     """
     found = next((c for c in holders_of(cloud, volume_id) if c.server_id == server_id), None)
     if found is None:
@@ -113,7 +118,8 @@ def holder_for(cloud: Cloud, volume_id: str, server_id: str) -> VolumeHolder:
 
 
 def orphaned(cloud: Cloud, volume_id: str, claim: VolumeHolder) -> bool:
-    """Whether Nova knows nothing of the attachment of a server, be the server gone or not."""
+    """Return whether Nova knows nothing of a server's attachment, whether or not the server still
+    exists."""
     if claim.server_id is None or lists(cloud, claim.server_id, volume_id):
         return False
     return server_state(cloud, claim.server_id).status != "BUILD"
@@ -122,12 +128,12 @@ def orphaned(cloud: Cloud, volume_id: str, claim: VolumeHolder) -> bool:
 def delete_orphan_attachment(
     cloud: Cloud, volume_id: str, claim: VolumeHolder, off: str | None
 ) -> str | None:
-    """Delete an orphan, if certainly nothing is written through it; return why that is certain.
+    """Delete an orphan if certainly nothing is written through it; return why that is certain.
 
-    ``off``: what proves that its server's guest is off, if something does; else Nova is asked.
-    None, and nothing was done, when it is not certain. Safe to repeat.
+    ``off``: the proof that its server's guest is off, if there is one; else Nova is asked. Return
+    None without deleting when it is not certain. Safe to repeat.
 
-    Raises `CloudError` CONFLICT when Nova has come to know it after all.
+    Raises `CloudError` CONFLICT if Nova knows the attachment after all.
     """
     why = "it was never connected" if claim.status == "reserved" else off
     if why is None and claim.server_id is not None:
@@ -136,7 +142,7 @@ def delete_orphan_attachment(
         return None
     try:
         reach("orphan.before")
-        # By its own id: asked for twice it is gone once, so no answer needs to be looked for.
+        # By its own id: a repeated deletion removes it only once, so the answer does not matter.
         with translated(f"delete attachment {claim.id} of volume {volume_id}", changes=True):
             cloud.volumes.attachments.delete(claim.id)
     except CloudError as error:
@@ -147,7 +153,7 @@ def delete_orphan_attachment(
 
 
 def volume_fingerprint(cloud: Cloud, volume_id: str, server_id: str) -> str:
-    """All that can be seen of a volume and a server, in words that change when it changes."""
+    """Describe a volume and a server in words that change when their state changes."""
     try:
         state = state_of(volume_of(cloud, volume_id))
         known = ", ".join(str(claim) for claim in holders_of(cloud, volume_id))
@@ -166,7 +172,7 @@ def volume_fingerprint(cloud: Cloud, volume_id: str, server_id: str) -> str:
 
 
 def _off(cloud: Cloud, server_id: str) -> str | None:
-    """What proves that the guest is off, by Nova's word."""
+    """Return Nova's proof that the guest is off."""
     state = server_state(cloud, server_id)
     if not state.exists:
         evidence = deletion(cloud, server_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attaching and detaching have in common: looking, waiting, and asking why nothing moves."""
+"""Common steps of attaching and detaching: looking, waiting, and finding out why nothing moves."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from mistral_failover.cloud.volume_holders import (
 from mistral_failover.cloud.waits import Look, Repeats
 
 LOG = logging.getLogger(__name__)
-ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry through
-TAKEN = ("reserved", "attaching", "detaching")  # by an attachment, or by nobody: then it is stuck
-_LETS_GO = 6  # patiences within which a compute service has detached what is not there
+ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry out
+TAKEN = ("reserved", "attaching", "detaching")  # by an attachment; without one it is stuck
+_LETS_GO = 6  # after so many patiences a compute service has detached what is not there
 MOVING = (
     *TAKEN,
     "creating",
@@ -44,7 +44,7 @@ MOVING = (
 
 
 class Steps:
-    """Looks and requests until a volume is where it shall be.
+    """Looks and requests until a volume is where it must be.
 
     ``unknown``: an earlier attempt may have sent a request that Nova has not carried out yet.
     """
@@ -62,11 +62,12 @@ class Steps:
         self.since = self._looked_why = time.monotonic()
 
     def step(self) -> Look:
-        """One look, and the request that is missing."""
+        """Look once, and send the request that is missing."""
         raise NotImplementedError
 
     def carry_out(self, what: str, limit: float) -> Any:
-        """Wait until it is there; what only a person can mend says what they would change."""
+        """Wait until the volume is there; an error that only an operator can resolve says what has
+        to change."""
         deadline = time.monotonic() + limit
         try:
             return self.cloud.wait(self.step, what=what, limit=limit)
@@ -74,24 +75,24 @@ class Steps:
             failure = error
             if error.code == "TIMEOUT" and not error.transient and time.monotonic() >= deadline:
                 failure = self._why_it_stands_still() or error
-            # What was sent and neither answered nor seen may take effect after this call.
+            # A request without an answer or a visible effect may take effect after this call.
             failure.unknown = failure.unknown or self.repeats.unanswered is not None
             if failure.blocked:
                 failure.about = self._about()
             raise failure from None
 
     def _about(self) -> dict[str, Any]:
-        """What a look has to find changed before it is worth trying again."""
+        """What a look must find changed before a retry makes sense."""
         try:
             seen = volume_fingerprint(self.cloud, self.volume_id, self.server_id)
         except LeaseLost:
             raise
         except CloudError:
-            seen = ""  # whatever the next sweep sees is something else, and worth a try
+            seen = ""  # whatever the next sweep sees differs from this, and justifies a retry
         return {"volume": self.volume_id, "server": self.server_id, "sight": seen}
 
     def look(self) -> tuple[Any, dict[str, Any] | None, str]:
-        """The volume, the server's attachment if it shows one, and its state in words."""
+        """Return the volume, the server's attachment if it shows one, and its state in words."""
         volume = volume_of(self.cloud, self.volume_id)
         state = state_of(volume)
         if state != self._state:
@@ -100,7 +101,7 @@ class Steps:
         return volume, next(held_by(volume, self.server_id), None), state
 
     def is_time_to_ask_why(self) -> bool:
-        """Nothing has changed for a while, and nobody has asked why for as long."""
+        """Whether nothing has changed for a while, and the cause was not examined for as long."""
         now = time.monotonic()
         if now - self._looked_why < self.patience:
             return False
@@ -115,18 +116,18 @@ class Steps:
         return volume_trouble.stuck(volume, known, time.monotonic() - self.since)
 
     def is_listed(self) -> bool:
-        """Whether Nova lists the volume on the server."""
+        """Return whether Nova lists the volume on the server."""
         return lists(self.cloud, self.server_id, self.volume_id)
 
     def clear_left(self, server_id: str, *, begun: bool = False) -> Look | None:
-        """Rid Nova of a device that belongs to no attachment, once nobody can be at work on it any
-        more; None where there is none, or it is too early to say.
+        """Make Nova drop a device that belongs to no attachment, once no request can be working on
+        it; return None if there is no such device, or if it is too early to tell.
 
-        Nova detaches only what Cinder calls attached. So Cinder is given an attachment that
-        connects nothing, and Nova is asked to detach. Nothing is written through such a device, and
-        Cinder gives the volume to nobody else meanwhile. Where Nova does not do it (libvirt's
-        driver finds nothing to disconnect, and fails), Cinder's attachment is taken back, and a
-        person is needed. ``begun``: an earlier attempt has given Cinder its attachment.
+        Nova detaches only what Cinder shows as attached. So Cinder gets an attachment that connects
+        nothing, and Nova is asked to detach it. Nothing is written through such a device, and
+        Cinder gives the volume to no other server in the meantime. If Nova fails (libvirt's driver
+        finds nothing to disconnect), Cinder's attachment is deleted again, and an operator is
+        needed. ``begun``: an earlier attempt has made Cinder's attachment.
 
         Raises `CloudError` DEVICE_LEFT, blocked.
         """
@@ -150,12 +151,12 @@ class Steps:
         return Look("a device that was never connected was removed")
 
     def is_begun(self, mine: dict[str, Any]) -> bool:
-        """Whether an attachment is the one by which `clear_left` has Nova detach what is left:
-        connected to nothing it has no device."""
+        """Return whether an attachment is the one by which `clear_left` makes Nova detach the rest:
+        it is connected to nothing and has no device."""
         return not mine.get("device") and left(self.cloud, self.server_id, self.volume_id)
 
     def _let_go(self, server_id: str) -> bool:
-        """Have Nova detach what is left; whether it did."""
+        """Make Nova detach the rest; return whether it did."""
         with translated(f"detach volume {self.volume_id} from server {server_id}", changes=True):
             self.cloud.compute.delete_volume_attachment(
                 Server.new(id=server_id), self.volume_id, ignore_missing=True
@@ -164,7 +165,7 @@ class Steps:
         def step() -> Look:
             listed = lists(self.cloud, server_id, self.volume_id)
             status = volume_of(self.cloud, self.volume_id).status
-            # Nova that fails calls it in use again.
+            # When Nova fails, it sets the volume back to in-use.
             over = not listed or status != "detaching"
             return Look(f"it is {status}", done=over, result=not listed)
 
@@ -177,10 +178,10 @@ class Steps:
             return False
 
     def give_back_orphans(self, whose: str | None, off: str | None) -> str | None:
-        """Delete what Nova does not know of the volume (of one server, or of all) as far as it is
+        """Delete what Nova does not know of the volume (of one server, or of all) as far as that is
         safe; return what was done, or None if there was nothing.
 
-        Raises VOLUME_DISPUTED where it is not safe, or where Cinder does not do it.
+        Raises VOLUME_DISPUTED if it is not safe, or if Cinder does not do it.
         """
         done = []
         for claim in holders_of(self.cloud, self.volume_id):
@@ -191,14 +192,17 @@ class Steps:
             try:
                 said = delete_orphan_attachment(self.cloud, self.volume_id, claim, off)
             except CloudError as error:
-                if error.http_status in (500, 403):  # others mean that Cinder is away
+                if error.http_status in (
+                    500,
+                    403,
+                ):  # other errors mean that Cinder is not available
                     raise volume_trouble.not_let_go(self.volume_id, claim, error) from None
                 raise
             if said is None and claim.id not in {
                 c.id for c in holders_of(self.cloud, self.volume_id)
             }:
-                # Between the two looks Nova let it go, as it was about to.
-                said = f"{claim} has gone meanwhile"
+                # Between the two looks Nova released it, as it was about to do.
+                said = f"{claim} has gone in the meantime"
             if said is None:
                 server = servers.server_state(self.cloud, str(claim.server_id))
                 raise volume_trouble.unknown_to_nova(self.volume_id, claim, exists=server.exists)
@@ -208,7 +212,7 @@ class Steps:
 
 
 def busy(error: CloudError) -> bool:
-    """Whether Nova refuses only until the server's present task has ended."""
+    """Return whether Nova refuses only until the server's present task has ended."""
     return error.code == "CONFLICT" and "task_state" in error.message
 
 
@@ -219,7 +223,7 @@ def refuse_root(volume: Any, held: dict[str, Any]) -> None:
 
 
 def boots_from(volume: Any, held: dict[str, Any]) -> bool:
-    """Whether an attachment is that of the disk that its server boots from."""
+    """Return whether an attachment is that of the disk that its server boots from."""
     return str(getattr(volume, "bootable", "")).lower() == "true" and (
         held.get("device") in servers.ROOT_DEVICES
     )

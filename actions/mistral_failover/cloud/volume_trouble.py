@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a volume that neither comes free nor arrives, and who can help, by which
-command. ``docs/volumes.md`` lists the cases, and what was measured of each.
+"""Errors for a volume that is neither released nor attached: the cause, and the command that helps.
+``docs/volumes.md`` lists the cases and the measurements of each.
 
 The commands are those of python-openstackclient and nova-manage, with the ids filled in. A
-``blocked`` error waits for a person; nobody here forces a volume out of a server's hands.
+``blocked`` error waits for an operator; this package never takes a volume from a server by
+force.
 """
 
 from __future__ import annotations
@@ -20,57 +21,65 @@ _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
 def host_down(
     volume_id: str, server_id: str, why: str, off: str | None, *, fenced: bool
 ) -> CloudError:
-    """Nova can not detach, for the compute service of the server's host is down.
+    """Nova cannot detach, because the compute service of the server's host is down.
 
-    ``why``: what shows that. ``off``: what proves the guest off. ``fenced``: its member's fence
-    stands, be it by a proof that leaves the guest running.
+    ``why``: the evidence. ``off``: the proof that the guest is off. ``fenced``: the member is
+    fenced, perhaps by a proof that leaves the guest running.
     """
     message = (
-        f"Could not detach volume {volume_id} from server {server_id}: {why}, so Nova can not "
-        "reach the guest"
+        f"Could not detach volume {volume_id} from server {server_id}: {why}, so Nova cannot reach "
+        "the guest"
     )
     if off is not None:
         return CloudError(
             "HOST_DOWN",
-            f"{message}. The member is proven off ({off.rstrip('.')}), but nobody allowed to "
-            "delete its server",
-            remedy=f"Free the volume by deleting the server: openstack server delete {server_id}. "
-            "Or, as an administrator, keep the server: openstack compute service set --down HOST "
-            "nova-compute, then openstack --os-compute-api-version 2.95 server evacuate "
-            f"{server_id} (it arrives switched off). Or bring the host back.",
+            f"{message}. The member is proven off ({off.rstrip('.')}), but the group does not "
+            "allow deleting its server (when_host_is_down)",
+            remedy=(
+                f"Free the volume by deleting the server: openstack server delete {server_id}. Or, "
+                "as an administrator, keep the server: openstack compute service set --down HOST "
+                "nova-compute, then openstack --os-compute-api-version 2.95 server evacuate "
+                f"{server_id} (it arrives switched off). Or start the host again."
+            ),
             blocked=True,
         )
     if fenced:
         return CloudError(
             "HOST_DOWN",
             f"{message}. The member only confirmed that it quiesced; its guest may be running",
-            remedy="Start nova-compute on its host again. Or switch the guest off, vouch for it "
-            "with failover confirm-fenced, and go on with failover start.",
+            remedy=(
+                "Start nova-compute on its host again. Or switch the guest off, confirm that with "
+                "failover confirm-fenced, and continue with failover start."
+            ),
             blocked=True,
         )
     return CloudError(
         "HOST_DOWN",
         message,
-        remedy="Start nova-compute on its host again. Or, only if the member is lost, say so with "
-        "failover start GROUP --lost MEMBER, which fences it first.",
+        remedy=(
+            "Start nova-compute on its host again. Only if the member is lost: failover start "
+            "GROUP --lost MEMBER, which fences it first."
+        ),
     )
 
 
 def server_in_error(volume_id: str, server_id: str) -> CloudError:
-    """Nova detaches nothing from a server that it has in ERROR, though its host be well."""
+    """Nova detaches nothing from a server in ERROR, even if its host is well."""
     return CloudError(
         "SERVER_IN_ERROR",
-        f"Could not detach volume {volume_id} from server {server_id}: Nova has that in ERROR, and "
-        "detaches nothing from it",
-        remedy=f"Switch it off, which its project may do: openstack server stop {server_id}. Or, "
-        "as an administrator, if the server is well: openstack server set --state active "
-        f"{server_id}. Then run failover sweep.",
+        f"Could not detach volume {volume_id} from server {server_id}: the server is in ERROR, and "
+        "Nova detaches nothing from it",
+        remedy=(
+            f"Switch the server off, which its project may do: openstack server stop {server_id}. "
+            "Or, as an administrator, if the server is healthy: openstack server set --state "
+            f"active {server_id}. Then run failover sweep."
+        ),
         blocked=True,
     )
 
 
 def goes_along(server_id: str, volumes: Sequence[str]) -> CloudError:
-    """The server may be deleted, but data would be deleted with it."""
+    """The server may be deleted, but that would delete data with it."""
     commands = "; ".join(
         "openstack --os-compute-api-version 2.85 server volume update --preserve-on-termination "
         f"{server_id} {volume}"
@@ -88,32 +97,36 @@ def goes_along(server_id: str, volumes: Sequence[str]) -> CloudError:
 def broken(volume: Any) -> CloudError:
     """The volume is in an error state, which only an administrator may end."""
     wanted = "in-use" if volume.attachments else "available"
-    lost = " Its deletion has begun: see first whether its data is still there."
+    lost = " Its deletion has begun: check first whether its data still exists."
     return CloudError(
         "VOLUME_ERROR",
-        f"Volume {volume.id} can not be used: {state_of(volume)}",
-        remedy="Find out why (openstack volume message list, cinder-volume's log)."
-        f"{lost if volume.status == 'error_deleting' else ''} "
-        f"Then, as an administrator: openstack volume set --state {wanted} {volume.id}.",
+        f"Volume {volume.id} is not usable: {state_of(volume)}",
+        remedy=(
+            "Find the cause (openstack volume message list, cinder-volume's "
+            f"log).{lost if volume.status == 'error_deleting' else ''} Then, as an administrator: "
+            f"openstack volume set --state {wanted} {volume.id}."
+        ),
         blocked=True,
     )
 
 
 def stuck(volume: Any, known: Sequence[VolumeHolder], seconds: float) -> CloudError:
-    """The volume is on its way, and does not get anywhere."""
+    """The volume is being attached or detached, and makes no progress."""
     if known:
         whose = f"by {' and '.join(str(claim) for claim in known)}, which Nova knows"
         state = "in-use --attached"
         look = f"nova-compute's log on the host of server {known[0].server_id}"
     else:
-        whose = "by nobody: neither Cinder nor Nova has an attachment"
+        whose = "without a request: neither Cinder nor Nova has an attachment"
         state = "available --detached"
         look = "cinder-api's log"
     return CloudError(
         "VOLUME_STUCK",
-        f"Volume {volume.id} has not got on for {seconds:.0f} s: {state_of(volume)}, {whose}",
-        remedy=f"Look at {look}. When nothing is at work on it any more, as an administrator: "
-        f"openstack volume set --state {state} {volume.id}.",
+        f"Volume {volume.id} has made no progress for {seconds:.0f} s: {state_of(volume)}, {whose}",
+        remedy=(
+            f"Check {look}. When no request works on the volume any more, as an administrator: "
+            f"openstack volume set --state {state} {volume.id}."
+        ),
         blocked=True,
     )
 
@@ -122,16 +135,17 @@ def unknown_to_nova(volume_id: str, claim: VolumeHolder, *, exists: bool) -> Clo
     """Cinder keeps an attachment that Nova does not know, and its guest may be writing."""
     delete = f"{_ATTACHMENT_API} delete {claim.id}"
     if exists:
-        fact = f"Nova does not list the volume on server {claim.server_id}, which may have it yet"
+        fact = f"Nova does not list the volume on server {claim.server_id}, which may still have it"
         remedy = (
-            f"Switch the server off (openstack server stop {claim.server_id}); seen off, the "
-            f"attachment is deleted here. Or see in the guest that the device is gone, and {delete}"
+            f"Switch the server off (openstack server stop {claim.server_id}); the attachment is "
+            "then deleted automatically. Or check in the guest that the device is gone, and "
+            f"{delete}"
         )
     else:
         fact = (
-            f"server {claim.server_id} is gone from Nova, and nothing shows that its guest is off"
+            f"server {claim.server_id} is gone from Nova, and nothing proves that its guest is off"
         )
-        remedy = f"Make sure that no guest of this id runs on any host, then: {delete}"
+        remedy = f"Make sure that no guest with this id runs on any host, then: {delete}"
     return CloudError(
         "VOLUME_DISPUTED",
         f"Volume {volume_id} is held by {claim}, but {fact}",
@@ -141,57 +155,64 @@ def unknown_to_nova(volume_id: str, claim: VolumeHolder, *, exists: bool) -> Clo
 
 
 def unknown_to_cinder(volume_id: str, server_id: str) -> CloudError:
-    """Nova lists the volume on a server, and Cinder has no attachment: Nova can not detach it."""
+    """Nova lists the volume on a server, and Cinder has no attachment: Nova cannot detach it."""
     return CloudError(
         "VOLUME_DISPUTED",
-        f"Nova lists volume {volume_id} on server {server_id}, where its guest may write on it, "
-        "but Cinder knows of no attachment (somebody called it detached by force)",
-        remedy=f"Make the attachment anew: openstack server stop {server_id}; then, as an "
-        "administrator on its host, nova-manage volume_attachment get_connector --json > "
-        f"connector.json and nova-manage volume_attachment refresh {server_id} {volume_id} "
-        f"connector.json. Or give the server up: openstack server delete {server_id}.",
+        f"Nova lists volume {volume_id} on server {server_id}, where its guest may write to it, "
+        "but Cinder has no attachment (its state was set to detached by force)",
+        remedy=(
+            f"Create the attachment again: openstack server stop {server_id}; then, as an "
+            "administrator on its host, nova-manage volume_attachment get_connector --json > "
+            f"connector.json and nova-manage volume_attachment refresh {server_id} {volume_id} "
+            f"connector.json. Or delete the server: openstack server delete {server_id}."
+        ),
         blocked=True,
     )
 
 
 def device_left(volume_id: str, server_id: str) -> CloudError:
-    """Nova keeps a device that no attachment was ever made of, and does not give it up."""
+    """Nova keeps a device that never had an attachment, and does not drop it."""
     return CloudError(
         "DEVICE_LEFT",
         f"Nova keeps a device for volume {volume_id} on server {server_id} that was never "
-        "connected (it gave an attach up which the compute service still carried on with), and "
-        "attaches the volume nowhere else for it",
-        remedy=f"Give the server up: openstack server delete {server_id}; Heat then makes another "
-        "one for its member. Or have an administrator of Nova's database delete the row of "
-        "block_device_mapping of this volume and server that has no attachment_id.",
+        "connected (Nova gave up an attach that the compute service still continued), so it "
+        "attaches the volume nowhere else",
+        remedy=(
+            f"Delete the server: openstack server delete {server_id}. Heat then makes another one "
+            "for its member. Or have an administrator of Nova's database delete the row of "
+            "block_device_mapping of this volume and server that has no attachment_id."
+        ),
         blocked=True,
     )
 
 
 def not_let_go(volume_id: str, claim: VolumeHolder, error: CloudError) -> CloudError:
-    """Nova does not know an attachment, nothing is written through it, and Cinder keeps it."""
+    """Nova does not know an attachment, nothing is written through it, and Cinder does not delete
+    it."""
     return CloudError(
         "VOLUME_DISPUTED",
         f"Volume {volume_id} is held by {claim}, which Nova does not know, and Cinder did not "
         f"delete it: {error.message}",
-        remedy="Cinder asks Nova with the token of the request, which it can not do with a "
-        f"trust's. With a token of your own: {_ATTACHMENT_API} delete {claim.id}.",
+        remedy=(
+            "Cinder asks Nova with the token of the request, which is not possible with a trust's "
+            f"token. With a token of your own: {_ATTACHMENT_API} delete {claim.id}."
+        ),
         blocked=True,
     )
 
 
 def called_free(volume: Any) -> CloudError:
-    """Cinder calls the volume available and keeps attachments of it all the same."""
+    """Cinder shows the volume as available but still has attachments of it."""
     return CloudError(
         "VOLUME_DISPUTED",
-        f"Volume {volume.id} is called available by force, and is not: {state_of(volume)}",
+        f"Volume {volume.id} was set to available by force, but it is not: {state_of(volume)}",
         remedy=f"As an administrator: openstack volume set --state in-use {volume.id}.",
         blocked=True,
     )
 
 
 def in_use(volume: Any) -> CloudError:
-    """Somebody else has the volume, by Cinder's and Nova's word."""
+    """Another server has the volume, according to Cinder and Nova."""
     others = sorted({str(held.get("server_id")) for held in volume.attachments})
     commands = "; ".join(f"openstack server remove volume {other} {volume.id}" for other in others)
     return CloudError(
@@ -213,22 +234,24 @@ def is_root(volume_id: str, server_id: str) -> CloudError:
 
 
 def not_shared(volume: Any, members: Sequence[str]) -> CloudError:
-    """Several members are to have the volume at once, and it takes one."""
+    """Several members need the volume at once, but it allows only one."""
     return CloudError(
         "VOLUME_NOT_SHARED",
-        f"Volume {volume.id} is to be on {' and '.join(members)} at once, and it is not "
+        f"Volume {volume.id} is needed on {' and '.join(members)} at once, but it is not "
         "multi-attach",
-        remedy="Give each its own volume, or make the volume of a type that is multi-attach "
-        "(openstack volume type set --property multiattach='<is> True' TYPE).",
+        remedy=(
+            "Give each member its own volume, or use a volume of a type that is multi-attach "
+            "(openstack volume type set --property multiattach='<is> True' TYPE)."
+        ),
         retryable=False,
     )
 
 
 def not_usable(volume: Any) -> CloudError:
-    """The volume is in a state that the attachment of a group has no business in."""
+    """The volume is in a state that does not allow attaching it."""
     return CloudError(
         "CONFLICT",
         f"Could not use volume {volume.id}: {state_of(volume)}",
-        remedy="Wait until what is under way with it has ended (a deletion, a transfer).",
+        remedy="Wait until its present action has ended (a deletion, a transfer).",
         retryable=False,
     )

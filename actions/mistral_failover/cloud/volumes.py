@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes: find, attach, detach. All look first, so a repeat at any point goes on from there.
+"""Volumes: find, attach, detach. Each call looks first, so a repeat continues at any point.
 
-Cinder's volume tells where it is attached; Nova's list of a server tells what is on its way there
-already. What a process did before it died shows in one of the two. Where the two disagree, or
-nothing moves, ``cloud.volume_holders`` finds out who has the volume and ``cloud.volume_trouble``
-says what helps; no volume is ever taken from a guest that may be writing.
+Cinder's volume shows where it is attached; Nova's list of a server shows what is already on its way
+there. The work of a process that died is visible in one of the two. If the two disagree, or nothing
+moves, ``cloud.volume_holders`` finds out which server has the volume and ``cloud.volume_trouble``
+says what helps. A volume is never taken from a guest that may be writing.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _UNPROVEN = Release()
 
 
 def resolve_volume(cloud: Cloud, stack: str, name: str) -> str:
-    """Return the id of a volume: a volume resource of the stack, or an id of the project's.
+    """Return the id of a volume: a volume resource of the stack, or a volume id of the project.
 
-    Raises `CloudError` NOT_FOUND, or BAD_REQUEST when the stack's resource is no volume.
+    Raises `CloudError` NOT_FOUND, or BAD_REQUEST if the stack's resource is not a volume.
     """
     return _resolved(cloud, stack, stack_map(cloud, stack), name)
 
 
 def resolve_volumes(cloud: Cloud, stack: str, names: Iterable[str]) -> dict[str, str | None]:
-    """As :func:`resolve_volume` for several; None where there is no such volume."""
+    """As :func:`resolve_volume` for several; None for a volume that does not exist."""
     resources = stack_map(cloud, stack)
     found: dict[str, str | None] = {}
     for name in names:
@@ -48,13 +48,13 @@ def resolve_volumes(cloud: Cloud, stack: str, names: Iterable[str]) -> dict[str,
 
 
 def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[str]]) -> None:
-    """Refuse volumes that can not do what a group asks of them; nothing is changed.
+    """Refuse volumes that cannot do what a group needs; nothing is changed.
 
-    ``wanted``: by volume (as for :func:`resolve_volume`) the members that are to hold it at once.
-    One that is not there is left to whoever attaches it.
+    ``wanted``: by volume (as for :func:`resolve_volume`) the members that hold it at the same time.
+    A missing volume is not refused here: attaching it will fail.
 
     Raises `CloudError` VOLUME_IS_ROOT for the disk that a server boots from, VOLUME_NOT_SHARED for
-    one that is not multi-attach and is to be on several members.
+    one that is not multi-attach and is needed on several members.
     """
     resources = stack_map(cloud, stack)
     for name, members in sorted(wanted.items()):
@@ -90,12 +90,12 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
 def attach(
     cloud: Cloud, volume_id: str, server_id: str, limit: float, *, unknown: bool = False
 ) -> dict[str, str]:
-    """Have the volume attached to the server, and confirm it.
+    """Attach the volume to the server and wait until it is attached.
 
-    Attached there already, or on its way there: adopted. An attachment that Nova does not know,
-    and through which certainly nobody writes, is deleted. ``limit``: seconds over all;
-    ``unknown``: an earlier attempt may have asked for it, so it is looked for first. Returns
-    ``device``, ``server_id`` and ``attachment_id``.
+    A volume that is attached there already, or on its way there, is adopted. An attachment that
+    Nova does not know is deleted if certainly nothing is written through it. ``limit``: seconds in
+    total; ``unknown``: an earlier attempt may have requested it, so this looks for it first.
+    Returns ``device``, ``server_id`` and ``attachment_id``.
 
     Raises `CloudError` VOLUME_IN_USE that names the holder (a multi-attach volume may have others),
     VOLUME_IS_ROOT for the disk that a server boots from, ATTACH_FAILED when the compute service
@@ -116,15 +116,15 @@ def detach(
     *,
     unknown: bool = False,
 ) -> None:
-    """Have the volume not attached to the server, nor on its way there.
+    """Detach the volume from the server, also if it is still on its way there.
 
-    Nothing to do when it is not; a server that is gone is no error. ``limit``: seconds over all;
-    ``unknown``: an earlier attempt may have asked for something that is yet to be seen. Other
-    servers keep a multi-attach volume.
+    A volume that is not attached is left alone; a server that is gone is no error. ``limit``:
+    seconds in total; ``unknown``: an earlier attempt may have sent a request that has no visible
+    effect yet. Other servers keep a multi-attach volume.
 
     Raises `CloudError` HOST_DOWN when the server's compute service is dead (blocked if the member
     is fenced), VOLUME_IS_ROOT for the disk that the server boots from, DETACH_FAILED when the guest
-    does not let go, NOT_FOUND when the volume does not exist; blocked: VOLUME_DISPUTED,
+    does not release it, NOT_FOUND when the volume does not exist; blocked: VOLUME_DISPUTED,
     VOLUME_ERROR, VOLUME_STUCK, VOLUME_WOULD_GO.
     """
     steps = Detach(cloud, volume_id, server_id, release, unknown=unknown)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for the cloud: look, pause a little longer each time, stop as soon as it is there."""
+"""Waiting for the cloud: look, pause a little longer each time, stop as soon as the state is
+reached."""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.settings import Settings
 
-SEVERAL = 2.5  # longest pauses: so long several looks take
+SEVERAL = 2.5  # longest pause, in durations of a look
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look saw.
+    """The result of one look.
 
     ``state``: in words, for the error when time runs out. ``done``: the wait is over, and
-    ``result`` is what it returns. ``error``: what the wait ends with when time runs out now,
-    instead of a TIMEOUT.
+    ``result`` is what it returns. ``error``: the error to raise when time runs out now, instead of
+    a TIMEOUT.
     """
 
     state: str
@@ -47,20 +48,20 @@ def wait_until(
 ) -> Any:
     """Call ``probe`` until a look is done, and return that look's result.
 
-    ``what`` completes "waiting for ...". ``limit``: seconds over all, with a last look at the end;
-    ``first``, ``growth`` and ``ceiling`` shape the pauses. A probe may also act (send the request
-    that is missing) as long as it looks first: it is then called until reality is as wanted. What
-    it sends it sends by way of `Repeats`.
+    ``what`` completes "waiting for ...". ``limit``: seconds in total, with a last look at the end;
+    ``first``, ``growth`` and ``ceiling`` shape the pauses. A probe may also act (send the missing
+    request) if it looks first: it is then called until reality is as wanted. It sends requests
+    through `Repeats`.
 
-    An error of the probe that is transient is a look that saw nothing, however often it comes: the
-    service may be back before the time is over. But services also answer 503 to a token of which
-    Keystone tells them nothing any more. So every ``patience`` such errors in a row ``refused``
-    says what Keystone has against the request, if anything, and that ends the wait. Of other
-    retryable errors ``patience`` in a row end it. ``guard`` is asked before each pause, which it
-    also bounds.
+    A transient error of the probe counts as a look that saw nothing, however often it comes: the
+    service may return before the time is over. But services also answer 503 to a token that
+    Keystone no longer confirms to them. So after every ``patience`` such errors in a row,
+    ``refused`` asks Keystone whether it refuses the request; a refusal ends the wait. Other
+    retryable errors end it after ``patience`` in a row. ``guard`` is asked before each pause, and
+    bounds it.
 
-    Raises `CloudError` TIMEOUT that tells the last state seen, or, where the last look saw nothing,
-    what kept it from seeing; `LeaseLost`; or whatever the probe raises.
+    Raises `CloudError` TIMEOUT with the last state seen or, if the last look saw nothing, the
+    reason for that; `LeaseLost`; or whatever the probe raises.
     """
     deadline = clock() + limit
     pause = first
@@ -98,13 +99,13 @@ def wait_until(
 
 
 class Repeats:
-    """Says when a request that changes something may be sent.
+    """Decides when a request that changes something may be sent.
 
-    A request that nobody answered may be queued in the service, and take effect later. Sent again
-    and again it takes effect as often. So after one only looks are made, until nothing was to be
-    seen of it for so long that it has been lost: a service that broke the connection or failed
-    tells so soon; one that was silent may have it in a queue, and gives it up only after its own
-    timeout.
+    A request without an answer may be queued in the service and take effect later; sent repeatedly,
+    it may take effect as often. So after such a request the wait only looks, until the request has
+    had no visible effect for so long that it is lost. After a broken connection or a failure that
+    time is short. A service that was silent may have the request in a queue, and drops it only
+    after its own timeout.
     """
 
     def __init__(
@@ -120,21 +121,21 @@ class Repeats:
         self._clock = clock
         self._closed_until = clock() + self.soon if unknown else 0.0
         self.unanswered: CloudError | None = None
-        """The error of the last request, while it may take effect yet."""
+        """The error of the last request, while it may still take effect."""
         self.open = not unknown
-        """Whether nothing that was sent may take effect yet."""
+        """Whether no request that was sent may still take effect."""
 
     def allow(self) -> bool:
-        """Whether a request may be sent. To be asked by a look that saw nothing of an earlier one:
-        what did not show by now will not."""
+        """Return whether a request may be sent. Call it in a look that saw no effect of an earlier
+        one: an effect that is not visible now will not come."""
         if not self.open and self._clock() >= self._closed_until:
             self.open, self.unanswered = True, None
         return self.open
 
     @contextmanager
     def sending(self, doing: str, service: str = "") -> Iterator[None]:
-        """The block sends the request. Raises `CloudError` as `translated` does; one whose outcome
-        is unknown is noted, and raised for the wait to go on with looking."""
+        """Send the request in this block. Raises `CloudError` as `translated` does; one whose
+        outcome is unknown is recorded first, so that the wait continues by looking."""
         try:
             with translated(doing, service, changes=True):
                 yield
@@ -147,11 +148,11 @@ class Repeats:
         self.answered()
 
     def answered(self) -> None:
-        """Note that the service has taken a request, by its answer or by what a look saw."""
+        """Record that the service has accepted a request, by its answer or by what a look saw."""
         self.open, self.unanswered = True, None
 
     def look(self, state: str) -> Look:
-        """A look that saw nothing of a request that nobody answered."""
+        """Return a look that saw no effect of a request without an answer."""
         if self.unanswered is None:
-            return Look(f"{state}, and an earlier attempt may have asked for it already")
+            return Look(f"{state}, and an earlier attempt may have requested it already")
         return Look(f"{state}; {self.unanswered.message}", error=self.unanswered)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The beginning of a node's visit: may it be touched, what is to be done, who does it.
+"""The start of a node's visit: whether the node may be worked on, what to do, and which worker does
+it.
 
-Functions over one transaction; one that lost a compare-and-swap answers None, and everything is
-read anew. ``docs/convergence.md`` lists the rules.
+Each function runs in one transaction and returns None if its compare-and-swap lost; the caller then
+reads everything again. ``docs/convergence.md`` lists the rules.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from mistral_failover.model.stages import at as stage_at
 from mistral_failover.model.types import ResourceType, check_properties
 
 Inputs = Mapping[str, Mapping[str, Any]]
-"""What the predecessors reported: id and attributes, by resource name."""
+"""Return what the predecessors reported: id and attributes, by resource name."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """On which terms an operation is handed out: to whom, for how long (seconds)."""
+    """The terms of an operation's lock: its owner, and its lease in seconds."""
 
     owner: str
     lease: float
@@ -51,7 +52,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class _Visit:
-    """A node that waits for nothing, in the current traversal, and its record, which is free."""
+    """A node of the current traversal that waits for nothing, and its record, which is free."""
 
     group: GroupState
     traversal: Traversal
@@ -61,7 +62,7 @@ class _Visit:
 
 
 def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms) -> Step | None:
-    """One attempt; None when everything must be read anew."""
+    """One attempt; None if everything must be read again."""
     traversal = tx.traversal(ready.traversal_id)
     group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
     if traversal is None or group is None:
@@ -93,7 +94,7 @@ def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms)
 
 
 def _not_yet(tx: Transaction, traversal: Traversal, state: NodeState) -> Step | None:
-    """Why a ready node has to wait all the same: for its stage, or for its next try."""
+    """Return why a ready node must still wait: for its stage, or for its next try."""
     key = state.node.key
     if traversal.through is not None and state.stage > traversal.through:
         return Step(f"{key} waits for its stage, {stage_at(state.stage)}", held=True)
@@ -104,10 +105,10 @@ def _not_yet(tx: Transaction, traversal: Traversal, state: NodeState) -> Step | 
 
 
 def _bail_out(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
-    """A live owner is at it: leave the resource alone. Its conclusion triggers this node.
+    """Leave a resource alone whose owner is live; that owner's conclusion triggers this node.
 
-    A conclusion that is under way may have looked at this node before it was ready, so bail out
-    only in front of a lock that certainly outlives this transaction.
+    A running conclusion may have read this node before it was ready, so this leaves only if the
+    lock certainly outlives this transaction.
     """
     record, now = tx.lock_record(seen.id), tx.now()
     if record is None or not record.held_at(now):
@@ -115,15 +116,15 @@ def _bail_out(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
     tx.defer(ready.traversal_id, ready.node, record.owner or "")
     left = (record.lease_until or now) - now
     return Step(
-        f"{record.name} is being worked on by {record.owner} (lease: {left:.0f} s left); "
-        "its conclusion triggers this again"
+        f"{record.owner} is working on {record.name} (lease: {left:.0f} s left); its conclusion "
+        "triggers this again"
     )
 
 
 def _break_lock(tx: Transaction, traversal: Traversal, record: Record) -> None:
-    """Break a dead owner's lock, unless somebody else did."""
-    if tx.steal(record, f"its owner {record.owner} died at work"):
-        sentence = f"{record.name}: the lock of {record.owner}, which is dead, was broken"
+    """Break a dead owner's lock, unless another worker did."""
+    if tx.steal(record, f"its owner {record.owner} died during the operation"):
+        sentence = f"{record.name}: broke the lock of {record.owner}, which is dead"
         tell(tx, traversal, record, "steal", sentence, broken=True)
         reach("check.stolen")
 
@@ -147,9 +148,9 @@ def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Term
 
 
 def _resolve(visit: _Visit, inputs: Inputs) -> Mapping[str, Any]:
-    """What is wanted, with the predecessors' data put in.
+    """Return the wanted properties, with the predecessors' data filled in.
 
-    Raises UnresolvedReference when they do not have it, InvalidDocument when it does not fit.
+    Raises UnresolvedReference if the data is missing, InvalidDocument if it does not fit.
     """
     wanted = visit.state.wanted
     if wanted is None:
@@ -165,7 +166,8 @@ def _give_up(
     visit: _Visit,
     error: UnresolvedReference | InvalidDocument,
 ) -> Step:
-    """What the node needs can not be had: no operation, the traversal fails."""
+    """Conclude that the node's needs cannot be met: there is no operation, and the traversal
+    fails."""
     failed = Failed(visit.record.name, {"code": error.code, "message": str(error)})
     sentence = failed.reason()
     tell(tx, visit.traversal, visit.record, "failed", sentence)
@@ -174,7 +176,7 @@ def _give_up(
 
 
 def _settle(tx: Transaction, visit: _Visit) -> Step | None:
-    """Nothing to carry out: stamp the record with the goal's version and report."""
+    """Conclude that there is nothing to do: set the record to the goal's version and report."""
     record, wanted = visit.record, visit.state.wanted
     changes: dict[str, Any] = {"goal_version": visit.traversal.goal_version}
     if wanted is None:
@@ -191,7 +193,8 @@ def _settle(tx: Transaction, visit: _Visit) -> Step | None:
 def _replan(
     tx: Transaction, definitions: Definitions, visit: _Visit, decision: Decision
 ) -> Step | None:
-    """The record can not become what is wanted: walk to the same goal with a new one."""
+    """The record cannot become what is wanted: start a traversal to the same goal with a new
+    record."""
     traversal, record = visit.traversal, visit.record
     if not tx.amend(record, condemned_for=traversal.goal_version):
         return None
@@ -204,8 +207,8 @@ def _replan(
 
 
 def _is_to_stay(tx: Transaction, definitions: Definitions, visit: _Visit) -> bool:
-    """Whether a record whose deletion has just failed is what the goal wants after all: it was
-    still going when the traversal was planned, so a new one was to take its place."""
+    """Return whether a record whose deletion has just failed is what the goal wants after all: it
+    was being deleted when the traversal was planned, so a new record was to replace it."""
     goal = tx.goal(visit.group.id, visit.traversal.goal_version)
     if goal is None or not revived(visit.record, visit.resource_type):
         return False
@@ -221,7 +224,8 @@ def _is_to_stay(tx: Transaction, definitions: Definitions, visit: _Visit) -> boo
 
 
 def _keep(tx: Transaction, definitions: Definitions, visit: _Visit) -> Step | None:
-    """Walk to the same goal with the record as it is, rather than delete it a second time."""
+    """Start a traversal to the same goal that keeps the record, rather than delete it a second
+    time."""
     traversal, record = visit.traversal, visit.record
     goal = tx.goal(traversal.group_id, traversal.goal_version)
     if goal is None:
@@ -239,7 +243,7 @@ def _hand_out(
     inputs: Inputs,
     terms: Terms,
 ) -> Step | None:
-    """Take the lock and write the intent down; what is handed out may now be carried out."""
+    """Take the lock and record the intent; the operation may then be carried out."""
     record, traversal, node = visit.record, visit.traversal, visit.state.node
     wanted = visit.state.wanted
     changes: dict[str, Any] = {"action": ACTION_OF[verb], "status": "IN_PROGRESS", "reason": ""}
@@ -258,16 +262,16 @@ def _hand_out(
     intent = {"properties": carried, "previous": record.applied}
     unknown = tx.open_operation(ticket, record, intent)
     what = doing(verb, record, visit.resource_type)
-    if visit.state.waiting_since is None:  # of a wait the beginning and the end are told
-        how = "taken up again" if unknown else "started"
+    if visit.state.waiting_since is None:  # the journal shows the beginning and the end of a wait
+        how = "continued" if unknown else "started"
         tell(tx, traversal, record, "started", f"{what}: {how}")
     return Step(what, operation=Operation(ticket, record, carried, record.applied, inputs, unknown))
 
 
 def _generation_for(record: Record, verb: Verb, properties: Mapping[str, Any]) -> int:
-    """An operation whose outcome is not known is repeated under its key. Another one in its place
-    gets a new key for good: when the first is wanted once more, nobody may answer that it was done
-    already, since it may have been undone meanwhile."""
+    """An operation with an unknown outcome is repeated under its key. A different operation gets a
+    new key for good: if the first is wanted once more, its old result must not be reused, since it
+    may have been undone in the meantime."""
     if record.status == "COMPLETE":
         return record.generation
     same = record.action == ACTION_OF[verb] and record.properties == properties

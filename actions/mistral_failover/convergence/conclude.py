@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a node's visit: its operation's outcome, and who has to know of it.
+"""The end of a node's visit: the operation's outcome, and the nodes that must learn it.
 
-Functions over one transaction. ``docs/convergence.md`` lists the rules.
+Each function runs in one transaction. ``docs/convergence.md`` lists the rules.
 """
 
 from __future__ import annotations
@@ -37,41 +37,42 @@ from mistral_failover.convergence.waiting import Wait, wait_on
 from mistral_failover.fault_points import reach
 
 HANDED_BACK = "HANDED_BACK"
-"""The code of an operation that its process gives up in good order, for another one to go on."""
+"""The code of an operation that its process releases cleanly, for another process to continue."""
 WAITING = "waiting"
-"""The kind of the journal's sentence that says that a wait begins."""
+"""The kind of the journal entry for the start of a wait."""
 
 _NOT_REACHED = {
-    BLOCKED: "the goal waits for a person: the traversal is BLOCKED",
+    BLOCKED: "the goal waits for an operator: the traversal is BLOCKED",
     NOT_REACHED: "the goal was not reached: the traversal is FAILED",
 }
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a node came to nothing: ``what`` was done, and the ``error`` (message, remedy, code).
-    ``blocked``: it waits for a person."""
+    """Why a node failed: ``what`` was done, and the ``error`` (message, remedy, code). ``blocked``:
+    it waits for an operator."""
 
     what: str
     error: Mapping[str, Any]
     blocked: bool = False
 
     def reason(self, *, remedy: bool = True) -> str:
-        """In one line."""
+        """Return it in one line."""
         return f"{self.what}: {because(self.error, remedy=remedy)}"
 
 
 def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome: Outcome) -> Step:
-    """Record what came of an operation, free its lock, tell those who wait for it.
+    """Record an operation's outcome, free its lock, and notify the nodes that wait for it.
 
-    What failed of something that passes by itself is tried again, as long as the group's patience
-    lasts: until then its node fails nothing.
+    An operation that failed for a transient reason is retried as long as the group's patience
+    lasts; until then its node does not fail.
     """
     traversal = tx.traversal(ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
     if traversal is None or record is None:
         return Step(f"there is nothing to conclude for {ticket.node.key}")
-    # A failure may start the rollback, so nobody may look at the group's traversal beside it.
+    # A failure may start the rollback, so no other transaction may read the group's traversal
+    # concurrently.
     group = tx.lock_group(traversal.group_id, shared=outcome.ok)
     if group is None:
         return Step(f"the group of {ticket.node.key} is gone")
@@ -112,7 +113,7 @@ def _wait_out(
     wait: Wait,
     what: str,
 ) -> Step:
-    """Leave a node to its next try; told once, when the wait begins."""
+    """Leave a node to its next try; the journal gets one entry, when the wait begins."""
     tx.wait_out(
         traversal.id,
         state.node,
@@ -129,9 +130,9 @@ def _wait_out(
 def abandon(
     tx: Transaction, definitions: Definitions, ticket: Ticket, reason: str, code: str
 ) -> Step:
-    """Give an operation up whose outcome is not known, and its lock, if that is still ours: who
-    lost its lease need not keep others waiting for the lease's end. ``code`` is the error that the
-    ledger gets; with HANDED_BACK the journal has it under a kind of its own."""
+    """Give up an operation whose outcome is not known, and its lock if it is still ours: after a
+    lost lease other workers need not wait for the lease's end. ``code`` is the error for the
+    ledger; the journal has an own kind for HANDED_BACK."""
     traversal = tx.traversal(ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
     group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
@@ -139,7 +140,7 @@ def abandon(
         return Step(f"there is nothing to give up for {ticket.node.key}")
     what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
     if not tx.release(ticket.lock, status="FAILED", reason=reason, given_up=code):
-        return Step(f"{what}: {reason}; somebody else has broken the lock")
+        return Step(f"{what}: {reason}; another worker has broken the lock")
     error = {"code": code, "message": reason}
     tx.close_operation(ticket, Outcome(error=error, unknown=True))
     back = code == HANDED_BACK
@@ -149,7 +150,7 @@ def abandon(
 
 
 def report(tx: Transaction, traversal: Traversal, node: Node, record: Record) -> tuple[Ready, ...]:
-    """Tell the dependents of a node of the current traversal."""
+    """Notify the dependents of a node of the current traversal."""
     now = tx.record(record.id) or record
     data = {"name": now.name, "id": now.physical_id, "attributes": dict(now.attributes)}
     nodes = tx.report(traversal.id, node, data)
@@ -166,10 +167,10 @@ def fail(
     node: Node,
     failed: Failed,
 ) -> tuple[Ready, ...]:
-    """The traversal is FAILED, or BLOCKED unless it goes back. What does not depend on the node
-    goes on: half of an application that runs is better than none.
+    """Set the traversal to FAILED or BLOCKED unless it goes back. Nodes that do not depend on this
+    one continue: half of an application is better than none.
 
-    Of a traversal that goes back the reason leaves the remedy out: it says how to go on to a goal
+    If the traversal goes back, its reason omits the remedy, which says how to continue to a goal
     that was given up. The journal and the record have it.
     """
     goal = goal_to_fall_back_to(tx, group, traversal, blocked=failed.blocked)
@@ -179,21 +180,21 @@ def fail(
     _stop(tx, traversal, reason, blocked=blocked)
     if goal is None:
         return ()
-    cause = f"rolling back to the last goal that was reached ({where(goal)}): {reason}"
+    cause = f"rolling back to the last reached goal ({where(goal)}): {reason}"
     try:
         started = begin_again(
             tx, definitions, traversal, goal, why="rollback", cause=cause, back=True
         )
     except ConvergenceError as error:
-        why = f"{failed.reason()} It can not be rolled back: {error}"
+        why = f"{failed.reason()} It cannot be rolled back: {error}"
         tx.mark_traversal(traversal.id, TraversalStatus.FAILED, why)
         return ()
     return started.ready
 
 
 def _stop(tx: Transaction, traversal: Traversal, reason: str, *, blocked: bool) -> None:
-    """Mark the traversal FAILED or BLOCKED; told once, however many of its nodes come to that."""
-    tx.lock_group(traversal.group_id, shared=False)  # so that two nodes do not tell it both
+    """Mark the traversal FAILED or BLOCKED; the journal gets one entry for all of its nodes."""
+    tx.lock_group(traversal.group_id, shared=False)  # so that two nodes do not both write an entry
     before = tx.traversal(traversal.id)
     status = TraversalStatus.BLOCKED if blocked else TraversalStatus.FAILED
     tx.mark_traversal(traversal.id, status, reason)
@@ -228,7 +229,7 @@ def tell(
 
 
 def wake(tx: Transaction, group: GroupState, resource_id: str) -> tuple[Ready, ...]:
-    """Trigger the node that stands for this resource in the traversal that is current now."""
+    """Trigger the node of this resource in the current traversal."""
     current = group.current_traversal
     if current is None:
         return ()
@@ -242,8 +243,8 @@ def wake(tx: Transaction, group: GroupState, resource_id: str) -> tuple[Ready, .
 def _changes(
     ticket: Ticket, outcome: Outcome, record: Record, state: NodeState | None
 ) -> dict[str, Any]:
-    """How an outcome changes the record."""
-    # What may have taken effect is repeated under the same key.
+    """Return how an outcome changes the record."""
+    # An operation that may have taken effect is repeated under the same key.
     generation = record.generation if outcome.unknown else record.generation + 1
     changes: dict[str, Any] = {"generation": generation}
     if not outcome.ok:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node has to do, from its record and what is wanted of it. Pure."""
+"""Decide what a node must do, from its record and the wanted properties. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mistral_failover.model.types import ResourceType
 @dataclass(frozen=True)
 class Decision:
     """``settle``: as wanted, or made so without a side effect. ``replace``: plan the same goal
-    anew, with this record condemned for it."""
+    again, with this record condemned for it."""
 
     action: Literal["create", "update", "delete", "settle", "replace"]
     reason: str
@@ -29,35 +29,35 @@ def decide(
     *,
     epoch: int = 0,
 ) -> Decision:
-    """Decide for a record whose lock is free. ``properties`` are those wanted, resolved, ``epoch``
-    the present one of the member that the record sits on."""
+    """Decide for a record whose lock is free. ``properties`` are the wanted ones, resolved;
+    ``epoch`` is the current one of the record's member."""
     if kind == "cleanup":
         return _decide_cleanup(record, resource_type)
     if record.epoch < epoch:
         return Decision("replace", f"{record.member} was fenced or replaced since")
     if record.going and not revived(record, resource_type):
-        return Decision("replace", "it is being deleted, and needed again")
+        return Decision("replace", "it is being deleted, but needed again")
     if record.properties is None:
         return Decision("create", "it does not exist yet")
     change = compare(resource_type, record.properties, properties)
     if change.action == "replace":
-        return Decision("replace", f"{', '.join(change.keys)} can not change in place")
+        return Decision("replace", f"{', '.join(change.keys)} cannot change in place")
     if record.going and change.action == "update":
-        # Whatever is left of it is as it was: making it again would change nothing.
+        # What remains of it has not changed: creating it again would change nothing.
         return Decision("replace", f"{', '.join(change.keys)} changed while it was being deleted")
     if record.going:
-        return Decision("create", f"its deletion did not end well: {record.reason}")
+        return Decision("create", f"its deletion failed: {record.reason}")
     if record.action == "CREATE" and record.status != "COMPLETE":
-        return Decision("create", f"its creation did not end well: {record.reason}")
+        return Decision("create", f"its creation failed: {record.reason}")
     if record.status != "COMPLETE":
-        return Decision("update", f"its update did not end well: {record.reason}")
+        return Decision("update", f"its update failed: {record.reason}")
     if change.action == "update":
         return Decision("update", f"{', '.join(change.keys)} changed")
     return Decision("settle", "it is as the goal wants it")
 
 
 def revived(record: Record, resource_type: ResourceType) -> bool:
-    """Whether a record whose deletion came to nothing is brought back where it is."""
+    """Return whether a record whose deletion failed is restored in place."""
     return resource_type.revive and record.action == "DELETE" and record.status == "FAILED"
 
 
@@ -65,7 +65,7 @@ def _decide_cleanup(record: Record, resource_type: ResourceType) -> Decision:
     if record.gone:
         return Decision("settle", "it is gone already")
     if record.action == "INIT":
-        return Decision("settle", "it never came to be")
+        return Decision("settle", "it was never created")
     if "delete" not in resource_type.operations:
         return Decision("settle", "nothing has to be undone")
     return Decision("delete", "the goal does not want it")

@@ -12,10 +12,10 @@ from mistral_failover.model.group import Group, parse_group
 
 
 class Definitions:
-    """Reads the definition that a group has now; keeps the last ``size`` parsed ones.
+    """Reads a group's current definition; keeps the last ``size`` parsed ones.
 
-    They are told apart by the version of their text, so one that was changed elsewhere is never
-    served from memory.
+    The key is the version of the text, so a definition that another process changed is never served
+    from memory.
     """
 
     def __init__(self, size: int = 256) -> None:
@@ -24,7 +24,7 @@ class Definitions:
         self._mutex = Mutex()
 
     def group(self, tx: Transaction, state: GroupState) -> Group:
-        """The parsed definition of a group."""
+        """Return the parsed definition of a group."""
         key = (state.id, state.definition_version)
         with self._mutex:
             if key in self._parsed:

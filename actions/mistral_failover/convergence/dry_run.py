@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a traversal would do that has not started: its operations, and which waits for which. Pure.
+"""Predict a traversal that has not started: its operations and their order. Pure.
 
-Each node's decision is foretold by the rules that decide when it is visited (``decide``). What
-depends on what another operation returns, or on one that is under way, can not be foretold: such an
-operation is not *certain*.
+The rules that decide a node's visit (``decide``) also predict it. An operation that depends on the
+result of another one, or on a running one, is not *certain*.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from mistral_failover.model.types import ResourceType
 
 @dataclass(frozen=True)
 class DryRunStep:
-    """One operation to come. ``certain`` False: it may turn out that nothing is to be done.
-    ``after``: the keys of the nodes of those that must have ended before, the nearest alone."""
+    """One predicted operation. ``certain`` False: it may turn out to be unnecessary. ``after``: the
+    keys of the nodes whose operations must end before, only the nearest."""
 
     node: Node
     record: Record
@@ -41,17 +40,17 @@ def dry_run_steps(
     epochs: Mapping[str, int],
     now: float,
 ) -> list[list[DryRunStep]]:
-    """The operations of a traversal in waves: those of one wave wait for nothing but earlier ones.
+    """Return the operations of a traversal in waves: those of one wave wait only for earlier waves.
 
     ``records``, ``epochs`` and ``now`` (seconds, the database's clock) are those that the plan was
-    drawn from.
+    made from.
     """
     by_id = {record.id: record for record in [*records, *drawn.new]}
     coming: dict[str, tuple[Record, Verb, bool]] = {}
-    known: dict[str, Mapping[str, Any]] = {}  # what those report that stay as they are, by name
+    known: dict[str, Mapping[str, Any]] = {}  # the reports of unchanged resources, by name
     for node in drawn.in_order():
         record = by_id[node.resource_id]
-        # Whoever finds a dead owner's lock breaks it: the record has failed.
+        # A worker that finds a dead owner's lock breaks it: the record has failed.
         if record.owner is not None and not record.held_at(now):
             record = replace(record, owner=None, status=Status.FAILED)
         verdict = _verdict(drawn, node, record, types[record.type], epochs, known, now)
@@ -78,14 +77,14 @@ def _verdict(
     known: Mapping[str, Mapping[str, Any]],
     now: float,
 ) -> tuple[Verb, bool] | None:
-    """The operation that a node comes to, and whether it certainly does; None: nothing to do."""
+    """Return a node's operation, and whether it is certain; None: nothing to do."""
     epoch = epochs.get(record.member or "", 0)
     if node.kind == "cleanup":
         found = decide("cleanup", record, resource_type, {}, epoch=epoch)
         certain = not (record.held_at(now) and record.action == "DELETE")
         return ("delete", certain) if found.action == "delete" else None
     if record.id in drawn.kept and record.held_at(now):
-        return _VERBS.get(record.action, "update"), False  # how that ends is not known yet
+        return _VERBS.get(record.action, "update"), False  # its end is not known yet
     wanted = drawn.wanted[record.id].properties
     try:
         properties = resolve_attributes(wanted, known)
@@ -100,7 +99,7 @@ def _verdict(
 
 
 def _unresolved(record: Record) -> tuple[Verb, bool]:
-    """What is wanted depends on what others will report."""
+    """The wanted properties depend on what other nodes will report."""
     if record.properties is None:
         return "create", True
     if record.status != "COMPLETE":

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a traversal: start, check a node, conclude an operation.
 
-Every step is one transaction. Steps may be repeated, doubled, reordered or lost: the lock lets
-one of several triggers through, and what a lost one leaves lying is found by a look at the store.
-The engine carries nothing out: it hands operations out and takes their outcomes back, so it runs
-under Mistral as well as in a loop (``convergence.loop``).
+Every step is one transaction. Steps may be repeated, doubled, reordered or lost: the lock admits
+one of several triggers, and a look at the store finds work that a lost trigger left. The engine
+runs no operations itself: it hands them out and takes their outcomes back, so it works under
+Mistral as well as in a loop (``convergence.loop``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage, rank
 
-_ATTEMPTS = 8  # of a step that lost a compare-and-swap: each loss means that somebody else won
+_ATTEMPTS = (
+    8  # tries of a step that lost a compare-and-swap: each loss means that another worker won
+)
 
 
 def latest(tx: Transaction, traversal_id: str) -> Traversal:
@@ -65,10 +67,10 @@ class Engine:
     ) -> Started:
         """Start the traversal to ``goal``, in place of the current one, ``expected``.
 
-        When another traversal has become current meanwhile nothing changes and ``won`` is False:
-        somebody newer won, so derive the goal anew from what is current now. Starting the same
-        traversal id again changes nothing and returns what is ready in it. ``through``: the last
-        stage that may be worked off until :meth:`open_through` opens more; None: all.
+        If another traversal has become current in the meantime, nothing changes and ``won`` is
+        False: derive the goal again from what is current now. Starting the same traversal id again
+        changes nothing and returns its ready nodes. ``through``: the last stage that may run until
+        :meth:`open_through` opens more; None: all.
 
         Raises UnknownGroup, UnknownType, GoalCycle.
         """
@@ -94,8 +96,8 @@ class Engine:
         return started
 
     def resume(self, group_id: str) -> tuple[Ready, ...]:
-        """Let the blocked nodes of the current traversal be tried again, and those that wait for a
-        service at once; returns the blocked ones."""
+        """Retry the blocked nodes of the current traversal, and at once those that wait for a
+        service; return the blocked ones."""
 
         def reopen(tx: Transaction) -> tuple[Ready, ...]:
             group = tx.lock_group(group_id, shared=False)
@@ -113,15 +115,15 @@ class Engine:
         return self._store.atomically(reopen)
 
     def open_through(self, traversal_id: str, through: Stage | None) -> tuple[Ready, ...]:
-        """Let the stages of a traversal up to this one be worked off; None: all of them.
+        """Let the stages of a traversal up to this one run; None: all of them.
 
-        Never closes a stage that is open. Returns the nodes that wait for nothing, if the traversal
-        is its group's current one.
+        Never closes an open stage. Returns the nodes that wait for nothing, if the traversal is its
+        group's current one.
         """
 
         def opened(tx: Transaction) -> tuple[Ready, ...]:
             traversal = tx.traversal(traversal_id)
-            # So that a traversal that takes its place meanwhile has the same stages open.
+            # So that a traversal that replaces it in the meantime has the same stages open.
             group = tx.lock_group(traversal.group_id, shared=False) if traversal else None
             if group is None:
                 return ()
@@ -133,8 +135,8 @@ class Engine:
         return self._store.atomically(opened)
 
     def current(self, traversal_id: str) -> Traversal:
-        """Return the traversal itself, or the last one of those by which the engine itself replaced
-        it: a repeated walk to the same goal, a rollback.
+        """Return the traversal itself, or the last of those by which the engine itself replaced it:
+        a repeated traversal to the same goal, or a rollback.
 
         Raises LookupError when there is no such traversal.
         """
@@ -144,9 +146,9 @@ class Engine:
     # -- a node's life
 
     def check(self, ready: Ready, owner: str) -> Step:
-        """Look at a node and take what is to be done, if anything is and nobody else has it.
+        """Check a node and take its operation, if there is one and no other worker has it.
 
-        ``owner`` names who would hold the lock, for people to see.
+        ``owner`` names the lock's holder, for operators to see.
         """
         terms = Terms(owner, self._lease)
         reach("check.before")
@@ -155,13 +157,16 @@ class Engine:
             if step is not None:
                 reach("check.after")
                 return step
-        return Step(f"{ready.node.key} is contended; it is triggered again", ready=(ready,))
+        return Step(
+            f"other workers changed {ready.node.key} at the same time; it is triggered again",
+            ready=(ready,),
+        )
 
     def conclude(self, ticket: Ticket, outcome: Outcome) -> Step:
-        """Record what came of an operation, free its lock, and tell those who wait for it.
+        """Record an operation's outcome, free its lock, and notify the nodes that wait for it.
 
-        Once the lock is somebody else's the outcome changes nothing. What failed of something that
-        passes by itself (``Outcome.transient``) fails nothing: the step says when to try it again.
+        If the lock has another owner, the outcome changes nothing. A transient failure
+        (``Outcome.transient``) fails nothing: the step says when to retry.
         """
         reach("conclude.before")
         step = self._store.atomically(lambda tx: conclude(tx, self._definitions, ticket, outcome))
@@ -169,10 +174,11 @@ class Engine:
         return step
 
     def abandon(self, ticket: Ticket, reason: str, code: str = "LEASE_LOST") -> Step:
-        """Give up an operation that this process may not go on with, and its lock if nobody broke
-        that yet: its lease was lost, or, by another ``code``, something else that it needs.
+        """Give up an operation that this process may not continue, and its lock unless it is broken
+        already: the process lost its lease or, by another ``code``, something else that the
+        operation needs.
 
-        Nothing fails by it: its outcome is unknown, and its node is triggered again.
+        Nothing fails by it: the outcome is unknown, and the node is triggered again.
         """
         return self._store.atomically(
             lambda tx: abandon(tx, self._definitions, ticket, reason, code)

@@ -20,14 +20,14 @@ class ConvergenceError(Exception):
 
 
 class GoalCycle(ConvergenceError):
-    """What a goal asks for can not be ordered; ``names`` stand on the cycle, in order."""
+    """The dependencies of a goal form a cycle; ``names`` are its resources, in order."""
 
     code = "GOAL_CYCLE"
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
         super().__init__(
-            f"the goal can not be ordered: {' -> '.join([*names, names[0]])}",
+            f"the goal has a dependency cycle: {' -> '.join([*names, names[0]])}",
             "Remove one of these dependencies.",
         )
 
@@ -45,7 +45,7 @@ class UnknownType(ConvergenceError):
 
 
 class UnknownGroup(ConvergenceError):
-    """No such group in this project; of the ``known`` ones the nearest is named."""
+    """No such group in this project; suggests the nearest of the ``known`` names."""
 
     code = "UNKNOWN_GROUP"
 
@@ -54,6 +54,8 @@ class UnknownGroup(ConvergenceError):
         super().__init__(
             f"there is no group {group} in this project",
             (f"{near} " if near.startswith("Did") else "")
-            + "Those that there are: failover group list; to define one: failover group create "
-            "FILE. Or it is another project's.",
+            + (
+                "To list the groups: failover group list. To define one: failover group create "
+                "FILE. The group may also belong to another project."
+            ),
         )

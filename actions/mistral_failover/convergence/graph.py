@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a goal and the records that exist to the graph of one traversal.
+"""Build the graph of one traversal from a goal and the existing records.
 
-The graph is a networkx DiGraph of node keys; an edge leads from what comes first to what waits
-for it. How a failover is ordered is written nowhere else: it follows from these rules.
+The graph is a networkx DiGraph of node keys; an edge leads from a node to one that waits for it.
+Only these rules order a failover:
 
 ========================================  =====================================================
 edge                                      rule
@@ -10,40 +10,41 @@ edge                                      rule
 update(A) -> update(B)                    B requires A
 cleanup(B) -> cleanup(A)                  B required A: dependents go first
 update(B) -> cleanup(A)                   B is kept, required A, and A does not go first
-cleanup(old) -> update(new)               delete-first: two must never be there at once
-update(new) -> cleanup(old)               create-first: nobody is left without one
-update(fence of m) -> cleanup(X)          X sits on the lost member m
-update(fence of m) -> update(new X)       X is to sit on a member, whichever: m is proven off first
-cleanup(X) -> update(new Y)               X is not wanted any more, Y is new; both sit on members
-cleanup(X on m) -> update(new Y on m)     X goes first, Y is of its type: they may share a thing
-cleanup(fence of m) -> update(X)          X is to sit on m, which comes back
-cleanup(X) -> update(replacement of m)    X sits on m: nothing is left on a server that is to go
-update(X) -> update(replacement)          service first: whatever X is, but a replacement
+cleanup(old) -> update(new)               delete-first: both must never exist at once
+update(new) -> cleanup(old)               create-first: the group always has one
+update(fence of m) -> cleanup(X)          X is on the lost member m
+update(fence of m) -> update(new X)       X comes to any member: m is proven off first
+cleanup(X) -> update(new Y)               X is no longer wanted, Y is new; both are on members
+cleanup(X on m) -> update(new Y on m)     X goes first, Y is of its type: they may share an object
+cleanup(fence of m) -> update(X)          X comes to m, which comes back
+cleanup(X) -> update(replacement of m)    X is on m: a replaced server must carry nothing
+update(X) -> update(replacement)          service first: X is anything but a replacement
 update(replacement) -> update(next one)   one after the other, by name
-cleanup(replacement of m) -> update(X)    X is to sit on m, whose replacement may be under way
+cleanup(replacement of m) -> update(X)    X comes to m, whose replacement may be running
 ========================================  =====================================================
 
-Those between cleanup and update hold between different names: what is made anew on one member may
-be what still runs on another one, under another name. New is also what is kept and stands nowhere
-yet: what was never made, and what a failed deletion has left.
+Edges between cleanup and update also connect different names: what is made again on one member may
+still run on another one, under another name. A kept record counts as new if it exists nowhere yet:
+because it was never made, or because a failed deletion left it.
 
-A record *goes first* when it does not wait for the updates of those that are kept and required it:
+A record *goes first* if its cleanup does not wait for the updates of kept records that required it:
 
 - It is replaced delete-first. Or it is replaced create-first and required a record that goes first:
-  its successor can not come before the successor of what it needs.
-- The goal does not want it any more, and a dependent that is kept waits for something that waits
-  for this cleanup: both can not be. Any other record that leaves the goal goes after its
-  dependents have turned away from it.
-- The goal does not want it any more, and fences a member: service comes before the updates of
-  others. There goes first what sits on a lost member, what required a record that goes first, and,
-  if anything new comes to a member, what sits on any member.
+  its replacement cannot come before the replacement of what it needs.
+- The goal no longer wants it, and a kept dependent waits for something that waits for this cleanup:
+  the two orders contradict each other. Any other record that leaves the goal goes after its
+  dependents no longer use it.
+- The goal no longer wants it, and the goal fences a member: service comes before the updates of
+  others. Then these go first: a record on a lost member, a record that required one that goes
+  first, and, if anything new comes to a member, a record on any member.
 
-A delete-first dependent of a record that goes first is replaced too: it may not stay in use
+A delete-first dependent of a record that goes first is replaced, too: it must not stay in use
 without what it required.
 
-So no goal whose own dependencies can be ordered yields a cycle. A replaced record that does not go
-first required none that does, so its cleanup leads to other cleanups alone. Hence every cycle has a
-record in it that leaves the goal and does not go first yet, and letting that go first ends it.
+So a goal without a cycle in its own dependencies yields no cycle. A replaced record that does not
+go first required none that does, so its cleanup leads only to other cleanups. Hence every cycle
+contains a record that leaves the goal and does not go first yet; letting it go first ends the
+cycle.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ _RANK = {"COMPLETE": 2, "IN_PROGRESS": 1, "FAILED": 0}
 class Plan:
     """One traversal before it starts.
 
-    ``graph`` holds node keys, ``wanted`` what each update node's resource shall become (by
-    resource id), ``new`` the records to insert, ``kept`` the ids of those that stay,
-    ``replaced`` the ids of old records with those of their replacements, ``fenced`` the members
-    that this traversal is the first to fence, ``stages`` the stage of each node (by its key), which
-    is never earlier than that of a node that it waits for.
+    ``graph`` holds node keys, ``wanted`` the wanted resource of each update node (by resource id),
+    ``new`` the records to insert, ``kept`` the ids of those that stay, ``replaced`` the ids of old
+    records with those of their replacements, ``fenced`` the members that this traversal is the
+    first to fence, ``stages`` the stage of each node (by its key), which is never earlier than the
+    stage of a node that it waits for.
     """
 
     graph: nx.DiGraph[str]
@@ -97,11 +98,12 @@ class Plan:
         return [Node.parse(key) for key, degree in self.graph.in_degree() if degree == 0]
 
     def roots(self) -> list[Node]:
-        """The nodes that nobody waits for: when all of them reported, the goal is reached."""
+        """The nodes that no other node waits for: when all of them have reported, the goal is
+        reached."""
         return [Node.parse(key) for key, degree in self.graph.out_degree() if degree == 0]
 
     def in_order(self) -> list[Node]:
-        """All nodes, each behind what it waits for."""
+        """All nodes, each after those that it waits for."""
         return [Node.parse(key) for key in nx.lexicographical_topological_sort(self.graph)]
 
 
@@ -114,14 +116,14 @@ def plan(
     group_id: str,
     new_id: Callable[[str], str],
 ) -> Plan:
-    """Work out the traversal to ``goal``.
+    """Plan the traversal to ``goal``.
 
     ``records`` are all of the group's records, ``epochs`` the current epoch of each member.
-    ``new_id`` derives the id of a new record from its name, the same each time it is asked, so
-    that a repeat meets its own traces.
+    ``new_id`` derives the id of a new record from its name, always the same, so that a repeat finds
+    its own traces.
 
-    Raises UnknownType when the goal names a type that is not there, GoalCycle when what it asks
-    for can not be ordered.
+    Raises UnknownType if the goal names an undefined type, GoalCycle if its dependencies form a
+    cycle.
     """
     draft = _Draft(goal, types, [r for r in records if not r.gone], epochs, group_id, new_id)
     return draft.build(draft.choose())
@@ -152,7 +154,9 @@ class _Draft:
         self.chosen: dict[str, Record] = {}  # by name: the record that the goal's resource gets
         self.kept: set[str] = set()
         self.replaced: dict[str, str] = {}
-        self.first_gone: dict[str, bool] = {}  # by name: whether its olds go before it comes
+        self.first_gone: dict[
+            str, bool
+        ] = {}  # by name: whether its old records go before it is created
         self.going: set[str] = set()  # ids of records that go first, see the module
         self.leaving = [r for r in live if r.name not in self.resources]
         self.lost = {
@@ -162,7 +166,7 @@ class _Draft:
         }
 
     def choose(self) -> nx.DiGraph[str]:
-        """Keep or replace each resource; returns the graph that follows from it."""
+        """Keep or replace each resource; return the resulting graph."""
         names = self._names_in_order()
         while True:
             self._choose_all(names)
@@ -173,10 +177,10 @@ class _Draft:
             self.going |= knotted
 
     def _choose_all(self, names: Sequence[str]) -> None:
-        """Dependencies first, so that a replacement can carry on upwards.
+        """Dependencies first, so that a replacement can propagate upwards.
 
-        It carries on along what records required, which need not be the order of what is wanted
-        now: hence again, until nothing more has to go first.
+        It propagates along the records' requirements, whose order may differ from that of the
+        wanted resources; so this repeats until nothing more has to go first.
         """
         known = -1
         while known < len(self.going):
@@ -188,7 +192,7 @@ class _Draft:
                 self._let_service_come_first()
 
     def _let_service_come_first(self) -> None:
-        """Behind a fence what leaves the goal waits for no update."""
+        """Behind a fence, what leaves the goal waits for no update."""
         coming = any(r.member is not None and self._is_made(r) for r in self.chosen.values())
         self.going |= {
             record.id
@@ -199,8 +203,8 @@ class _Draft:
         }
 
     def _knotted(self, graph: nx.DiGraph[str]) -> set[str]:
-        """The ids of the records that leave the goal, and would have to go both before and after
-        the update of a dependent."""
+        """Return the ids of the records that leave the goal and would have to go both before and
+        after the update of a dependent."""
         waiting = {Node("cleanup", r.id).key: r.id for r in self.leaving if r.id not in self.going}
         if not waiting or nx.is_directed_acyclic_graph(graph):
             return set()
@@ -231,7 +235,7 @@ class _Draft:
             self.going |= {old.id for old in others}
 
     def _graph(self) -> nx.DiGraph[str]:
-        """Lay the edges."""
+        """Add the edges."""
         graph: nx.DiGraph[str] = nx.DiGraph()
         updates = {record.id: Node("update", record.id).key for record in self.chosen.values()}
         cleanups = {r.id: Node("cleanup", r.id).key for r in self.live if r.id not in self.kept}
@@ -248,7 +252,7 @@ class _Draft:
         return graph
 
     def build(self, graph: nx.DiGraph[str]) -> Plan:
-        """The plan of what was chosen."""
+        """Return the plan of what was chosen."""
         self._refuse_cycle(graph)
         return Plan(
             graph=graph,
@@ -268,7 +272,7 @@ class _Draft:
                 sorted(
                     str(self.resources[name].properties["member"])
                     for name, record in self.chosen.items()
-                    # One that is only proven anew was fenced before.
+                    # A member that only needs a new proof was fenced before.
                     if record.type == FENCE_TYPE and name not in self.by_name
                 )
             ),
@@ -276,7 +280,7 @@ class _Draft:
         )
 
     def _stages(self, graph: nx.DiGraph[str]) -> dict[str, Stage]:
-        """The stage of each node: its own, or the latest among what it waits for."""
+        """Return the stage of each node: its own, or the latest among those that it waits for."""
         types = {record.id: record.type for record in [*self.live, *self.chosen.values()]}
         found: dict[str, Stage] = {}
         for key in nx.topological_sort(graph):
@@ -312,8 +316,8 @@ class _Draft:
                 graph.add_edge(cleanups[old.id], new)
             else:
                 graph.add_edge(new, cleanups[old.id])
-        # Two roles that change places may share a volume: what one takes away from a member is
-        # what the other one would find there. What goes first waits for no update but a fence's.
+        # Two roles that swap members may share a volume: what one role takes from a member may be
+        # what the other would find there. What goes first waits for no update but a fence's.
         for made in self.chosen.values():
             if made.member is None or not self._is_made(made):
                 continue
@@ -371,8 +375,8 @@ class _Draft:
                 )
 
     def _is_made(self, record: Record) -> bool:
-        """Whether something comes to be by a chosen record's update: a new one, or one that is kept
-        without standing there."""
+        """Return whether a chosen record's update creates something: a new record, or a kept one
+        that does not exist yet."""
         standing = record.action == "UPDATE" or (record.action, record.status) == (
             "CREATE",
             "COMPLETE",
@@ -382,7 +386,8 @@ class _Draft:
     def _best(
         self, name: str, resource_type: ResourceType, olds: Sequence[Record]
     ) -> Record | None:
-        """The record to keep: of the wanted make, whole before failed, newest before older."""
+        """Return the record to keep: of the wanted type and member, intact before failed, newest
+        before oldest."""
         usable = [
             r
             for r in olds
@@ -400,8 +405,8 @@ class _Draft:
         )
 
     def _outdated_proof(self, record: Record) -> bool:
-        """A fence that stood proves nothing for what is still on its member: somebody may have
-        started the server again since. Climb the ladder anew."""
+        """An earlier fence proves nothing for what is still on its member: the server may have been
+        started again since. Climb the ladder again."""
         return (
             record.type == FENCE_TYPE
             and record.status == "COMPLETE"
@@ -409,7 +414,7 @@ class _Draft:
         )
 
     def _matches(self, name: str, resource_type: ResourceType, record: Record) -> bool:
-        """Whether an update in place can make it what is wanted, as far as that is known now."""
+        """Return whether an update in place can produce what is wanted, as far as known now."""
         wanted = self.resources[name].properties
         if record.properties is None:
             return record.member == _member_of(resource_type, wanted)
@@ -462,7 +467,7 @@ class _Draft:
 
 
 def _own_stages(resource_type: ResourceType | None, verbs: Sequence[Verb]) -> list[Stage]:
-    """The stages that a type names for these of its operations."""
+    """Return the stages that a type names for these of its operations."""
     operations = resource_type.operations if resource_type else {}
     specs = (operations[verb] for verb in verbs if verb in operations)
     return [spec.stage for spec in specs if spec.stage is not None]

@@ -19,11 +19,11 @@ def run(
     take: Callable[[deque[Ready]], Ready] = deque.popleft,
     limit: int = 100_000,
 ) -> list[Step]:
-    """Carry a traversal from its ready nodes to its end, one node after the other.
+    """Run a traversal from its ready nodes to its end, one node after the other.
 
-    ``operate`` carries an operation out; an exception from it passes through and leaves the
-    operation's lock to be broken, as a crash would. ``take`` picks the next message from the
-    queue, which lets a simulation reorder, double or drop them. Returns every step taken.
+    ``operate`` runs an operation; an exception from it passes through and leaves the operation's
+    lock to be broken, as a crash would. ``take`` picks the next message from the queue, which lets
+    a simulation reorder, double or drop messages. Returns every step taken.
 
     Raises RuntimeError after ``limit`` messages: such a traversal does not converge.
     """

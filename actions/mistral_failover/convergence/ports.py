@@ -60,10 +60,10 @@ class Transaction(Protocol):
         """One traversal, current or not."""
 
     def successor(self, traversal_id: str) -> str | None:
-        """The id of the traversal that took this one's place by the engine's own decision."""
+        """The id of the traversal by which the engine itself replaced this one."""
 
     def open_through(self, traversal_id: str, through: int | None) -> None:
-        """Let the stages up to this rank be worked off; None: all. Never closes any again."""
+        """Let the stages up to this rank run; None: all. Never closes a stage again."""
 
     def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
         """Make ``new`` the group's current traversal. *Compare-and-swap* on ``expected``."""
@@ -72,15 +72,15 @@ class Transaction(Protocol):
         """Insert a traversal: its graph, new records, sync points; mark the kept and replaced."""
 
     def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
-        """Change a traversal's status, unless the present one says more: COMPLETE stays so, and
-        FAILED is neither BLOCKED nor IN_PROGRESS again."""
+        """Change a traversal's status unless the present one is stronger: COMPLETE stays, and
+        FAILED becomes neither BLOCKED nor IN_PROGRESS again."""
 
     def supersede(self, traversal_id: str, by: str) -> None:
-        """Mark a traversal SUPERSEDED by another one, unless it has ended, and forget its sync
+        """Mark a traversal SUPERSEDED by another one, unless it has ended, and delete its sync
         points."""
 
     def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
-        """Remember the goal that was reached."""
+        """Record the goal that was reached."""
 
     def reached_goals(self, group_id: str) -> Sequence[str]:
         """The versions of the goals that were ever reached, the latest first, each once."""
@@ -99,23 +99,23 @@ class Transaction(Protocol):
         """One record."""
 
     def lock_record(self, resource_id: str) -> Record | None:
-        """Read a record as it is when every change under way has ended, and keep it from changing
-        until the transaction ends."""
+        """Read a record after every running change has ended, and keep it from changing until the
+        transaction ends."""
 
     def acquire(self, record: Record, owner: str, lease: float, **changes: Any) -> Lock | None:
-        """Take a free lock, raise its token, change the record. *Compare-and-swap* on
-        ``owner IS NULL`` and the atomic key of ``record``."""
+        """Take a free lock, raise its token, change the record. *Compare-and-swap* on ``owner IS
+        NULL`` and the atomic key of ``record``."""
 
     def steal(self, record: Record, reason: str) -> bool:
         """Free the lock of a dead owner and mark the record FAILED. *Compare-and-swap* on the
         owner **and** the token of ``record``: a second, slower thief loses."""
 
     def renew(self, lock: Lock) -> bool:
-        """Prolong a lease by its length from now. *Compare-and-swap* on owner and token, and
-        only while it has not run out.
+        """Prolong a lease by its length from now. *Compare-and-swap* on owner and token, and only
+        before it has expired.
 
-        Refused as well to whoever makes something on a member that was fenced or replaced since:
-        so nobody waits for a dead node longer than one lease."""
+        Also refused for an operation that creates something on a member that was fenced or replaced
+        since: so no node waits for a dead one longer than one lease."""
 
     def release(self, lock: Lock, **changes: Any) -> bool:
         """Free a lock and change the record. *Compare-and-swap* on owner and token."""
@@ -125,37 +125,37 @@ class Transaction(Protocol):
 
     # -- the ledger
     def open_operation(self, ticket: Ticket, record: Record, intent: Mapping[str, Any]) -> bool:
-        """Write the intent down. True when the outcome of an earlier attempt is unknown: of this
-        operation, or of another one on the resource that none has succeeded since."""
+        """Record the intent. Return True if the outcome of an earlier attempt is unknown: of this
+        operation, or of another one on the resource that no success has followed since."""
 
     def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
-        """Write the outcome down."""
+        """Record the outcome."""
 
     # -- sync points
     def node(self, traversal_id: str, node: Node) -> NodeState | None:
-        """A node's sync point; None when there is none: a newer traversal stands."""
+        """A node's sync point; None if a newer traversal has replaced its traversal."""
 
     def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
         """What the predecessors reported, by resource name."""
 
     def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node]:
-        """A node is done: tell those that wait for it, once. Returns the nodes that wait for
-        nothing any more (also when repeated); none when the sync points are gone."""
+        """Report that a node is done to those that wait for it, once. Return the nodes that wait
+        for nothing any more (also when repeated); none when the sync points are gone."""
 
     def finished(self, traversal_id: str) -> bool:
         """Whether every root of the graph has reported."""
 
     def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
-        """A node came to nothing, or waits for a person."""
+        """Record that a node failed, or waits for an operator."""
 
     def retry_now(self, traversal_id: str) -> None:
-        """Let the nodes that wait for a service be tried again at once."""
+        """Let the nodes that wait for a service be retried at once."""
 
     def reopen_node(self, traversal_id: str, node: Node) -> bool:
-        """A blocked node may be tried again; False: it is not blocked."""
+        """Let a blocked node be retried; return False if it is not blocked."""
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
-        """Remember, for people to see, who holds what this node needs."""
+        """Record, for operators to see, which worker holds what this node needs."""
 
     def ready_nodes(self, traversal_id: str) -> list[Node]:
         """The nodes of a traversal that wait for nothing and are not done."""
@@ -166,13 +166,13 @@ class Transaction(Protocol):
     def wait_out(
         self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
     ) -> None:
-        """Remember that a node's operation failed of what passes by itself, once more since
-        ``since``. A report or a failure of the node ends the wait."""
+        """Record one more transient failure of a node's operation since ``since``. A report or a
+        failure of the node ends the wait."""
 
     def progress(self, traversal_id: str) -> list[NodeProgress]:
-        """How far each node of a traversal is, in one query; empty when it was superseded."""
+        """The progress of each node of a traversal, in one query; empty when it was superseded."""
 
-    # -- the record that people read
+    # -- the journal
     def journal(
         self,
         group_id: str,
@@ -185,7 +185,7 @@ class Transaction(Protocol):
         owner: str | None = None,
         token: int | None = None,
     ) -> None:
-        """Add one sentence to the group's history. ``owner`` and ``token`` are those of a lock that
+        """Add one sentence to the group's journal. ``owner`` and ``token`` are those of a lock that
         was broken."""
 
 
@@ -195,6 +195,6 @@ class Store(Protocol):
     def atomically(self, function: Callable[[Transaction], T]) -> T:
         """Run ``function`` in one transaction and return its result.
 
-        It may be run again from its beginning when the database reports a deadlock or a
-        serialisation failure, so it must do nothing but call the transaction.
+        It may run again from its beginning when the database reports a deadlock or a serialisation
+        failure, so it must do nothing but call the transaction.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the convergence core knows: plain values, no behaviour beyond questions about themselves."""
+"""The values of the convergence core, without behaviour beyond questions about themselves."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ class Node:
 
     @property
     def key(self) -> str:
-        """The node as one string, as the graph, the sync points and Mistral carry it."""
+        """The node as one string, as the graph, the sync points and Mistral use it."""
         return f"{self.kind}:{self.resource_id}"
 
     @classmethod
     def parse(cls, key: str) -> Node:
-        """Read a :attr:`key` back. Raises ValueError when it is not one."""
+        """Parse a :attr:`key`. Raises ValueError if it is not one."""
         kind, separator, resource_id = key.partition(":")
         if not separator or not resource_id or kind not in ("update", "cleanup"):
             raise ValueError(
@@ -96,17 +96,17 @@ END = "end"
 
 @dataclass(frozen=True)
 class Record:
-    """One versioned record of something that a goal asked for.
+    """One versioned record of a resource that a goal asked for.
 
     ``properties`` are those last applied or, while an operation runs or after it failed, those that
-    it was to apply; None as long as nothing was tried. ``applied`` are those of the last create or
-    update that succeeded; None as long as none did. ``condemned_for`` is the version of the goal
-    whose traversals make another record in its place: it was found late that this one can not
-    become what that goal wants. ``lease_until`` is in seconds of the
-    database's clock. ``given_up`` is the code for which its last operation was given up, to be
-    taken up again; None where it was not. ``atomic_key`` grows with every change of the row,
-    ``token`` with every change of the lock's owner, ``generation`` with every operation whose
-    outcome is known and with every one that takes the place of one whose outcome is not.
+    it should apply; None before the first try. ``applied`` are those of the last create or update
+    that succeeded; None before that. ``condemned_for`` is the version of the goal whose traversals
+    make another record in its place: it turned out late that this one cannot become what that goal
+    wants. ``lease_until`` is in seconds of the database's clock. ``given_up`` is the code for which
+    its last operation was given up, to be taken up again; None where it was not. ``atomic_key``
+    grows with every change of the row, ``token`` with every change of the lock's owner,
+    ``generation`` with every operation whose outcome is known and with every one that takes the
+    place of one whose outcome is not.
     """
 
     id: str
@@ -136,12 +136,12 @@ class Record:
 
     @property
     def gone(self) -> bool:
-        """Nothing of it is left."""
+        """Nothing of it remains."""
         return self.action == "DELETE" and self.status == "COMPLETE"
 
     @property
     def going(self) -> bool:
-        """Its deletion has begun: unless its type revives it, it can not be kept any more."""
+        """Its deletion has begun: unless its type revives it, it cannot be kept."""
         return self.action == "DELETE"
 
     def held_at(self, now: float) -> bool:
@@ -151,7 +151,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a traversal wants of one resource; ``properties`` may still hold get_attr and
+    """The wanted resource of a traversal; ``properties`` may still hold get_attr and
     get_resource."""
 
     name: str
@@ -174,10 +174,10 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Traversal:
-    """One walk of the graph for one goal. ``back``: it undoes one that failed.
+    """One execution of the graph to one goal. ``back``: it undoes one that failed.
 
-    ``through`` is the rank of the last stage that may be worked off; None: all may. ``follows`` is
-    the id of the traversal whose place it took by the engine's own decision.
+    ``through`` is the rank of the last stage that may run; None: all may. ``follows`` is the id of
+    the traversal that it replaced by the engine's own decision.
     """
 
     id: str
@@ -194,12 +194,12 @@ class Traversal:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node's sync point: how many predecessors have not reported yet, and what it came to.
+    """A node's sync point: how many predecessors have not reported yet, and the node's outcome.
 
-    ``stage`` is a rank (``model.stages``). While the node waits out failures that pass by
-    themselves, ``waiting_for`` names what it waits for, ``waiting_since`` is when the first try
-    failed, ``tries`` counts those that did, and ``next_try`` is when the next one may begin, in
-    seconds of the database's clock.
+    ``stage`` is a rank (``model.stages``). While the node waits out transient failures,
+    ``waiting_for`` names what it waits for, ``waiting_since`` is when the first try failed,
+    ``tries`` counts the failures, and ``next_try`` is when the next try may begin, in seconds of
+    the database's clock.
     """
 
     node: Node
@@ -215,7 +215,7 @@ class NodeState:
 
 @dataclass(frozen=True)
 class NodeProgress:
-    """How far a node is, and who works on its record; times are seconds of the database's
+    """The progress of a node, and the owner of its record; times are seconds of the database's
     clock."""
 
     node: Node
@@ -255,11 +255,11 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Operation:
-    """One create, update or delete, handed to whoever carries it out, together with its lock.
+    """One create, update or delete, handed to a worker together with its lock.
 
-    ``unknown`` says that an earlier attempt's outcome is not known: look at reality before
-    acting. ``inputs`` holds, by resource name, the id and attributes of what this resource waited
-    for. ``previous`` are the properties last applied successfully, None where none were. Where
+    ``unknown`` says that an earlier attempt's outcome is not known: look at reality before acting.
+    ``inputs`` holds, by resource name, the id and attributes of what this resource waited for.
+    ``previous`` are the properties last applied successfully, None where none were. Where
     ``unknown``, those of an attempt since may be in effect instead.
     """
 
@@ -273,9 +273,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an operation. ``error`` has code, message and remedy; ``blocked``: it waits for
-    a person; ``unknown``: it failed, and may have taken effect all the same; ``transient``: what
-    it failed of passes by itself, so it is to be tried again."""
+    """An operation's outcome. ``error`` has code, message and remedy; ``blocked``: it waits for an
+    operator; ``unknown``: it failed, but may have taken effect; ``transient``: the failure is
+    expected to pass, so it is retried."""
 
     physical_id: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -292,7 +292,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Ready:
-    """A node that somebody should check now."""
+    """A node that a worker should check now."""
 
     traversal_id: str
     node: Node
@@ -304,8 +304,8 @@ class Step:
 
     ``settled``: the check found nothing to carry out, so the node is done. ``held``: the node's
     stage is not open yet. ``retry_at``: the node waits out a failure until then, in seconds of the
-    database's clock. ``superseded_by``: the traversal that is current in place of the one that was
-    asked for.
+    database's clock. ``superseded_by``: the current traversal, if it is another one than
+    requested.
     """
 
     sentence: str
@@ -319,7 +319,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Started:
-    """The answer of starting a traversal. ``won`` is False when a newer one stands in its place."""
+    """The answer of starting a traversal. ``won`` is False if a newer one is current."""
 
     traversal_id: str
     won: bool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the journal speaks: one human sentence per step, which is also what tests look for."""
+"""The journal's sentences: one per step, which tests look for, too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mistral_failover.model.types import ResourceType
 
 
 def doing(verb: Verb, record: Record, resource_type: ResourceType | None) -> str:
-    """For example ``attach volume: data on db_b``; the words are those of the action or
-    workflow, or the verb where the type is not defined any more."""
+    """For example ``attach volume: data on db_b``; the words are those of the action or workflow,
+    or the verb if the type is not defined any more."""
     spec = resource_type.operations.get(verb) if resource_type else None
     words = spec.carried_out_by.rpartition(".")[2].replace("_", " ") if spec else verb
     where = f" on {record.member}" if record.member else ""
@@ -29,6 +29,6 @@ def because(error: Mapping[str, Any], *, remedy: bool = True) -> str:
 
 
 def where(goal: Goal) -> str:
-    """Who holds which role in a goal: ``active on db_a``."""
+    """Return which member holds which role in a goal: ``active on db_a``."""
     held = [f"{role} on {member}" for role, member in sorted(goal.document["roles"].items())]
     return " and ".join(held) or "nothing active"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting traversals, at whatever occasion, and ending them.
+"""Starting traversals for any reason, and ending them.
 
-Functions over one transaction, in which the group is locked (``Transaction.lock_group``).
+Each function runs in one transaction, in which the group is locked (``Transaction.lock_group``).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from mistral_failover.model.goal import Goal, returned_to, returns
 from mistral_failover.model.ids import derived_id
 
 COMPLETE, RETURNED = "complete", "returned"
-"""Kinds of the journal's sentences about a goal that is reached: a new one, or the one before."""
+"""Kinds of the journal entries for a goal that is reached: a new one, or the one before."""
 NOT_REACHED, BLOCKED = "not_reached", "blocked"
-"""And about one that is not: it failed, or waits for a person."""
+"""And for one that is not: it failed, or waits for an operator."""
 
 
 def begin(
@@ -78,8 +78,8 @@ def begin_again(
     cause: str,
     back: bool = False,
 ) -> Started:
-    """Start the traversal that follows from what happened in ``traversal``, the current one, with
-    the same stages open. ``back``: it undoes that one."""
+    """Start the traversal that follows from the result of ``traversal``, the current one, with the
+    same stages open. ``back``: it undoes that one."""
     group = tx.lock_group(traversal.group_id, shared=False)
     before = tx.traversal(traversal.id)  # a stage may have been opened before the lock was taken
     if group is None or before is None:
@@ -99,7 +99,7 @@ def begin_again(
 
 
 def complete(tx: Transaction, traversal: Traversal) -> None:
-    """The goal is reached: it is what a rollback returns to."""
+    """Record that the goal is reached: a rollback returns to it."""
     tx.mark_traversal(traversal.id, TraversalStatus.COMPLETE, "")
     tx.set_last_complete_goal(traversal.group_id, traversal.goal_version)
     sentence = "the goal is reached"
@@ -108,7 +108,7 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
 
 
 def present_goal(tx: Transaction, group: GroupState) -> Goal | None:
-    """The goal of a group's current traversal; None where it never had one."""
+    """Return the goal of a group's current traversal; None if it never had one."""
     traversal = tx.traversal(group.current_traversal) if group.current_traversal else None
     return tx.goal(group.id, traversal.goal_version) if traversal else None
 
@@ -120,12 +120,11 @@ def goal_to_return_to(
     version: str | None = None,
     recovered: Iterable[str] = (),
 ) -> Goal | None:
-    """The goal that a group goes back to, by itself or by order.
+    """Return the goal that a group goes back to, by itself or by order.
 
-    It is the one that was reached last. From a goal that was reached itself it is the last one
-    before that which asks for something else; where it was not, it may well be the same again.
-    ``version`` names another one. Those who are lost now are lost in it too, but for the
-    ``recovered``.
+    It is the goal reached last. From a goal that was reached itself it is the last one before that
+    which asks for something else; otherwise it may be the same again. ``version`` names another
+    one. Members that are lost now are lost in it too, except the ``recovered``.
 
     None when there is no such goal. Raises InvalidDocument when a member that is lost would hold a
     role.
@@ -156,12 +155,12 @@ def _reached(tx: Transaction, group: GroupState) -> Iterator[str]:
 def goal_to_fall_back_to(
     tx: Transaction, group: GroupState, traversal: Traversal, *, blocked: bool
 ) -> Goal | None:
-    """The goal that the current traversal, which has failed, goes back to by itself.
+    """Return the goal that the current traversal, which has failed, goes back to by itself.
 
-    A planned move goes back whatever its group file says, and where it is ``blocked`` too: nobody
-    is in need of it, and a person who mends what it stumbled on shall not find it going on hours
-    later. None when neither is asked for, when nothing was ever reached, when the failed traversal
-    walked there itself, or when a member that is lost would have to serve again.
+    A planned move goes back whatever its group file says, and also if it is ``blocked``: nothing
+    depends on it, and it must not continue hours later when an operator has corrected the cause.
+    None if the group asks for neither, if no goal was ever reached, if the failed traversal led to
+    that goal itself, or if a member that is lost would have to serve again.
     """
     failed = tx.goal(group.id, traversal.goal_version)
     if failed is None or not (returns(failed) or _rolls_back(failed, blocked)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting out failures that pass by themselves: how long, and in front of what. Pure."""
+"""Waiting out transient failures: for how long, and for which service. Pure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def backoff(tries: int) -> float:
 
 
 def wait_on(state: NodeState, error: Mapping[str, Any], now: float, patience: float) -> Wait | None:
-    """Return how a node goes on after one more failure that passes by itself.
+    """Return how a node continues after one more transient failure.
 
-    ``patience``: seconds from the first failure in which it is tried again. None: they are over.
+    ``patience``: seconds from the first failure in which it is retried. None: they are over.
     """
     since = now if state.waiting_since is None else state.waiting_since
     if now - since >= patience:
@@ -42,7 +42,7 @@ def wait_on(state: NodeState, error: Mapping[str, Any], now: float, patience: fl
 
 
 def _named(error: Mapping[str, Any]) -> str:
-    """What an error makes one wait for, such as ``Cinder: connection refused``."""
+    """Return what an error makes a node wait for, such as ``Cinder: connection refused``."""
     service, detail = error.get("service"), error.get("detail")
     if service:
         return f"{service}: {detail}" if detail else str(service)

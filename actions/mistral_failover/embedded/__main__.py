@@ -20,7 +20,7 @@ from mistral_failover.embedded.server import EmbeddedMistral
 
 
 def serve(argv: Sequence[str] | None = None) -> int:
-    """Start, say so, wait for a signal, stop; returns the exit code."""
+    """Start, print the address, wait for a signal, stop; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mistral_failover.embedded")
     parser.add_argument("state_dir", type=Path)
     parser.add_argument("--port", type=int, default=0, help="default: a free one")
@@ -30,8 +30,10 @@ def serve(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--sweep",
         action="store_true",
-        help="go on with what dead processes left lying: end the executions of a former process "
-        "on STATE_DIR, then look every [failover] sweep_interval; needs the pack's workflows",
+        help=(
+            "continue stalled work of dead processes: end the executions of a former process on "
+            "STATE_DIR, then check every [failover] sweep_interval; needs the package's workflows"
+        ),
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="GROUP.OPTION=VALUE", dest="overrides"
@@ -54,7 +56,7 @@ def serve(argv: Sequence[str] | None = None) -> int:
         with server, known_to_actions(server), contextlib.ExitStack() as sweeping:
             server.install_workflows(args.workflows)
             if args.sweep:
-                # Here, so that the generic Mistral does not need the pack.
+                # Imported here, so that the generic Mistral does not need the package.
                 from mistral_failover.embedded.background_sweep import BackgroundSweep
 
                 server.cancel_stale()
@@ -70,8 +72,8 @@ def serve(argv: Sequence[str] | None = None) -> int:
 def main() -> None:
     """Serve and end the process, whatever actions are still running.
 
-    They run in threads that Python waits for at its end. A program that was told to stop must
-    not hang on them: their operations have leases and a ledger, which is what recovery rests on.
+    They run in threads that Python waits for at its end. A program that must stop cannot wait for
+    them: their operations have leases and a ledger, which recovery relies on.
     """
     code = serve()
     with contextlib.suppress(OSError):

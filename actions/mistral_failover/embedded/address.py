@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling the actions of a process where its own Mistral is."""
+"""Setting the address of a process's own Mistral for its actions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mistral_failover.embedded.server import EmbeddedMistral
 
 @contextmanager
 def known_to_actions(mistral: EmbeddedMistral) -> Iterator[None]:
-    """Make a running Mistral's address ``[failover] mistral_url`` of this process meanwhile, unless
-    that is set: without a token there is no catalog that an action could find it in."""
+    """Set ``[failover] mistral_url`` of this process to a running Mistral's address, unless it is
+    set: without a token there is no catalog in which an action could find it."""
     if configuration.load().mistral_url:
         yield
         return

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An embedded Mistral that goes on by itself with what dead processes left lying.
+"""An embedded Mistral that continues stalled work of dead processes by itself.
 
-A thread looks at the state store, without writing to it, and asks this process's own Mistral about
-the executions of long locks and about executions that hang. Only where something lies it starts
-the workflow ``failover.sweep``, which is the one that acts. So a Mistral in which all is well makes
-no executions. Servers on one state store may all do this: sweeps do not harm each other.
+A thread reads the state store, without writing to it, and asks this process's own Mistral about the
+executions of long locks and about stuck executions. Only if it finds something does it start the
+workflow ``failover.sweep``, which acts. So a healthy Mistral makes no executions. Several servers
+on one state store may do this: sweeps do not interfere with each other.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 WORKFLOW = "failover.sweep"
-_HANGING_LOOKS = 10  # within ``hang_after``: nothing hangs for less, so no need to look at once
-_JITTER = 0.2  # of the interval: servers that started together do not look together for ever
+_HANGING_LOOKS = 10  # within ``hang_after`` nothing counts as stuck, so the first check can wait
+_JITTER = 0.2  # share of the interval: so servers that started together do not stay in step
 
 
 class BackgroundSweep:
-    """A context manager around the time that a running embedded Mistral sweeps by itself.
+    """A context manager: a running embedded Mistral sweeps by itself while the block runs.
 
-    The Mistral must have the pack's workflows; ``[failover]`` of its configuration says where the
-    state store is and how often to look. The first look is at once.
+    The Mistral must have the package's workflows; ``[failover]`` of its configuration names the
+    state store and the interval. The first check is at once.
     """
 
     def __init__(self, mistral: EmbeddedMistral) -> None:
@@ -58,7 +58,7 @@ class BackgroundSweep:
         self._stack.close()
 
     def look(self) -> str | None:
-        """What lies about, as a sentence about the first that is found; None if nothing does.
+        """Return a sentence about the first stalled work found; None if there is none.
 
         Raises what the state store and Mistral raise.
         """
@@ -70,7 +70,7 @@ class BackgroundSweep:
         return found or self._held_up(state)
 
     def _held_up(self, state: Runtime) -> str | None:
-        """Only the cloud knows whether somebody has freed a volume that blocks a failover."""
+        """Only the cloud knows whether a volume that blocks a failover has been freed."""
         if time.monotonic() < self._look_at_volumes_at:
             return None
         project = own_project(state.settings)
@@ -87,12 +87,12 @@ class BackgroundSweep:
         quiet = state.settings.sweep_after
         held = state.database.reading(lambda tx: stalled_work.chain_waits(tx, project, None, quiet))
         for traversal in stuck_executions.without_chain(held, mistral, deadline):
-            return f"the next stage of {traversal.group} waits for a chain, and none is under way"
+            return f"the next stage of {traversal.group} waits for a chain, and none is running"
         if time.monotonic() < self._look_for_hanging_at:
             return None
         self._look_for_hanging_at = time.monotonic() + after / _HANGING_LOOKS
         for found in stuck_executions.find_stuck(state.database, project, mistral, after, deadline):
-            return f"{found.top.workflow} hangs (execution {found.top.id})"
+            return f"{found.top.workflow} is stuck (execution {found.top.id})"
         return None
 
     def _run(self) -> None:
@@ -103,8 +103,8 @@ class BackgroundSweep:
                 if why := self.look():
                     LOG.info("Starting %s: %s.", WORKFLOW, why)
                     self._mistral.client.start(WORKFLOW, description=why[:200])
-            except Exception:  # noqa: BLE001 - what is away now may be back at the next look
-                LOG.warning("A look for what was left lying failed.", exc_info=True)
+            except Exception:  # noqa: BLE001 - a service that is down now may be back at the next look
+                LOG.warning("The check for stalled work failed.", exc_info=True)
                 pause = max(pause, 1.0)
 
 
@@ -113,9 +113,11 @@ def _in_the_store(tx: SqlTransaction, state: Runtime) -> str | None:
     if found := stalled_work.stalled(tx, project, None, quiet):
         return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"
     if words := stalled_work.confirmed_fences(tx, project, None):
-        return f"{words[0][2]} of {words[0][1]} was confirmed as fenced, and nobody acted on it"
+        return (
+            f"{words[0][2]} of {words[0][1]} was confirmed as fenced, and nothing has acted on it"
+        )
     if stalled_work.unstarted(tx, project, quiet):
         return "an alarm was admitted, and its failover was not started"
     if hooks.waiting(tx, project, quiet=quiet, stuck=False):
-        return "something happened that a group's own workflow was not told"
+        return "a group's own workflow was not notified of an event"
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to happen before the first import of Mistral in a process."""
+"""Preparations before the first import of Mistral in a process."""
 
 import sys
 import threading
@@ -16,8 +16,8 @@ _done = False
 def init() -> None:
     """Choose native threads for oslo.service; any number of calls, from any thread.
 
-    Mistral 23 runs on threads only, while oslo.service picks eventlet unless told otherwise
-    before the first component is asked for (``mistral/cmd/__init__.py`` does the same).
+    Mistral 23 runs on threads only, while oslo.service picks eventlet unless the backend is set
+    before the first component is used (``mistral/cmd/__init__.py`` does the same).
 
     :raises EmbeddedError: ``WRONG_SERVICE_BACKEND`` when the process already runs on eventlet.
     """
@@ -44,8 +44,8 @@ def init() -> None:
 def without_eventlet() -> Iterator[None]:
     """Hide eventlet while Mistral is imported, unless the process has imported it already.
 
-    futurist, oslo.service and oslo.utils import it if it is installed, and do without it if it is
-    not. Mistral 23 never runs on it, and the import takes 0.4 s.
+    futurist, oslo.service and oslo.utils import it if it is installed, and work without it. Mistral
+    23 never uses it, and the import takes 0.4 s.
     """
     hidden = "eventlet" not in sys.modules
     if hidden:

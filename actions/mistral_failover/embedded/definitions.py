@@ -11,9 +11,9 @@ def install(text: str, origin: str = "<text>") -> list[str]:
 
     A file of one workflow is stored as it is, so a reader of the API sees its comments.
 
-    :param origin: what to call the text in errors, e.g. its file.
-    :returns: the names of the workflows that were new or changed.
-    :raises EmbeddedError: ``WORKFLOW_INVALID`` with Mistral's own reason.
+    :param origin: the text's name in errors, e.g. its file. :returns: the names of the workflows
+    that were new or changed. :raises EmbeddedError: ``WORKFLOW_INVALID`` with Mistral's own
+    reason.
     """
     from mistral import exceptions as exc
     from mistral.db.v2 import api as db_api

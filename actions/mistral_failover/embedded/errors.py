@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception of this room."""
+"""The one exception of this package."""
 
 
 class EmbeddedError(Exception):
-    """Something about the embedded Mistral that its user can put right.
+    """A problem of the embedded Mistral that its user can correct.
 
-    :ivar code: stable, UPPER_SNAKE; what programs compare.
-    :ivar message: what is wrong, in one sentence.
-    :ivar remedy: what to do about it, in one sentence.
+    :ivar code: stable, UPPER_SNAKE; what programs compare. :ivar message: what is wrong, in one
+    sentence. :ivar remedy: what to do about it, in one sentence.
     """
 
     def __init__(self, code: str, message: str, remedy: str) -> None:

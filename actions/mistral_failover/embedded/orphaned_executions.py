@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executions of a process that is no more.
+"""Executions of a process that has ended.
 
-Mistral keeps what is to be done next in threads, so a killed process leaves executions RUNNING
-for ever. Whoever waits for them must see an end.
+Mistral keeps the next steps in threads, so a killed process leaves executions RUNNING forever.
+Clients that wait for them must see an end.
 """
 
 from collections.abc import Collection
@@ -11,13 +11,13 @@ from typing import Any
 from mistral_failover.embedded.errors import EmbeddedError
 
 _UNFINISHED = ("IDLE", "RUNNING", "RUNNING_DELAYED", "WAITING")
-REASON = "The process that carried this out has ended."
+REASON = "The process that ran this has ended."
 
 
 def unfinished(ids: Collection[str] | None) -> list[dict[str, Any]]:
     """The unfinished executions among ``ids`` (None: among all), oldest first.
 
-    PAUSED ones are left out: somebody paused them, and they can be resumed.
+    PAUSED ones are left out: a user paused them, and they can be resumed.
     """
     from mistral.db.v2 import api as db_api
 
@@ -43,8 +43,8 @@ def unfinished(ids: Collection[str] | None) -> list[dict[str, Any]]:
 def end(ids: Collection[str], state: str) -> list[str]:
     """Set the unfinished executions among ``ids``, their tasks and actions to ``state``.
 
-    Rows are written directly, in one transaction: Mistral's own stop would run the on-error
-    tasks of parents, which is work that nobody asked for.
+    Rows are written directly, in one transaction: Mistral's own stop would run the on-error tasks
+    of parents, which is unwanted work.
 
     :raises EmbeddedError: ``BAD_STATE``.
     """
@@ -52,7 +52,9 @@ def end(ids: Collection[str], state: str) -> list[str]:
 
     if state not in ("CANCELLED", "ERROR"):
         raise EmbeddedError(
-            "BAD_STATE", f"{state} is no end for a stale execution", "use CANCELLED or ERROR"
+            "BAD_STATE",
+            (f"{state} is not a final state for a stale execution"),
+            "use CANCELLED or ERROR",
         )
     ended = [row["id"] for row in unfinished(ids)]
     values = {"state": state, "state_info": REASON}

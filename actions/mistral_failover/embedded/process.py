@@ -15,13 +15,12 @@ from mistral_failover.mistral.client import MistralClient
 class MistralProcess:
     """``python -m mistral_failover.embedded`` on a state directory; a context manager.
 
-    :param state_dir: as for :class:`~mistral_failover.embedded.server.EmbeddedMistral`; the log
-        is ``mistral.log`` in it, what the process prints besides is ``mistral.out``.
-    :param workflows: files to register at the start.
-    :param overrides: ``{"group.option": value}``.
-    :param env: environment of the process; default is ours.
-    :param sweep: it goes on by itself with what dead processes left lying.
-    :param program: the module that is run; another one takes the same arguments.
+    :param state_dir: as for :class:`~mistral_failover.embedded.server.EmbeddedMistral`; the log is
+    ``mistral.log`` in it, what the process prints besides is ``mistral.out``. :param workflows:
+    files to register at the start. :param overrides: ``{"group.option": value}``. :param env:
+    environment of the process; default is ours. :param sweep: it continues stalled work of dead
+    processes by itself. :param program: the module that is run; another one takes the same
+    arguments.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class MistralProcess:
     def url(self) -> str:
         """The API's base. Raises :class:`EmbeddedError` ``NOT_RUNNING``."""
         if self._url is None:
-            raise EmbeddedError("NOT_RUNNING", "the process does not run", "call start() first")
+            raise EmbeddedError("NOT_RUNNING", "the process is not running", "call start() first")
         return self._url
 
     @property
@@ -107,7 +106,7 @@ class MistralProcess:
             self._forget()
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), as a crash would."""
+        """Kill it at once (SIGKILL), as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

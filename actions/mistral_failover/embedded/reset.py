@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistral keeps its parts in module globals; here they are forgotten, so that it can start anew.
+"""Reset Mistral's module globals, so that it can start again in one process.
 
 Each service's ``stop`` leaves its global behind, because production ends the process then.
 """
@@ -10,13 +10,13 @@ import sqlalchemy
 
 from mistral_failover.embedded import transport
 
-GRACE = 2.0  # seconds for what a service is doing when it is stopped
+GRACE = 2.0  # seconds that a stopped service has for its running requests
 
 
 def stop_service(service: Any) -> None:
-    """Stop a Mistral service; wait for the requests in its hands, but not for ever.
+    """Stop a Mistral service; wait for its running requests, but not forever.
 
-    An action that takes longer goes on in its thread; its result finds no engine.
+    An action that takes longer continues in its thread; its result finds no engine.
     """
     service.stop()
     rpc_server = getattr(service, "_rpc_server", None)
@@ -49,7 +49,7 @@ def forget_database() -> None:
 
 
 def forget_services() -> None:
-    """Forget RPC clients, scheduler, action providers and policies."""
+    """Reset RPC clients, scheduler, action providers and policies."""
     from mistral.api import access_control
     from mistral.rpc import clients
     from mistral.scheduler import base as scheduler

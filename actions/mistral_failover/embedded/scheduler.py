@@ -32,7 +32,7 @@ class EmbeddedScheduler(DefaultScheduler):  # type: ignore[misc]
         super().schedule(job)
 
     def stop(self, graceful: bool = False) -> None:
-        """Stop, and wait for the scheduler's own threads; jobs under way go on."""
+        """Stop, and wait for the scheduler's own threads; running jobs continue."""
         self._ending.set()
         super().stop(graceful)
         self._dispatcher_thread.join()
@@ -44,7 +44,7 @@ class EmbeddedScheduler(DefaultScheduler):  # type: ignore[misc]
                 self._process_store_jobs()
             except Exception:  # noqa: BLE001 - logged
                 # As in the base class: one failed look must not end all later ones.
-                LOG.exception("Looking through the job store failed.")
+                LOG.exception("Reading the job store failed.")
 
 
 def install() -> None:

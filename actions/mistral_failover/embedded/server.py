@@ -89,7 +89,9 @@ class EmbeddedMistral:
         :raises EmbeddedError: ``NOT_RUNNING`` before the start, after the stop, without API.
         """
         if self._address is None:
-            raise EmbeddedError("NOT_RUNNING", "there is no API to talk to", "call start() first")
+            raise EmbeddedError(
+                "NOT_RUNNING", ("the embedded Mistral has no running API"), "call start() first"
+            )
         return f"http://{self._address[0]}:{self._address[1]}/v2"
 
     @property
@@ -122,8 +124,8 @@ class EmbeddedMistral:
     def stop(self) -> None:
         """Stop everything and give up the state directory; no error when not running.
 
-        Actions under way are not interrupted (Python cannot): their results are lost to Mistral,
-        and the process ends when they do. Bound their time, as every action here does.
+        Running actions are not interrupted (Python cannot): their results are lost to Mistral, and
+        the process ends when they do. Bound their time, as every action here does.
         """
         self._address = self._client = None
         if self._cleanup is not None:
@@ -145,10 +147,10 @@ class EmbeddedMistral:
         return names
 
     def stale_executions(self) -> list[dict[str, Any]]:
-        """Executions that a former process left unfinished and that nobody carries on.
+        """Executions that a former process left unfinished and that no process continues.
 
-        :returns: for each ``id``, ``workflow_name``, ``state``, ``root_execution_id`` (None for
-            a root), ``created_at`` (ISO 8601, UTC), oldest first.
+        :returns: for each ``id``, ``workflow_name``, ``state``, ``root_execution_id`` (None for a
+        root), ``created_at`` (ISO 8601, UTC), oldest first.
         """
         from mistral_failover.embedded import orphaned_executions
 
@@ -158,12 +160,11 @@ class EmbeddedMistral:
     def cancel_stale(self, state: str = "CANCELLED") -> list[str]:
         """End the trees of :meth:`stale_executions`, with their tasks and actions.
 
-        Nothing is undone or repeated: what the executions were about is the business of the
-        failover's own state, whose sweep triggers the work again.
+        Nothing is undone or repeated: the failover's own state records the work, and its sweep
+        triggers it again.
 
-        :param state: ``CANCELLED`` or ``ERROR``.
-        :returns: the ids of the executions that were ended.
-        :raises EmbeddedError: ``BAD_STATE`` for another state.
+        :param state: ``CANCELLED`` or ``ERROR``. :returns: the ids of the executions that were
+        ended. :raises EmbeddedError: ``BAD_STATE`` for another state.
         """
         from mistral_failover.embedded import orphaned_executions
 
@@ -201,7 +202,7 @@ class EmbeddedMistral:
         if not _ACTIVE.acquire(blocking=False):
             raise EmbeddedError(
                 "ALREADY_RUNNING",
-                "a Mistral is running in this process already",
+                "a Mistral is already running in this process",
                 "stop it first, or start the second one in another process",
             )
         stack.callback(_ACTIVE.release)
@@ -249,7 +250,7 @@ class EmbeddedMistral:
             if handler is not None:
                 stack.callback(logger.removeHandler, handler)
                 logger.addHandler(handler)
-                # What is written there is not for the terminal of the program around us as well.
+                # The terminal belongs to the program around us, so nothing is printed there either.
                 stack.callback(setattr, logger, "propagate", logger.propagate)
                 logger.propagate = False
 
@@ -277,7 +278,7 @@ class EmbeddedMistral:
         speedups.cache_schema_validators()
         scheduler.install()
         stack.callback(reset.forget_services)
-        # Stopped in the reverse order: what the executor gives back needs an engine that hears it.
+        # Stopped in the reverse order: what the executor gives back needs a running engine.
         services = [
             engine_server.get_oslo_service(setup_profiler=False),
             executor_server.get_oslo_service(setup_profiler=False),

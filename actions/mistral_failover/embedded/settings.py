@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistral's configuration for one process, as a file that a person can read."""
+"""Mistral's configuration for one process, as a readable file."""
 
 import configparser
 import io
@@ -19,7 +19,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         # Calls between engine and API take milliseconds; a minute means that something is stuck.
         "rpc_response_timeout": 60,
     },
-    # What only reads, as an exporter does again and again, need not leave its records behind.
+    # Read-only requests, such as an exporter's, need not leave records behind.
     "api": {"allow_action_execution_deletion": True},
     # With "local" the engine runs with-items one after the other.
     "executor": {"type": "remote"},
@@ -31,8 +31,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "action_heartbeat": {"check_interval": 0},
     "legacy_action_provider": {
         "load_action_generators": False,
-        # Without authentication whoever reaches the port could run code or use the keys of
-        # the process's owner.
+        # Without authentication everyone who reaches the port could run code or use the keys of the
+        # process's owner.
         "denylist": "std.javascript,std.js,std.ssh,std.ssh_proxied",
     },
     # std.http refuses loopback by default; here the cloud itself may be on it.
@@ -46,12 +46,12 @@ PINNED: Mapping[tuple[str, str], Any] = {
     ("action_providers", "denylist"): ["dynamic"],
     ("action_providers", "allowlist"): [],
     ("api", "enable_ssl_api"): False,
-    # The periodic service does it; in the API, too, each trigger would be looked at twice.
+    # The periodic service does it; with the API too, each trigger would be processed twice.
     ("cron_trigger", "run_in_api"): False,
 }
 
 
-# Of no use without the dynamic provider, and refused all the same: nobody shall store code here.
+# Useless without the dynamic provider, but refused anyway: users must not store code here.
 POLICY = "".join(
     f'"{what}:{verb}": "!"\n'
     for what in ("code_sources", "dynamic_actions")

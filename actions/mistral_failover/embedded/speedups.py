@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is changed in Mistral's insides to make one process quick; nothing here changes a result.
+"""Changes to Mistral's internals that make one process fast; none of them changes a result.
 
 1. ``jsonschema.validate`` checks the schema against the meta-schema at every call, about 200 ms
    for each task of a workflow at upload. Mistral's schemas are class attributes that never

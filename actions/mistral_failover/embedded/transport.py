@@ -2,12 +2,12 @@
 """An oslo.messaging driver for services that share one process: ``failover-inprocess://``.
 
 The stock ``fake://`` driver polls its queues every 50 ms, some three times for each task of a
-workflow. Here a message goes to a listener's callback at once, in the sender's thread; the
-callback only hands it to the RPC server's thread pool, so the sender is not held up. Messages
-for which nobody listens yet are kept in order and delivered when somebody does.
+workflow. Here a message goes to a listener's callback at once, in the sender's thread; the callback
+only hands it to the RPC server's thread pool, so the sender is not held up. Messages without a
+listener are kept in order and delivered to the first one.
 
 Everything that crosses is turned into JSON and back, as RabbitMQ would do, so a workflow or an
-action that works here does not fail in production over a value that is no JSON.
+action that works here does not fail in production because a value is not JSON.
 """
 
 import itertools
@@ -58,7 +58,7 @@ class InProcessMessage(base.RpcIncomingMessage):  # type: ignore[misc]
             self.done()
 
     def requeue(self) -> None:
-        """Not offered: a message is in exactly one server's hands."""
+        """Not supported: a message belongs to exactly one server."""
         raise NotImplementedError("failover-inprocess does not put messages back")
 
     def heartbeat(self) -> None:
@@ -74,12 +74,12 @@ class InProcessListener(base.Listener):  # type: ignore[misc]
         self._keys = keys
 
     def start(self, on_incoming_callback: Callable[[list[InProcessMessage]], None]) -> None:
-        """Begin to receive; what waited is delivered before this returns."""
+        """Start receiving; waiting messages are delivered before this returns."""
         super().start(on_incoming_callback)
         self._hub.subscribe(self, self._keys)
 
     def stop(self) -> None:
-        """Receive no more; what comes later waits for the next listener."""
+        """Stop receiving; later messages wait for the next listener."""
         self._hub.unsubscribe(self)
         super().stop()
 
@@ -88,7 +88,7 @@ class InProcessListener(base.Listener):  # type: ignore[misc]
 
 
 class Hub:
-    """Who listens to what, and what waits for a listener."""
+    """The listeners, and the messages that wait for one."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checking workflow files with neither server nor database.
+"""Check workflow files without server and database.
 
-Mistral's own parser finds bad syntax, expressions and task links. It does not look at what a task
-calls: unknown actions and workflows, missing and unknown inputs show only when the task runs.
-Here they show before. Names that are expressions are left to the run.
+Mistral's own parser finds bad syntax, expressions and task links. It does not check what a task
+calls: unknown actions and workflows, missing and unknown inputs appear only when the task runs.
+These checks find them before. Names that are expressions are left to the run.
 """
 
 import fnmatch
@@ -31,7 +31,7 @@ class Problem:
     """Something wrong with a file.
 
     :ivar workflow: None when it concerns the file; ``task`` None when it concerns the workflow.
-    :ivar error: False for a house rule that is only recommended.
+    :ivar error: False for a style rule that is only recommended.
     """
 
     file: str
@@ -57,13 +57,12 @@ def validate(
 ) -> list[Problem]:
     """Check workflow files together; they may call each other and what is installed.
 
-    Installed are the actions of the entry points ``mistral.actions`` and the workflows of
+    The installed ones are the actions of the entry points ``mistral.actions`` and the workflows of
     ``mistral.preinstalled_workflows``.
 
-    :param strict: house rules are errors, not warnings.
-    :param ignore: patterns of action and workflow names that exist elsewhere, e.g. ``nova.*``.
-    :returns: the problems, in the files' order.
-    :raises OSError: a file cannot be read.
+    :param strict: style rules are errors, not warnings. :param ignore: patterns of action and
+    workflow names that exist elsewhere, e.g. ``nova.*``. :returns: the problems, in the files'
+    order. :raises OSError: a file cannot be read.
     """
     boot.init()
     speedups.cache_schema_validators()
@@ -108,8 +107,8 @@ def _parse(file: str, text: str) -> tuple[list[Any], list[Problem]]:
     except (exc.MistralException, exc.MistralError) as e:
         reason = _first_lines(str(e))
     except (AttributeError, KeyError, TypeError, ValueError) as e:
-        # The parser takes a mapping of mappings for granted before it looks.
-        reason = f"this is no workflow file: {e}"
+        # The parser expects a mapping of mappings without checking.
+        reason = f"not a workflow file: {e}"
     remedy = "see https://docs.openstack.org/mistral/latest/user/wf_lang_v2.html"
     return [], [Problem(file, None, None, "WORKFLOW_INVALID", reason, remedy)]
 
@@ -118,7 +117,7 @@ def _house(file: str, text: str, strict: bool) -> Iterator[Problem]:
     try:
         loaded = yaml.safe_load(text)
     except yaml.YAMLError:
-        return  # the parser has said so
+        return  # the parser has reported it
     if not isinstance(loaded, dict):
         return
     bodies = {k: v for k, v in loaded.items() if k != "version" and isinstance(v, dict)}
@@ -147,7 +146,7 @@ def _calls(
 
 def _chain(file: str, spec: Any) -> Iterator[Problem]:
     """Check a chain, a workflow that calls ``failover.advance``: its stages are in order, each is
-    followed by the last one, and they are held where a task of its own stands between them."""
+    followed by the last one, and they are held if a task of its own is between them."""
     workflow, calls = spec.get_name(), {}
     for task in spec.get_tasks():
         inputs = task.get_input()
@@ -157,7 +156,7 @@ def _chain(file: str, spec: Any) -> Iterator[Problem]:
     for name, inputs in calls.items():
         through = str(inputs.get("through", ""))
         if "<%" in through or "{{" in through:
-            return  # which stage it is shows in the run
+            return  # the stage is known only at run time
         if through in set(Stage):
             stages[name] = Stage(through)
         elif through:
@@ -174,7 +173,9 @@ def _chain(file: str, spec: Any) -> Iterator[Problem]:
                 yield Problem(file, workflow, other, "CHAIN_ORDER", message, _ORDER)
         reached = {name} | nx.descendants(on_success, name)
         if not any(stages.get(each) is Stage.END for each in reached):
-            message = f"the stage {Stage.END} is not called after {stage}: it never gets done"
+            message = (
+                f"the stage {Stage.END} is not called after {stage}: the chain never completes"
+            )
             remedy = f"call {_ADVANCE} with through: {Stage.END} last; it returns the outcome"
             yield Problem(file, workflow, name, "CHAIN_NO_END", message, remedy)
         own = [
@@ -189,7 +190,7 @@ def _chain(file: str, spec: Any) -> Iterator[Problem]:
 
 
 def _links(spec: Any) -> tuple[Any, Any]:
-    """Which task follows which, in any case, and when all goes well."""
+    """Return which task follows which, in any case, and when all goes well."""
     after: nx.DiGraph[str] = nx.DiGraph()
     on_success: nx.DiGraph[str] = nx.DiGraph()
     for task in spec.get_tasks():
@@ -210,18 +211,22 @@ def _check_workflow(
     from mistral_lib.utils import NotDefined
 
     if name not in known:
-        yield "UNKNOWN_WORKFLOW", f"there is no workflow {name}", "name its file too, or correct it"
+        yield (
+            "UNKNOWN_WORKFLOW",
+            f"there is no workflow {name}",
+            ("give its file too, or correct the name"),
+        )
         return
     if inputs is None:
         return
     declared = known[name]
     for missing in sorted(k for k, v in declared.items() if v is NotDefined and k not in inputs):
-        yield "MISSING_INPUT", f"{name} needs the input {missing}", "give it under input:"
+        yield "MISSING_INPUT", f"{name} needs the input {missing}", "add it under input:"
     for unknown in sorted(set(inputs) - set(declared) - _PARAMETERS):
         yield (
             "UNKNOWN_INPUT",
             f"{name} has no input {unknown}, and Mistral drops it silently",
-            f"remove it; there are: {', '.join(declared) or 'none'}",
+            f"remove it; known inputs: {', '.join(declared) or 'none'}",
         )
 
 
@@ -233,19 +238,23 @@ def _check_action(
 
     descriptor = _actions().find(name)
     if descriptor is None:
-        yield "UNKNOWN_ACTION", f"there is no action {name}", "install its package, or correct it"
+        yield (
+            "UNKNOWN_ACTION",
+            f"there is no action {name}",
+            ("install its package, or correct the name"),
+        )
         return
     if inputs is None or "**" in descriptor.params_spec:
         return
     declared = get_dict_from_string(descriptor.params_spec)
     missing, unknown = _compare_parameters(declared, inputs)
     for key in missing:
-        yield "MISSING_INPUT", f"{name} needs the input {key}", "give it under input:"
+        yield "MISSING_INPUT", f"{name} needs the input {key}", "add it under input:"
     for key in unknown:
         yield (
             "UNKNOWN_INPUT",
             f"{name} has no input {key}",
-            f"remove it; there are: {', '.join(declared) or 'none'}",
+            f"remove it; known inputs: {', '.join(declared) or 'none'}",
         )
 
 

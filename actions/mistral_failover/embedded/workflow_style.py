@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How workflow files should look, and slips of YAML that Mistral accepts but that change meaning.
+"""Style of workflow files, and YAML mistakes that Mistral accepts but that change the meaning.
 
 Works on the text and the loaded YAML alone; needs no Mistral.
 """
@@ -21,7 +21,7 @@ _INLINE = re.compile(r"(?:^|\s)([-\w]+)=")
 
 
 def slips(name: str, body: dict[str, Any]) -> Iterator[Finding]:
-    """What Mistral would run in another way than it reads: always errors."""
+    """Report what Mistral would run differently from how it reads: always errors."""
     for task, spec in _tasks(body).items():
         for text in _texts(spec):
             if text.count("<%") != text.count("%>"):
@@ -40,12 +40,12 @@ def slips(name: str, body: dict[str, Any]) -> Iterator[Finding]:
                     task,
                     "INLINE_INPUT_DROPPED",
                     f"Mistral drops the unquoted inline input {', '.join(dropped)}",
-                    "give it under input:",
+                    "add it under input:",
                 )
 
 
 def style(text: str, workflows: dict[str, dict[str, Any]]) -> Iterator[Finding]:
-    """The house's own rules: warnings, unless they are asked for strictly."""
+    """Report style violations: warnings, or errors in strict mode."""
     lines = len(text.splitlines())
     if lines > MAX_LINES:
         yield (
@@ -60,8 +60,8 @@ def style(text: str, workflows: dict[str, dict[str, Any]]) -> Iterator[Finding]:
             None,
             None,
             "ONE_WORKFLOW_A_FILE",
-            f"holds {len(workflows)} workflows",
-            "give each workflow a file of its own",
+            f"it holds {len(workflows)} workflows",
+            "give each workflow its own file",
         )
     for name, body in workflows.items():
         if not body.get("description"):
@@ -69,15 +69,15 @@ def style(text: str, workflows: dict[str, dict[str, Any]]) -> Iterator[Finding]:
                 name,
                 None,
                 "NO_DESCRIPTION",
-                "has no description",
-                "say what it does and what its inputs and outputs mean",
+                "it has no description",
+                "describe what it does and what its inputs and outputs mean",
             )
         if "output-on-error" not in body:
             yield (
                 name,
                 None,
                 "NO_OUTPUT_ON_ERROR",
-                "says nothing when it fails",
+                "it has no output for a failure",
                 "add output-on-error with the error's code and message",
             )
         for task, spec in _tasks(body).items():
@@ -87,13 +87,13 @@ def style(text: str, workflows: dict[str, dict[str, Any]]) -> Iterator[Finding]:
                         name,
                         task,
                         "NESTED_EXPRESSION",
-                        f"calls within calls: <%{expression}%>",
+                        f"it has calls within calls: <%{expression}%>",
                         "compute the value in an action, or publish it in two steps",
                     )
 
 
 def call_depth(expression: str) -> int:
-    """How deep function calls stand in each other's arguments; ``f(x).g(y)`` is 1. A call without
+    """Return how deeply function calls are nested in arguments; ``f(x).g(y)`` is 1. A call without
     arguments, as ``task()``, is read like a name and counts as one."""
     depth = deepest = 0
     open_calls: list[bool] = []

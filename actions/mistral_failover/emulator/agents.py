@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker keeps for a guest's agent, and what the agent makes of it.
+"""A broker's memory for a guest's agent, and how the agent reacts.
 
-The notice of an epoch waits for an agent that is out of reach. Who reads one that is newer than
-what it knows finds itself deposed: its commands of older epochs are killed, its on_deposed command
-stops the guest's applications, and only then does it take commands again.
+The notice of an epoch waits for an agent that is out of reach. An agent that reads a notice of a
+newer epoch is deposed: its commands of older epochs are killed, its on_deposed command stops the
+guest's applications, and only then does it take commands again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AGAIN = 0.2  # seconds until an on_deposed command that failed is tried again
 async def depose(call: Call) -> Any:
     """POST /emulator/nodes/{server_id}/epoch: makes the commands of epochs before `epoch` void.
 
-    A broker knows queues and no servers: nothing is said of one that is not there.
+    A broker knows queues, not servers: a missing server is no error.
     """
     emulation, guest = call.emulation, _guest(call)
     epoch = call.body.get("epoch")
@@ -38,7 +38,7 @@ async def depose(call: Call) -> Any:
 
 
 async def heartbeat(call: Call) -> Any:
-    """GET /emulator/nodes/{server_id}/heartbeat: what the agent last said by itself, or null."""
+    """GET /emulator/nodes/{server_id}/heartbeat: the agent's latest heartbeat, or null."""
     guest = _guest(call)
     if guest is None:
         return {"heartbeat": None}
@@ -70,7 +70,7 @@ def _read(emulation: Emulation, server_id: str) -> None:
         guest.busy_until = 0.0  # what ran is killed
         if known > 0:
             _begin_to_stop(emulation, guest)
-        for command_id in guest.journal:  # of the older epoch: whoever waits for them hears of it
+        for command_id in guest.journal:  # of the older epoch: wakes those that wait for it
             emulation.wake(f"command:{server_id}:{command_id}")
     elif guest.stopping:  # its boot ended the command, and the applications with it
         _quiet(emulation, guest.server_id, None)
@@ -101,11 +101,11 @@ def _stop_soon(emulation: Emulation, guest: Guest, delay: float) -> None:
 def _quiet(emulation: Emulation, server_id: str, operation: str | None) -> None:
     guest = emulation.state.guests.get(server_id)
     if guest is None or not guest.stopping or not nodes.answers(emulation, guest):
-        emulation.finish(operation, "no_answer")  # who answers again goes on with it
+        emulation.finish(operation, "no_answer")  # an agent that is reachable again continues it
         return
     if guest.applications and take_fault(emulation, "on_deposed", ("fail",)):
         emulation.finish(operation, "failed")
-        guest.deposed = "its on_deposed command failed, and is tried again"
+        guest.deposed = "its on_deposed command failed, and is retried"
         _stop_soon(emulation, guest, _AGAIN)
         return
     stopped = sorted(guest.applications)

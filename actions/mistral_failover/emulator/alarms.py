@@ -79,7 +79,7 @@ async def _post(
 ) -> None:
     def send() -> int:
         with requests.Session() as session:
-            session.trust_env = False  # no proxy stands between loopback and loopback
+            session.trust_env = False  # no proxy is needed between loopback and loopback
             return session.post(url, json=content, headers=headers, timeout=30).status_code
 
     try:

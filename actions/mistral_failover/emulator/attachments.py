@@ -108,7 +108,8 @@ def _queue(
 
 
 def _reachable(emulation: Emulation, attachment_id: str, operation: str, name: str) -> bool:
-    """Whether this step can happen now; it waits for its host, or ends with its attachment."""
+    """Whether this step can happen now; if not, it waits for its host or ends with its
+    attachment."""
     attachment = emulation.state.attachments.get(attachment_id)
     if attachment is None:
         emulation.finish(operation, "gone")
@@ -195,7 +196,7 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
 
 
 def release(emulation: Emulation, attachment: Attachment, *, unplug: bool = True) -> None:
-    """Ends an attachment; without `unplug` the guest keeps what it has (nobody reaches it)."""
+    """Ends an attachment; without `unplug` the guest, which is out of reach, keeps the device."""
     volume, server = attachment.volume_id, attachment.server_id
     if unplug:
         nodes.unplug(emulation, server, volume)

@@ -21,15 +21,15 @@ class EmulatorError(Exception):
 class EmulatorClient:
     """Calls of /emulator/*.
 
-    :param url: where the emulated cloud is, e.g. http://127.0.0.1:4567.
-    :param user: who seeds stacks and runs commands.
+    :param url: where the emulated cloud is, e.g. http://127.0.0.1:4567. :param user: the user that
+    seeds stacks and runs commands.
     """
 
     def __init__(self, url: str, *, user: str = "demo", password: str = "demo") -> None:  # noqa: S107
         self.url = url.rstrip("/")
         self._credentials = (user, password)
         self._http = requests.Session()
-        self._http.trust_env = False  # no proxy stands between loopback and loopback
+        self._http.trust_env = False  # no proxy is needed between loopback and loopback
         self._token: str | None = None
         self._project_id = ""
 
@@ -50,7 +50,7 @@ class EmulatorClient:
         return list(self._call("GET", "/emulator/audit", params=query)["events"])
 
     def violations(self) -> list[dict[str, Any]]:
-        """What must not happen and did."""
+        """The violations of invariants."""
         return self.audit(kind="violation")
 
     def critical(self) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ class EmulatorClient:
     def mint_token(
         self, *, user: str = "demo", trust: bool = False, expires_in: float = 3600
     ) -> str:
-        """A token of a user, trust-scoped or short-lived if wanted."""
+        """A token of a user, trust-scoped or short-lived on request."""
         body = {"user": user, "trust": trust, "expires_in": expires_in}
         return str(self._call("POST", "/emulator/tokens", body)["token"])
 
@@ -90,7 +90,7 @@ class EmulatorClient:
         stack: str | None = None,
     ) -> None:
         """Lets guests (of one stack, or all) run an application by named commands. ``told_only``:
-        it writes on the devices that its start names, and on no others of its guest."""
+        it writes only to the devices that its start names."""
         body = {
             "name": name,
             "start": start,
@@ -107,7 +107,7 @@ class EmulatorClient:
         return {row["server_id"]: row for row in self._call("GET", "/emulator/nodes")["nodes"]}
 
     def writers(self, volume_id: str) -> list[str]:
-        """The servers that write on a volume now."""
+        """The servers that write to a volume now."""
         return list(self._call("GET", f"/emulator/volumes/{volume_id}/writers")["servers"])
 
     def fault(self, target: str, name: str, fault: str) -> None:
@@ -124,7 +124,7 @@ class EmulatorClient:
         seconds: float = 0,
         times: int = 1,
     ) -> None:
-        """Lets the next `times` uses of an operation go wrong; see `emulator.faults.inject`."""
+        """Lets the next `times` uses of an operation fail; see `emulator.faults.inject`."""
         body = {
             "target": "api",
             "operation": operation,
@@ -136,7 +136,7 @@ class EmulatorClient:
         self._call("POST", "/emulator/faults", body)
 
     def clear_api_faults(self) -> None:
-        """Forgets the injected faults that are not used up."""
+        """Removes the injected faults that are not used up."""
         self._call("DELETE", "/emulator/faults")
 
     def alarm_body(self, server_id: str, alarm_name: str = "server_lost") -> dict[str, Any]:
@@ -264,4 +264,6 @@ def _error(response: requests.Response) -> EmulatorError:
         )
     except (ValueError, KeyError, TypeError):
         status = response.status_code
-        return EmulatorError(f"HTTP_{status}", f"HTTP {status}", "See the emulator.", status)
+        return EmulatorError(
+            f"HTTP_{status}", f"HTTP {status}", ("Check the emulator's audit."), status
+        )

@@ -133,7 +133,7 @@ def view(call: Call, server: Server) -> dict[str, Any]:
 def _for_administrators(
     server: Server, host: Host | None, version: tuple[int, int]
 ) -> dict[str, Any]:
-    """UNKNOWN: its compute service does not report; DOWN is said of one that was forced down."""
+    """UNKNOWN: its compute service does not report; DOWN: the service was forced down."""
     body: dict[str, Any] = {
         "OS-EXT-SRV-ATTR:host": server.host or None,
         "OS-EXT-SRV-ATTR:instance_name": f"instance-{server.id[:8]}",
@@ -261,7 +261,7 @@ def _action(call: Call) -> Any:
 
 
 def require_state(server: Server, verb: str, allowed: tuple[str, ...]) -> None:
-    """Nova's check before an action: the right vm_state, and no task under way."""
+    """Nova's check before an action: the right vm_state, and no running task."""
     for attribute, ok in (
         ("vm_state", server.vm_state in allowed),
         ("task_state", server.task_state is None),
@@ -275,17 +275,17 @@ def require_state(server: Server, verb: str, allowed: tuple[str, ...]) -> None:
 
 
 def denied(rule: str) -> str:
-    """What Nova says to who lacks the rights of a policy rule."""
+    """Nova's answer to a caller without the rights of a policy rule."""
     return f"Policy doesn't allow {rule} to be performed."
 
 
 def of_cinder(words: str) -> str:
-    """What Nova hands on of a refusal of Cinder's."""
+    """Nova's error for a refusal of Cinder's."""
     return f"Invalid input received: {words} (HTTP 400) (Request-ID: req-{new_id()})"
 
 
 def unreservable(volume: Volume) -> ApiError:
-    """Cinder's refusal to reserve a volume, handed on by Nova."""
+    """Cinder's refusal to reserve a volume, as Nova returns it."""
     if volume.status.startswith("error"):
         words = (
             "Invalid volume: Volume attachments can not be created if the volume is in an error "

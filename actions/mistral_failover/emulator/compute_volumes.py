@@ -92,8 +92,8 @@ async def _attach(call: Call) -> Any:
 
 
 async def _in_the_queue(call: Call, server: Server, volume: Volume, device: str | None) -> None:
-    """Let a request wait for the compute service, which reserves a device for it; nothing is to be
-    seen of it meanwhile. Once it is its turn, it is refused if another one has come before it."""
+    """Let a request wait for the compute service, which reserves a device for it; the request is
+    invisible in the meantime. When its turn comes, it is refused if another one came before it."""
     emulation = call.emulation
     fault = take_fault(emulation, "attach", ("queue",))
     if fault is None:
@@ -120,7 +120,7 @@ def _rpc_timeout() -> ApiError:
 
 
 def _refuse_attached(call: Call, server: Server, volume: Volume) -> None:
-    """Nova's own look, before Cinder is asked."""
+    """Nova's own check, before Cinder is asked."""
     holders = [
         a.server_id
         for a in call.emulation.state.attachments.values()
@@ -159,7 +159,7 @@ def _detach(call: Call) -> Any:
     require_state(server, "detach_volume", _ATTACHABLE)
     if not call.emulation.state.host_up(server.host):
         raise refused(409, "Service is unavailable at this time.")
-    # Cinder asks what the volume is called, not what became of this attachment.
+    # Cinder is asked for the volume's status, not for the outcome of this attachment.
     held = call.emulation.state.attachments_of(volume_id=volume.id)
     free = attachment not in held and not any(a.status == "attached" for a in held)
     free = free or attachment.status == "detaching"

@@ -81,7 +81,7 @@ def _mint(call: Call) -> Any:
     user = _user(call, _text(call, "user", "demo"))
     trust = None
     if call.body.get("trust"):
-        trustee = _user(call, "admin")  # stands for the service that the trust is made for
+        trustee = _user(call, "admin")  # plays the service that the trust is made for
         parties = {"trustor": user.id, "trustee": trustee.id, "project_id": user.project_id}
         roles = ["admin" if user.admin else "member"]
         trust = trusts.make(call.emulation, **parties, expires_at=None, roles=roles)
@@ -218,15 +218,16 @@ GUESTS = (
     ("/applications", _add_application, "POST"),
     ("/faults", _fault, "POST"),
 )
-"""Path, handler and method of what is about guests: whoever has only guests serves these too."""
+"""Path, handler and method of the routes about guests; a server that has only guests serves these
+too."""
 
 AGENTS = (
     ("commands", nodes.command, "command", "POST"),
     ("epoch", agents.depose, "depose", "POST"),
     ("heartbeat", agents.heartbeat, "heard", "GET"),
 )
-"""The end of the path below a node, handler, operation and method of what its agent is told and
-tells."""
+"""The end of the path below a node, handler, operation and method of the agent's notices and
+heartbeats."""
 
 
 def routes() -> list[Route]:

@@ -45,7 +45,7 @@ class Emulation:
             self.state = CloudState.loads(self._path.read_text(encoding="utf-8"))
         self.audit = Audit(None if state_dir is None else state_dir / "audit.jsonl")
         self.latency = latency
-        # Times set at start win over those that an earlier process was told.
+        # Times set at the start override those of an earlier process.
         latency.overrides = {**self.state.latency, **latency.overrides}
         self.state.latency = latency.overrides
         self.url = ""
@@ -59,7 +59,7 @@ class Emulation:
         self._dirty = False
 
     def start(self) -> None:
-        """Takes up the transitions in flight; those already due happen at once, in order."""
+        """Continues the transitions in flight; those already due happen at once, in order."""
         self._loop = asyncio.get_running_loop()
         for timer in sorted(self.state.timers.values(), key=lambda t: t.due):
             self._arm(timer)
@@ -167,7 +167,7 @@ class Emulation:
         await asyncio.sleep(self.latency.of(name))
 
     async def wait_for(self, key: str, limit: float) -> bool:
-        """Waits until somebody `wake`s the key; False when `limit` seconds have passed."""
+        """Waits until the key is woken with `wake`; False after `limit` seconds."""
         future = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(key, []).append(future)
         try:
@@ -183,7 +183,7 @@ class Emulation:
         return True
 
     def wake(self, key: str) -> None:
-        """Wakes everybody who waits for `key`."""
+        """Wakes all that wait for `key`."""
         for future in self._waiters.pop(key, []):
             if not future.done():
                 future.set_result(None)

@@ -2,11 +2,12 @@
 """What can go wrong with a server or a host, and how it comes back.
 
 server crash: the guest is dead, Nova still says ACTIVE, its host works. server hang: the guest
-answers nobody, its applications go on writing; thaw: it answers again, and they have run on. server
-app: the applications died, the guest is well. host compute_down: nova-compute is dead, the guests
-run on. host power_off: both are dead. revive: a server's guest boots again, without applications; a
-host's compute service returns, takes up the messages that waited for it, removes guests whose
-server was deleted meanwhile, and after a power loss boots the guests that Nova calls ACTIVE.
+answers nothing, its applications still write; thaw: it answers again, and they still run. server
+app: the applications died, the guest still runs. host compute_down: nova-compute is dead, the
+guests still run. host power_off: both are dead. revive: a server's guest boots again, without
+applications; a host's compute service returns, handles the messages that waited for it, removes
+guests whose server was deleted in the meantime, and after a power loss boots the guests that are
+ACTIVE in Nova.
 """
 
 import time
@@ -119,8 +120,8 @@ def _unknown(fault: str, target: str, known: Iterable[str]) -> Exception:
     return plain_error(
         "BAD_REQUEST",
         400,
-        f"{fault!r} is no fault of target {target}.",
-        f"One of {', '.join(known)}.",
+        f"{fault!r} is not a fault of target {target}.",
+        f"Use one of {', '.join(known)}.",
     )
 
 
@@ -129,10 +130,10 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
 
     error: refused with `status`. lost: it takes effect, the answer is `status`. mute: it takes
     effect, and is answered `seconds` later. drop: it takes effect, and the connection breaks in the
-    middle of the answer. hold: it waits for `seconds` before anybody looks at it, and takes effect
-    then. queue, of an attach: Nova's API takes it, and it waits for `seconds` in the queue of the
-    compute service; Nova gives up after `rpc_timeout`, and what the compute service then reserves
-    is left to nobody. fail: accepted, and fails when it should have finished. stuck: accepted, and
+    middle of the answer. hold: it waits unseen for `seconds`, and takes effect then.
+    queue, of an attach: Nova's API takes it, and it waits for `seconds` in the queue of the compute
+    service; Nova gives up after `rpc_timeout`, and what the compute service then reserves belongs
+    to no attachment. fail: accepted, and fails when it should have finished. stuck: accepted, and
     never finishes. cancel, of an update of a stack: it fails when it should have finished, as one
     does that superseded another one in a nested stack.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat's groups: how many members they have, what they are called, and who leaves first."""
+"""Heat's groups: their size, the names of their members, and which member is removed first."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ def short_id() -> str:
 
 
 def members_template(resource: StackResource, nested: Stack | None) -> dict[str, Any]:
-    """The template of a group's nested stack; ``nested``: as it stands, None before there is one.
+    """The template of a group's nested stack; ``nested``: its present template, None before there
+    is one.
 
     An autoscaling group has ``desired_capacity`` members, else as many as have not failed, within
-    ``min_size`` and ``max_size``; of too many those that failed leave first, then the oldest. A
-    resource group has ``count``, called by their numbers.
+    ``min_size`` and ``max_size``; if there are too many, failed ones are removed first, then the
+    oldest. A resource group has ``count``, called by their numbers.
     """
     asked = resource.properties
     if resource.type == GROUP:

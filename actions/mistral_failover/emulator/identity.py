@@ -64,7 +64,7 @@ def role_id(name: str) -> str:
 
 
 def roles_of(user: User, trust: Trust | None = None) -> list[dict[str, str]]:
-    """The roles of a user, or those that their trust passes on, with what they imply."""
+    """The roles of a user, or those that their trust delegates, with the roles that they imply."""
     given = trust.roles if trust is not None else ["admin" if user.admin else "member"]
     least = min(_ROLES.index(name) for name in given)
     return [{"id": role_id(name), "name": name} for name in _ROLES[least:]]
@@ -109,7 +109,7 @@ def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
 
 
 def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[dict[str, Any]]:
-    """The service catalog for a project; with a Mistral where the cloud was told of one."""
+    """The service catalog for a project, with a Mistral if the cloud was given one."""
     workflow = ("workflowv2", "mistral", workflow_url)
     places = (
         ("identity", "keystone", f"{url}/identity"),
@@ -199,7 +199,7 @@ def _by_token(call: Call, asked: dict[str, Any]) -> tuple[User, str, dict[str, A
 def _by_trust(
     call: Call, trust_id: str, user: User, more: dict[str, Any]
 ) -> tuple[User, str, dict[str, Any]]:
-    """The trustor, whom the trustee now acts for."""
+    """The trustor, for whom the trustee now acts."""
     trust = call.emulation.state.trusts.get(trust_id)
     if trust is None or trust.trustee != user.id:
         raise refused(401, UNKNOWN)
@@ -249,10 +249,10 @@ _METHODS = {
 
 
 def validate_token(call: Call) -> Response:
-    """GET /auth/tokens: what a token is worth; it may validate itself.
+    """GET /auth/tokens: validates a token; a token may validate itself.
 
-    Not so the token of a trust, unless its roles are an administrator's: Keystone takes the trustee
-    for its owner and the trustor for the caller.
+    The token of a trust may not, unless its roles are an administrator's: Keystone takes the
+    trustee for its owner and the trustor for the caller.
     """
     text = call.request.headers.get("x-subject-token", "")
     known = call.emulation.state.tokens.get(token_key(text))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's os-instance-actions, of deletions alone: who asked for one, and what the compute service
-did about it. Readable by the server's owner, also after the deletion (since 2.21), with the events
-(since 2.51). A local delete, with the compute service down, leaves no event.
+"""Nova's os-instance-actions, of deletions alone: the requests, and what the compute service did.
+Readable by the server's owner, also after the deletion (since 2.21), with the events (since 2.51).
+A local delete, with the compute service down, leaves no event.
 """
 
 from typing import Any

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests: the applications in them, what they write on, and the commands they obey.
+"""Guests: the applications in them, the volumes they write to, and the commands they obey.
 
 A guest obeys named commands only. It journals each command's id: the same id again returns the
-recorded result without effect, an epoch lower than the highest it has seen is refused. The
-journal lives on the guest's disk, so it outlives a reboot, not the server.
+recorded result without effect, and an epoch lower than the highest seen is refused. The journal
+lives on the guest's disk, so it outlives a reboot, but not the server.
 
-Nothing here prevents harm: what must not happen is written to the audit as a `violation`
+Nothing here prevents harm: violations of invariants are written to the audit as a `violation`
 (`two_writers`, `application_on_two_servers`, `detached_while_writing`, `write_to_lost_volume`,
 `attached_twice`).
 """
@@ -28,13 +28,13 @@ def answers(emulation: Emulation, guest: Guest) -> bool:
 
 
 def runs(emulation: Emulation, guest: Guest) -> bool:
-    """Whether the guest's processes run, be it that nobody can reach them."""
+    """Whether the guest's processes run, even if the guest is out of reach."""
     host = emulation.state.hosts[guest.host]
     return host.powered and guest.powered and guest.condition != "crashed"
 
 
 def writers(emulation: Emulation, volume_id: str) -> list[str]:
-    """The servers whose guests write on a volume now."""
+    """The servers whose guests write to a volume now."""
     guests = emulation.state.guests.values()
     return [g.server_id for g in guests if g.writes_on(volume_id) and runs(emulation, g)]
 
@@ -62,7 +62,7 @@ def runs_on(guest: Guest, record: dict[str, Any]) -> bool:
 
 
 def fall_silent(guest: Guest) -> None:
-    """Notes when a guest's agent was heard for the last time: now, if it answered until now."""
+    """Notes when a guest's agent last answered: now, if it answered until now."""
     if guest.powered and guest.condition == "healthy":
         guest.heard_at = time.time()
 
@@ -94,7 +94,7 @@ def destroy(emulation: Emulation, server_id: str, cause: str) -> None:
 
 
 def plug(emulation: Emulation, server_id: str, volume_id: str, device: str) -> None:
-    """Gives a guest a volume; a running application writes on it from now on."""
+    """Gives a guest a volume; a running application writes to it from now on."""
     guest = emulation.state.guests.get(server_id)
     if guest is not None:
         guest.volumes[volume_id] = device
@@ -114,7 +114,7 @@ def unplug(emulation: Emulation, server_id: str, volume_id: str) -> None:
 
 
 def lose_sight(emulation: Emulation, server_id: str, volume_id: str) -> None:
-    """Notes that Cinder took a volume away which a guest out of reach still writes on."""
+    """Notes that Cinder took a volume away to which a guest out of reach still writes."""
     if server_id in writers(emulation, volume_id):
         emulation.audit.record(
             "violation", rule="write_to_lost_volume", volume=volume_id, server=server_id
@@ -157,8 +157,8 @@ def _stacks_of(emulation: Emulation, server_id: str) -> list[str]:
 async def command(call: Call) -> Any:
     """POST /emulator/nodes/{server_id}/commands: runs a named command of the allow-list.
 
-    Answers when it has ended; else, after `timeout` seconds, with RUNNING, the agent's word that it
-    is at work, or with NO_ANSWER, when not even that was heard.
+    Answers when it has ended; else, after `timeout` seconds, with RUNNING if the agent reported
+    that it is working, or with NO_ANSWER if not.
     """
     emulation, server_id = call.emulation, call.path("server_id")
     wanted = _parse(call.body)
@@ -194,7 +194,7 @@ async def command(call: Call) -> Any:
         "NO_ANSWER",
         504,
         f"The node {server_id} did not answer within {wanted['timeout']:g} s.",
-        "Find out whether the node still runs; fence it before another takes its role.",
+        "Check whether the node still runs; fence it before another takes its role.",
     )
 
 
@@ -220,8 +220,8 @@ def _parse(body: dict[str, Any]) -> dict[str, Any]:
 async def _obey_the_notice(
     emulation: Emulation, guest: Guest, wanted: dict[str, Any], deadline: float
 ) -> None:
-    """A command tells its epoch by a notice ahead of it; an agent that learns by that that it was
-    deposed stops what it has to, and takes commands once it has."""
+    """A command comes with a notice of its epoch. An agent that learns from it that it was deposed
+    first stops what it must, and then takes commands."""
     _refuse_old(guest, wanted)
     if wanted["epoch"] > guest.notice:
         guest.notice = wanted["epoch"]
@@ -238,19 +238,20 @@ def _refuse_old(guest: Guest, wanted: dict[str, Any]) -> None:
             "OLD_EPOCH",
             409,
             f"The command's epoch {wanted['epoch']} is older than the node's {guest.epoch}.",
-            "Somebody newer took over; do not repeat the command.",
+            "A newer epoch is current; do not repeat the command.",
         )
 
 
 def _running(name: str) -> Exception:
-    return plain_error("RUNNING", 504, f"{name} still runs", "Ask again with the same id.")
+    return plain_error("RUNNING", 504, f"{name} is still running", "Ask again with the same id.")
 
 
 def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
     """Admits a command to the guest; True when its id was journaled before."""
     _refuse_old(guest, wanted)
     journaled = guest.journal.get(wanted["id"])
-    # One that died with an earlier boot, or was killed, took no effect: the guest runs it again.
+    # A command that died with an earlier boot, or was killed, took no effect: the guest runs it
+    # again.
     if journaled and (journaled["finished_at"] or runs_on(guest, journaled)):
         emulation.audit.record(
             "command_replayed", server=guest.server_id, command=wanted["name"], id=wanted["id"]

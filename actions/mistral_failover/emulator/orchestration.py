@@ -219,7 +219,7 @@ def _create(call: Call) -> Any:
 
 
 def _living(call: Call) -> Stack:
-    """A stack that was deleted can be looked at, and nothing else."""
+    """A deleted stack can be read, but not changed."""
     stack = find(call)
     if stack.deleted is not None:
         raise refused(404, f"The Stack ({stack.name}) could not be found.", "EntityNotFound")
@@ -235,8 +235,8 @@ def _updatable(call: Call) -> Stack:
 
 
 def _patch(call: Call) -> Any:
-    """PATCH: what the request leaves out stays as it is, and a parameter that the template does
-    not have is passed over without a word."""
+    """PATCH: parameters that the request omits stay as they are; parameters that the template does
+    not have are ignored silently."""
     stack = _updatable(call)
     dropped = call.body.get("clear_parameters") or []
     kept = {k: v for k, v in stack.parameters.items() if k not in dropped}
@@ -251,7 +251,7 @@ def _patch(call: Call) -> Any:
 
 
 def _put(call: Call) -> Any:
-    """PUT: the request says everything."""
+    """PUT: the request replaces everything."""
     stack = _updatable(call)
     given = _given(call.body)
     template = _parsed(call.body.get("template"), _files(call, stack))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated cloud as a process beside its user, whom it outlives if that is killed: the next one
-on the same folder finds it as it was left."""
+"""The emulated cloud as a process beside its user. It outlives a killed user: the next one on the
+same folder finds it in its former state."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def running(
     idle_exit: float = 60.0,
 ) -> Iterator[EmulatorClient]:
     """The cloud whose state is in ``folder``: the one that runs there, or a new one; ended with the
-    block. ``overrides``: single times of the profile ``latency``, in seconds. Left behind, it ends
-    by itself after ``idle_exit`` seconds without a request.
+    block. ``overrides``: single times of the profile ``latency``, in seconds. Without a user it
+    ends by itself after ``idle_exit`` seconds without a request.
 
     Raises EmulatorDied.
     """
@@ -57,7 +57,7 @@ def running(
 def _start(
     announced: Path, launch: Callable[[], subprocess.Popen[bytes]]
 ) -> tuple[EmulatorClient, subprocess.Popen[bytes] | None]:
-    """The cloud as soon as it answers, with its process where that is one of ours."""
+    """Yield the cloud as soon as it answers, with its process if this process started it."""
     log = announced.with_name("emulator.log")
     process = None
     deadline = time.monotonic() + _START
@@ -79,8 +79,8 @@ def _start(
 
 
 def _forget(announced: Path) -> bool:
-    """Remove what a cloud announced that has ended; False when one runs on the folder: it may have
-    been started by a process that was killed right afterwards, and not have announced itself."""
+    """Remove the announcement of a cloud that has ended; return False when one runs on the folder:
+    a process that was killed right afterwards may have started it, so it may not be announced."""
     with (announced.parent / "lock").open("w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

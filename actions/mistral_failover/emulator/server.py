@@ -76,12 +76,12 @@ class EmulatedCloud:
         self._thread: threading.Thread | None = None
 
     def offer_mistral(self, url: str) -> None:
-        """Let the catalog name a Mistral, which was started after this cloud."""
+        """Add a Mistral that was started after this cloud to the catalog."""
         self.emulation.workflow_url = url
 
     @property
     def auth_url(self) -> str:
-        """Where Keystone is."""
+        """Keystone's URL."""
         return f"{self.url}/identity/v3"
 
     @cached_property

@@ -170,15 +170,15 @@ def _started(emulation: Emulation, server_id: str, operation: str) -> None:
 
 
 def reset(emulation: Emulation, server: Server, state: str) -> None:
-    """Calls the server active or in error, without a task, whatever it is."""
+    """Sets the server to active or error, without a task, whatever its state."""
     active = state == "active"
     _set(server, "ACTIVE" if active else "ERROR", state, server.power_state)
     emulation.changed()
 
 
 def delete(emulation: Emulation, server: Server) -> None:
-    """Deletes a server. With its host down this is Nova's local delete: server and attachments
-    are gone at once, and a guest that still runs there goes on running."""
+    """Deletes a server. If its host is down, this is Nova's local delete: server and attachments
+    are gone at once, but a guest that still runs there continues to run."""
     by_service = emulation.state.host_up(server.host)
     if server.task_state == "deleting" and by_service:
         return
@@ -211,7 +211,7 @@ def delete(emulation: Emulation, server: Server) -> None:
 def _deleted(emulation: Emulation, server_id: str, operation: str) -> None:
     server = emulation.state.servers.get(server_id)
     if server is None:
-        # Deleted in the database meanwhile: the message that waited still ends the guest.
+        # Deleted in the database in the meantime: the message that waited still ends the guest.
         nodes.destroy(emulation, server_id, "deleted by Nova")
         _record(emulation, server_id)
         emulation.finish(operation, "gone")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands behind a stack's resources: servers, volumes, and ids without substance.
+"""The objects behind a stack's resources: servers, volumes, and mere ids.
 
 Among the latter is OS::Heat::TestResource, which takes `action_wait_secs` (else `wait_secs`) to be
 made, to get a new `value` and to be deleted, and whose `fail` lets the first two go wrong.
@@ -110,7 +110,7 @@ def unmake(emulation: Emulation, physical_id: str) -> str:
 
 
 def lingers(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
-    """Whether the deletion takes time although nothing stands behind the resource."""
+    """Whether the deletion takes time although the resource has no object."""
     return resource.type == TEST and _take_time(emulation, stack, resource, "delete")
 
 
@@ -147,7 +147,7 @@ def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
 
 
 def name_of(emulation: Emulation, resource: StackResource) -> str:
-    """The name of what stands behind the resource, else the resource's own."""
+    """The name of the object behind the resource, else the resource's own."""
     state = emulation.state
     real: Any = state.servers.get(resource.physical_id) or state.volumes.get(resource.physical_id)
     return real.name if real is not None else resource.name

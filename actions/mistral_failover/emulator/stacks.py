@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat's engine: a stack walks towards its template, one step whenever a part has settled.
+"""Heat's engine: it converges a stack to its template, one step whenever a part has settled.
 
-As in convergence Heat a newer update is taken at any moment: it raises the stack's generation,
-and what an older one left under way is looked at again when it has settled. A resource whose
-check failed (marked unhealthy) is replaced: the new one first, then the old one goes. An old volume
-that somebody has does not: the update fails, and the next one tries again.
+As in convergence Heat, a newer update is accepted at any time: it raises the stack's generation,
+and parts that an older one was changing are checked again when they have settled. A resource whose
+check failed (marked unhealthy) is replaced: the new one is created first, then the old one is
+deleted. An old volume that is in use is not deleted: the update fails, and the next one tries
+again.
 """
 
 import time
@@ -72,7 +73,7 @@ def update(
 
 
 def begin(emulation: Emulation, stack: Stack, action: str) -> None:
-    """Starts CREATE, UPDATE or DELETE, in place of whatever is under way."""
+    """Starts CREATE, UPDATE or DELETE, in place of a running action."""
     stack.generation += 1
     for name, definition in (stack.template.get("resources") or {}).items():
         if name not in stack.resources and action != "DELETE":
@@ -152,7 +153,7 @@ def _ready(stack: Stack, name: str) -> bool:
 
 
 def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str, Any]) -> bool:
-    """Looks at one resource if its turn has come; False when there was nothing to do."""
+    """Checks one resource if its turn has come; False when there was nothing to do."""
     resource = stack.resources[name]
     if resource.status == "IN_PROGRESS" or resource.generation == stack.generation:
         return False
@@ -232,7 +233,7 @@ def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
 
 
 def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
-    """Creates what stands behind a resource."""
+    """Creates the object behind a resource."""
     _set_resource(stack, resource, "CREATE", "IN_PROGRESS")
     if _nests(resource.type):
         template, given = _nested(stack, resource, None)
@@ -289,7 +290,7 @@ def _drop(stack: Stack, resource: StackResource) -> None:
 
 @transition("stack.part_settled")
 def _part_settled(emulation: Emulation, stack_id: str, name: str) -> None:
-    """Something behind a resource came to rest: takes note, and walks on."""
+    """Takes note that the object behind a resource has settled, and continues."""
     stack = emulation.state.stacks.get(stack_id)
     resource = stack.resources.get(name) if stack else None
     if stack is None or resource is None:

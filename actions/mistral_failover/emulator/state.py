@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the emulated cloud is at an instant: plain dataclasses that go to JSON and back.
+"""The state of the emulated cloud: plain dataclasses that convert to JSON and back.
 
-Times are seconds since the epoch (float); ids are UUID strings, except project and user ids,
-which are 32 hexadecimal digits as Keystone's are.
+Times are seconds since the epoch (float); ids are UUID strings, except project and user ids, which
+are 32 hexadecimal digits as Keystone's are.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ class User:
 
 @dataclass
 class ApplicationCredential:
-    """A secret that stands for a user in one project."""
+    """A secret with which a user is authenticated in one project."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class ApplicationCredential:
 
 @dataclass
 class Trust:
-    """A user's word that another may act in a project in the user's name, with these roles."""
+    """A trust: another user may act in a project in this user's name, with these roles."""
 
     id: str
     trustor: str
@@ -101,7 +101,7 @@ class Host:
 
 @dataclass
 class Server:
-    """A server as Nova knows it; what its guest really does stands in `Guest`."""
+    """A server as Nova knows it; the real state of its guest is in `Guest`."""
 
     id: str
     project_id: str
@@ -147,7 +147,7 @@ class Attachment:
 
     Nova and Cinder keep a record each: `in_nova`, `in_cinder` are False where one has lost, or has
     never had, its own. `never_made`: Nova's record is of a device that the compute service reserved
-    when nobody waited for it any more, so that no attachment was made. `connected`: Cinder was told
+    after its caller had given up, so that no attachment was made. `connected`: Cinder was told
     by which host, or will be.
     """
 
@@ -168,15 +168,15 @@ class Attachment:
 
 @dataclass
 class Guest:
-    """The machine inside a server: it lives on when Nova loses sight of it.
+    """The machine inside a server: it still runs when Nova loses sight of it.
 
-    `volumes` maps each volume the guest can write on to its device, `applications` each
-    running application to the time of its start, `devices` each application that writes on
-    some of them only to those, `journal` each command id to its record.
+    `volumes` maps each volume the guest can write to to its device, `applications` each running
+    application to the time of its start, `devices` each application that writes to some of them
+    only to those, `journal` each command id to its record.
 
     `notice` is the epoch that the broker keeps for its agent, `epoch` the one that the agent knows.
-    `deposed`: what came of its on_deposed command, which runs while `stopping`. `heard_at`: when an
-    agent that does not answer was heard last. `busy_until`: when the last command ends that its
+    `deposed`: the result of its on_deposed command, which runs while `stopping`. `heard_at`: when
+    an agent that does not answer last answered. `busy_until`: when the last command ends that its
     agent has taken, since commands run one after another.
     """
 
@@ -198,14 +198,15 @@ class Guest:
     busy_until: float = 0.0
 
     def writes_on(self, volume_id: str) -> bool:
-        """Whether an application of its would write on a volume, if it runs."""
+        """Whether one of its applications would write to a volume, if it runs."""
         device = self.volumes.get(volume_id)
         return device is not None and any(
             device in self.devices.get(name, [device]) for name in self.applications
         )
 
     def tell(self, name: str, devices: list[str]) -> dict[str, list[str]]:
-        """An application is started that writes on these devices only; which volumes they are."""
+        """Notes that an application is started that writes only to these devices; returns the
+        volumes."""
         self.devices[name] = devices
         return {"volumes": [v for v, device in self.volumes.items() if device in devices]}
 
@@ -214,7 +215,7 @@ class Guest:
 class Application:
     """An application that guests can run: the named commands that start, stop and check it.
 
-    It writes on every volume of its guest; where `told_only` on those that its start names.
+    It writes to every volume of its guest; with `told_only` to those that its start names.
     """
 
     name: str

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Keystone still honours a token, and how one is refused that it does not.
+"""Whether Keystone still honours a token, and how services refuse one that it does not.
 
-A token that was given out lives on when its trust is deleted or its user disabled; only the
-answers change. They are those of Keystone 30 and of keystonemiddleware, which tells a caller 401
-where Keystone knows nothing of the token, and 503 where it refuses it for another reason.
+An issued token stays when its trust is deleted or its user disabled; only the answers change. They
+are those of Keystone 30 and of keystonemiddleware, which answers 401 if Keystone does not know the
+token, and 503 if Keystone refuses it for another reason.
 """
 
 from mistral_failover.emulator.state import CloudState, Token
@@ -13,7 +13,7 @@ NOBODY = "You are not authorized to perform the requested action."
 AWAY = "The server is currently unavailable. Please try again at a later time."
 
 Answer = tuple[int, str]
-"""An HTTP status and the message that goes with it."""
+"""An HTTP status and its message."""
 
 
 def trust_is_gone(state: CloudState, token: Token) -> bool:
@@ -22,19 +22,19 @@ def trust_is_gone(state: CloudState, token: Token) -> bool:
 
 
 def is_valid(state: CloudState, token: Token) -> bool:
-    """Whether Keystone lets its bearer do anything."""
+    """Whether Keystone lets the token's bearer do anything."""
     return not trust_is_gone(state, token) and state.users[token.user_id].enabled
 
 
 def by_keystone(state: CloudState, token: Token) -> Answer:
-    """What Keystone answers to a token that it does not honour."""
+    """Keystone's answer to a token that it does not honour."""
     if trust_is_gone(state, token):
         return 404, f"Could not find trust: {token.trust_id}."
     return (403, NOBODY) if token.trust_id else (401, UNKNOWN)
 
 
 def by_service(state: CloudState, token: Token) -> Answer:
-    """What any other service answers to such a token."""
+    """The answer of any other service to such a token."""
     if trust_is_gone(state, token) or not token.trust_id:
         return 401, UNKNOWN
     return 503, AWAY

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keystone's OS-TRUST: a user lets another act in a project, in the user's own name.
 
-A token got by a trust ends with the trust, and no other token can be got by it.
+A trust's token ends with the trust, and cannot be used to get another token.
 """
 
 import datetime
@@ -57,7 +57,7 @@ def _create(call: Call) -> Any:
 
 
 def _roles(call: Call, asked: Any) -> list[str]:
-    """The names of the roles that a trust shall pass on, all of which its user must have."""
+    """The names of the roles that a trust delegates; its user must have all of them."""
     if not isinstance(asked, list) or not asked:
         raise refused(403, f"{NOBODY[:-1]}: At least one role should be specified.")
     assert call.user is not None
@@ -94,13 +94,13 @@ def _view(trust: Trust) -> dict[str, Any]:
 
 
 def _view_of_roles(trust: Trust) -> dict[str, Any]:
-    """Told of one trust, and of none in a list."""
+    """Shown for one trust, but not in a list."""
     return {"roles": [{"id": role_id(name), "name": name} for name in trust.roles]}
 
 
 def _list(call: Call) -> Any:
-    """GET: those that the caller gave; the others are an administrator's to see, and an
-    application credential sees none."""
+    """GET: the trusts that the caller gave; only an administrator sees others, and an application
+    credential sees none."""
     wanted = call.query("trustor_user_id")
     if wanted != call.user_id and not call.admin:
         raise refused(403, f"{NOBODY[:-1]}: identity:list_trusts_for_trustor.")
@@ -130,7 +130,7 @@ def _found(call: Call) -> Trust:
 
 
 def _delete(call: Call) -> Any:
-    """Tokens that were got by it stay, and are honoured no more."""
+    """Tokens of the trust stay, but are no longer honoured."""
     trust = _found(call)
     if not (call.admin or trust.trustor == call.user_id):
         raise refused(403, f"{NOBODY[:-1]}: identity:delete_trust.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keystone's users, as far as an administrator takes their rights away and gives them back."""
+"""Keystone's users, as far as an administrator disables and enables them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from mistral_failover.emulator.web import Call, endpoint
 
 
 def _update(call: Call) -> Any:
-    """PATCH /users/{id}. Who was disabled needs new tokens: those from before stay dead."""
+    """PATCH /users/{id}. A disabled user needs new tokens: the former ones stay invalid."""
     if not call.admin:
         raise refused(
             403, "You are not authorized to perform the requested action: identity:update_user."
@@ -21,7 +21,7 @@ def _update(call: Call) -> Any:
         raise refused(404, f"Could not find user: {call.path('user_id')}.")
     asked = call.body.get("user")
     if not isinstance(asked, dict) or not isinstance(asked.get("enabled"), bool):
-        raise refused(400, "The emulated Keystone changes nothing of a user but 'enabled'.")
+        raise refused(400, "The emulated Keystone can change only 'enabled' of a user.")
     if asked["enabled"] and not user.enabled:
         state.tokens = {k: t for k, t in state.tokens.items() if t.user_id != user.id}
     user.enabled = asked["enabled"]

@@ -59,7 +59,7 @@ def find(call: Call) -> Volume:
 
 
 def view(call: Call, volume: Volume) -> dict[str, Any]:
-    """A volume with its attachments; those only reserved or under way do not show yet."""
+    """A volume with its attachments; those only reserved or in progress do not show yet."""
     held = [
         a
         for a in call.emulation.state.attachments_of(volume_id=volume.id)

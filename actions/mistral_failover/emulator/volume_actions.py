@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's API of what may be forced on a volume, and of its attachments.
+"""Cinder's API for forcing a volume's state, and for its attachments.
 
-Cinder lets nobody but Nova end an attachment of a server, not even an administrator.
+Cinder lets only Nova end an attachment of a server: not even an administrator may.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ def _detach(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
 
 
 def _used_by_nova(attachment: Attachment) -> ApiError:
-    """Only a service token, which shows that Nova asks, would be let through."""
+    """Only a service token, which shows that Nova calls, would be accepted."""
     return refused(
         409,
         f"ConflictNovaUsingAttachment: Detach volume from instance {attachment.server_id} using "
@@ -66,7 +66,7 @@ def _used_by_nova(attachment: Attachment) -> ApiError:
 
 
 def _reset_status(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
-    """Calls the volume whatever is asked; its attachments stay unless called detached."""
+    """Sets the volume's status as requested; its attachments stay unless it is set to detached."""
     _administrators_only(call, "reset_status")
     state = call.emulation.state
     if asked.get("attach_status") == "detached":
@@ -81,7 +81,7 @@ def _reset_status(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
 
 
 def _forget(call: Call, attachment: Attachment) -> None:
-    """Cinder has it no more; what Nova lists, it goes on listing."""
+    """Removes it from Cinder; Nova still lists what it listed."""
     attachment.in_cinder = False
     if not attachment.in_nova:
         del call.emulation.state.attachments[attachment.id]
@@ -164,7 +164,7 @@ def _list_detail(call: Call) -> Any:
 
 
 def _create(call: Call) -> Any:
-    """One that Nova knows nothing of: reserved, or, with a connector, on its way to a host."""
+    """One that Nova does not know: reserved, or, with a connector, on its way to a host."""
     asked = call.body.get("attachment")
     if not isinstance(asked, dict):
         raise refused(400, "Invalid input for field/attribute attachment.")
@@ -202,11 +202,11 @@ def _complete(call: Call) -> Any:
 
 
 def _delete(call: Call) -> Any:
-    """Cinder's own look: what has no connection yet, or is nothing of Nova's, may go."""
+    """Cinder's own check: an attachment may go if it has no connection yet or is not Nova's."""
     attachment = _find_attachment(call)
     free = attachment.status == "reserved" or not attachment.connected
     if not free and call.token and call.token.trust_id:
-        # To ask Nova it scopes the caller's token anew, which Keystone refuses for a trust's.
+        # To ask Nova, Cinder scopes the caller's token again, which Keystone refuses for a trust's.
         raise refused(
             500,
             "The server has either erred or is incapable of performing the requested operation.",

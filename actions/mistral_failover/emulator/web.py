@@ -84,10 +84,9 @@ Handler = Callable[[Call], Any]
 class Service:
     """What the routes of one service share.
 
-    :ivar error: builds the service's error bodies.
-    :ivar authenticated: whether a token is required.
-    :ivar delayed: whether the `api` latency applies and requests are audited.
-    :ivar prepare: may refuse a call or add headers to its answer.
+    :ivar error: builds the service's error bodies. :ivar authenticated: whether a token is
+    required. :ivar delayed: whether the `api` latency applies and requests are audited. :ivar
+    prepare: may refuse a call or add headers to its answer.
     """
 
     name: str
@@ -189,7 +188,7 @@ def _refused(call: Call, status: int, message: str) -> ApiError:
 
 
 async def _injected(service: Service, call: Call, operation: str) -> ApiFault | None:
-    """Applies the first matching fault; returns one that strikes the answer."""
+    """Applies the first matching fault; returns one that affects the answer."""
     kinds = ("error", "lost", "mute", "drop", "hold")
     fault = take_fault(call.emulation, operation, kinds)
     if fault is None:
@@ -210,7 +209,7 @@ class _Broken(Response):
         self.headers["content-length"] = str(len(whole.body) + 1000)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Start the answer, and leave it there: the server closes the connection."""
+        """Start the answer, and stop: the server closes the connection."""
         del scope, receive
         start = {
             "type": "http.response.start",

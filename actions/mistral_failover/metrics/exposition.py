@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the answer of ``failover.metrics`` to what Prometheus reads."""
+"""Convert the answer of ``failover.metrics`` to the format that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Numbers = Mapping[str, Any]
 
 
 class Latest:
-    """The last answer, its age, and whether it is still true that answers come; thread-safe.
+    """The last answer, its age, and whether answers still come; thread-safe.
 
-    A collector of prometheus_client: what it yields is of one moment.
+    A collector of prometheus_client: all that it yields is of one moment.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,12 +38,12 @@ class Latest:
         self._failures = 0
 
     def answered(self, numbers: Numbers) -> None:
-        """An answer came, just now."""
+        """Store an answer that has just come."""
         with self._mutex:
             self._numbers, self._at, self._up = numbers, self._clock(), True
 
     def failed(self) -> None:
-        """None came: the last one stays, and grows old."""
+        """Record that no answer came: the last one stays and ages."""
         with self._mutex:
             self._up = False
             self._failures += 1
@@ -60,15 +60,15 @@ class Latest:
             yield from metrics(numbers)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """Return everything in Prometheus' text format."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         return generate_latest(registry)
 
 
 def metrics(numbers: Numbers) -> Iterator[Metric]:
-    """The families of an answer. What this version does not know is left out: the one who answers
-    may be newer."""
+    """Return the families of an answer. Unknown ones are omitted: the sender may be newer than this
+    version."""
     found: Mapping[str, Iterable[Mapping[str, Any]]] = numbers["families"]
     for name, family in FAMILIES.items():
         if rows := found.get(name):
@@ -94,7 +94,7 @@ def _labels(family: Family, row: Mapping[str, Any]) -> list[str]:
 
 
 def _summed(bounds: Iterable[float], buckets: Iterable[float]) -> list[tuple[str, float]]:
-    """Prometheus' buckets count whatever is not above their bound."""
+    """Prometheus' buckets count the values not above their bound."""
     written = [*(f"{float(bound)}" for bound in bounds), "+Inf"]
     total, summed = 0.0, []
     for bound, count in zip(written, buckets, strict=True):

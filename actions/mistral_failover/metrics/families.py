@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: the names, labels and meanings of the metrics.
+"""The metrics: names, labels and meanings.
 
-The names in the answer of ``failover.metrics`` are those of :data:`FAMILIES`; Prometheus sees them
-with :data:`PREFIX`, counters with ``_total``. Times are in seconds.
+The answer of ``failover.metrics`` has the names in :data:`FAMILIES`; Prometheus sees them with
+:data:`PREFIX`, counters with ``_total``. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -41,28 +41,26 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "incidents": Family(
             "failover_incidents",
             "counter",
-            "Decisions on alarms and orders, by decision, by the rule that spoke, and by whether "
-            "an alarm or a person was heard. One that is judged again counts again.",
+            "Decisions on alarms and orders, by decision, by the deciding rule, and by source "
+            "(alarm or person). One that is decided again counts again.",
             ("decision", "rule", "source"),
         ),
-        "repeats": Family(
-            "failover_incident_repeats", "counter", "Times that a known incident was told again."
-        ),
+        "repeats": Family("failover_incident_repeats", "counter", "Repeats of known incidents."),
         "traversals_started": Family(
-            "failover_traversals_started", "counter", "Walks to a goal that began."
+            "failover_traversals_started", "counter", "Traversals started."
         ),
         "traversals": Family(
             "failover_traversals",
             "counter",
-            "Walks to a goal by outcome: COMPLETE, FAILED, SUPERSEDED by a newer goal, RETURNED to "
-            "the goal before after a failure, BLOCKED (each time that one came to wait for a "
-            "person; it may go on).",
+            "Traversals by outcome: COMPLETE, FAILED, SUPERSEDED by a newer goal, RETURNED to the "
+            "goal before after a failure, BLOCKED (each time a traversal began to wait for an "
+            "operator; it may continue later).",
             ("outcome",),
         ),
         "traversal_seconds": Family(
             "failover_traversal_seconds",
             "histogram",
-            "Seconds from the start of a walk to its outcome.",
+            "Seconds from the start of a traversal to its outcome.",
             ("outcome",),
         ),
         "operations": Family(
@@ -75,38 +73,36 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "operation_seconds": Family(
             "failover_operation_seconds",
             "histogram",
-            "Seconds that operations took that are done, by type and verb.",
+            "Seconds that completed operations took, by type and verb.",
             ("type", "verb"),
         ),
         "unknowns": Family(
             "failover_unknown_outcomes",
             "counter",
-            "Times that the outcome of an operation was not known, so that reality had to be "
-            "looked at.",
+            "Operations whose outcome was unknown, so that reality had to be checked.",
             ("type", "verb"),
         ),
         "deferrals": Family(
             "failover_lock_waits",
             "counter",
-            "Times that work was deferred since somebody else held the lock of a resource.",
+            "Operations deferred because another worker held the lock of the resource.",
         ),
         "steals": Family(
             "failover_lock_steals", "counter", "Locks of dead owners that were broken."
         ),
         "sweeps": Family(
-            "failover_sweeps", "counter", "Sweeps by whether they found something.", ("found",)
+            "failover_sweeps", "counter", "Sweeps, by whether they found something.", ("found",)
         ),
         "findings": Family(
             "failover_sweep_findings",
             "counter",
-            "What sweeps found: triggered (traversals on which nobody worked), ended (executions "
-            "that hung).",
+            "What sweeps found: triggered (traversals without a worker), ended (stuck executions).",
             ("what",),
         ),
         "handed_back": Family(
             "failover_operations_handed_back",
             "counter",
-            "Operations that a stopping process gave back for another one to take up.",
+            "Operations that a stopping process released for another one.",
         ),
         "group_status": Family(
             "failover_group_status",
@@ -117,31 +113,31 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "group_under_way_seconds": Family(
             "failover_group_under_way_seconds",
             "gauge",
-            "Seconds since the walk began that is under way.",
+            "Seconds since the start of the running traversal.",
             _GROUP,
         ),
         "group_blocked_seconds": Family(
             "failover_group_blocked_seconds",
             "gauge",
-            "Seconds since a group came to wait for a person.",
+            "Seconds since a group began to wait for an operator.",
             _GROUP,
         ),
         "group_traversals_last_hour": Family(
             "failover_group_traversals_last_hour",
             "gauge",
-            "Walks that a group began within the last hour.",
+            "Traversals that a group started within the last hour.",
             _GROUP,
         ),
         "held_alarms": Family(
             "failover_held_alarms",
             "gauge",
-            "Alarms that are held until a person admits or dismisses them.",
+            "Alarms held until an operator admits or dismisses them.",
             _GROUP,
         ),
         "agent_silence_seconds": Family(
             "failover_agent_silence_seconds",
             "gauge",
-            "Seconds since an agent was last heard; +Inf where nothing is known of it.",
+            "Seconds since an agent's last heartbeat; +Inf if there is none.",
             (*_GROUP, "member"),
         ),
         "last_sweep_seconds": Family(
@@ -150,21 +146,25 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "left_lying": Family(
             "failover_left_lying",
             "gauge",
-            "Things that a sweep would take up, and none has yet.",
+            "Items that a sweep would continue, and none has yet.",
             ("project",),
         ),
     }
 )
 """By the name in the answer of ``failover.metrics``."""
 
-UP = Family("failover_up", "gauge", "Whether the last question was answered.")
-AGE = Family("failover_scrape_age_seconds", "gauge", "Age of the numbers; +Inf before the first.")
-FAILURES = Family("failover_scrape_failures", "counter", "Questions that were not answered.")
+UP = Family("failover_up", "gauge", "Whether the last query of the metrics was answered.")
+AGE = Family(
+    "failover_scrape_age_seconds", "gauge", ("Age of the values in seconds; +Inf before the first.")
+)
+FAILURES = Family(
+    "failover_scrape_failures", "counter", ("Queries of the metrics that were not answered.")
+)
 OWN = (UP, AGE, FAILURES)
-"""What is told besides, of the telling itself."""
+"""The metrics about the export itself."""
 
 
 def sample_names() -> Iterator[str]:
-    """The names of all samples that there can be."""
+    """Return the names of all possible samples."""
     for family in (*FAMILIES.values(), *OWN):
         yield from family.names

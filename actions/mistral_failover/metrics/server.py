@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/metrics`` over HTTP, and asking for the numbers in the background.
+"""``/metrics`` over HTTP, with queries in the background.
 
-A scrape is answered with the last numbers at once, however slow those are to come: they are asked
-for at an interval, by one thread.
+A scrape gets the last values at once, however slow the query is: one thread queries at an
+interval.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from mistral_failover.metrics.exposition import Latest, Numbers
 
 LOG = logging.getLogger(__name__)
 INTERVAL = 15.0
-"""Seconds between two questions, unless something else is said."""
-_READ = 10.0  # seconds that a client may take over its request
-_STOP = 5.0  # seconds to wait for a question that is under way
+"""Default seconds between two queries."""
+_READ = 10.0  # seconds that a client may take for its request
+_STOP = 5.0  # seconds to wait for a running query
 
 
 class NotLoopback(ValueError):  # noqa: N818 - what it is, not that it is an error
-    """Whoever can reach the address could read the numbers, and nobody allowed that."""
+    """The address is not loopback: without authentication everyone who reaches it could read the
+    metrics, which must be allowed explicitly."""
 
 
 class MetricsServer:
     """A context manager: serves ``http://HOST:PORT/metrics`` while the block runs.
 
     :param ask: answers as ``failover.metrics`` does; may raise anything, and may take its time.
-    :param port: 0 takes a free one, see :attr:`port`.
-    :param interval: seconds between two questions; the first is asked at once.
-    :param anywhere: listen on another address than loopback as well. There is no authentication.
-    :raises NotLoopback: for such an address without ``anywhere``.
+    :param port: 0 takes a free one, see :attr:`port`. :param interval: seconds between two queries;
+    the first is sent at once. :param anywhere: listen on another address than loopback as well.
+    There is no authentication. :raises NotLoopback: for such an address without ``anywhere``.
     :raises OSError: when the port is taken.
     """
 
@@ -83,7 +83,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where Prometheus finds the numbers."""
+        """The URL for Prometheus."""
         host = f"[{self._address[0]}]" if ":" in self._address[0] else self._address[0]
         return f"http://{host}:{self.port}/metrics"
 
@@ -93,10 +93,10 @@ class MetricsServer:
             try:
                 self.latest.answered(self._ask())
                 told = False
-            except Exception as error:  # noqa: BLE001 - what is away now may be back next time
+            except Exception as error:  # noqa: BLE001 - a service that is down now may be back next time
                 self.latest.failed()
                 if not told:  # once, until it works again
-                    LOG.warning("The numbers can not be had: %s", error)
+                    LOG.warning("The metrics are not available: %s", error)
                 told = True
             if self._stopped.wait(self._interval):
                 return
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _READ
 
     def do_GET(self) -> None:
-        """``/metrics``, or a line that says where it is."""
+        """Serve ``/metrics``, or a line that says where it is."""
         path = self.path.partition("?")[0]
         if path == "/metrics":
             self._answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, self.latest.text())

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover server``: the embedded Mistral for clouds that offer none, and a door for alarms."""
+"""``failover server``: an embedded Mistral for clouds that have none, and a webhook for alarms."""

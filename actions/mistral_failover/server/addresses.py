@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the server listens, and the refusal to listen where it would not be safe."""
+"""Where the server listens; addresses that would not be safe are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         return ipaddress.ip_address(self.host).is_loopback
 
     @property
@@ -59,7 +59,8 @@ def check_api(address: Address) -> None:
 
 
 def check_webhook(address: Address, *, tls: bool, secret: bool) -> None:
-    """The webhook leaves this machine with TLS and a secret that somebody chose, or not at all.
+    """Refuse a webhook that other machines can reach without TLS and a secret chosen by the
+    operator.
 
     Raises EmbeddedError TLS_AND_SECRET_NEEDED.
     """
@@ -77,13 +78,13 @@ def check_webhook(address: Address, *, tls: bool, secret: bool) -> None:
         "TLS_AND_SECRET_NEEDED",
         f"the webhook does not listen on {address} without {' and '.join(missing)}",
         "Make a secret with (umask 077; openssl rand -hex 32 > FILE), and give --tls-cert CERT "
-        "--tls-key KEY --webhook-secret-file FILE; or stay on 127.0.0.1.",
+        "--tls-key KEY --webhook-secret-file FILE; or use 127.0.0.1.",
     )
 
 
 def bound(address: Address, option: str = "") -> socket.socket:
-    """A socket that listens there; ``option``: what names the address on the command line. Raises
-    EmbeddedError PORT_TAKEN, ADDRESS_UNUSABLE."""
+    """Return a socket that listens there; ``option``: the command-line option of the address.
+    Raises EmbeddedError PORT_TAKEN, ADDRESS_UNUSABLE."""
     listening = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -92,7 +93,9 @@ def bound(address: Address, option: str = "") -> socket.socket:
     except OverflowError:
         listening.close()
         raise EmbeddedError(
-            "ADDRESS_UNUSABLE", f"{address.port} is no port", "Choose one from 1024 to 65535."
+            "ADDRESS_UNUSABLE",
+            (f"{address.port} is not a valid port"),
+            "Choose a port from 1024 to 65535.",
         ) from None
     except OSError as error:
         listening.close()
@@ -101,7 +104,7 @@ def bound(address: Address, option: str = "") -> socket.socket:
 
 
 def check_free(address: Address, option: str = "") -> None:
-    """Whether somebody could listen there. Raises as :func:`bound`."""
+    """Check that the address can be listened on. Raises as :func:`bound`."""
     bound(address, option).close()
 
 
@@ -109,12 +112,12 @@ def _unusable(address: Address, error: OSError, option: str) -> EmbeddedError:
     if error.errno == errno.EADDRINUSE:
         return EmbeddedError(
             "PORT_TAKEN",
-            f"somebody else listens on {address} already",
-            f"Find out who with: ss -ltnp 'sport = :{address.port}'. Or choose another port"
+            f"another process already listens on {address}",
+            f"Find the process: ss -ltnp 'sport = :{address.port}'. Or choose another port"
             + (f" with {option}." if option else "."),
         )
     return EmbeddedError(
         "ADDRESS_UNUSABLE",
-        f"nobody can listen on {address} here: {error.strerror}",
+        f"cannot listen on {address}: {error.strerror}",
         "Choose an address of this machine, and a port above 1023.",
     )

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would go wrong with a server, found out before it starts. Nothing is left of the looking.
+"""Problems of a server, found before it starts. The checks leave nothing behind.
 
-What only shows from the inside, of each group, the action ``failover.doctor`` finds out once the
-server runs.
+The action ``failover.doctor`` finds the problems of each group once the server runs.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from mistral_failover.store.database import Database
 
 @dataclass(frozen=True)
 class Finding:
-    """``grave``: the server would not start, or not fail anything over."""
+    """``grave``: the server would not start, or would fail nothing over."""
 
     grave: bool
     code: str
@@ -44,7 +43,7 @@ class Finding:
 
 
 def look(options: Options) -> list[Finding]:
-    """Everything that is found, grave or not."""
+    """Return all findings, grave or not."""
     found: list[Finding] = []
     for check in (_place, _doors, _secret, _certificate, _database, _cloud, _channel):
         try:
@@ -64,7 +63,7 @@ def _place(options: Options) -> Iterator[Finding]:
             yield Finding(
                 True,
                 "STATE_DIR_UNUSABLE",
-                f"the state directory {folder} can not be made in {parent}: {error.strerror}",
+                f"the state directory {folder} cannot be created in {parent}: {error.strerror}",
                 "Name another one with --state-dir.",
             )
         return
@@ -74,7 +73,7 @@ def _place(options: Options) -> Iterator[Finding]:
         yield Finding(
             False,
             "STATE_DIR_OPEN",
-            f"others may enter {folder} (mode {stat.S_IMODE(mode):04o})",
+            f"other users may enter {folder} (mode {stat.S_IMODE(mode):04o})",
             f"chmod 700 {folder}",
         )
 
@@ -89,7 +88,7 @@ def _doors(options: Options) -> Iterator[Finding]:
             secret=options.secret_file is not None,
         ),
     ]
-    if not (options.state_dir / state_dir.SERVER_FILE).exists():  # else by the server that runs
+    if not (options.state_dir / state_dir.SERVER_FILE).exists():  # otherwise the running server did
         doors = [(options.listen, "--listen"), (options.webhook, "--webhook-listen")]
         if options.metrics_port is not None:
             metrics = addresses.Address("127.0.0.1", options.metrics_port)
@@ -124,7 +123,7 @@ def _database(options: Options) -> Iterator[Finding]:
     try:
         url = sa.engine.make_url(options.database)
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-            return  # it will be made
+            return  # it will be created
         with ExitStack() as stack:
             database = Database(options.database)
             stack.callback(database.close)
@@ -134,9 +133,9 @@ def _database(options: Options) -> Iterator[Finding]:
         yield Finding(
             True,
             "DATABASE",
-            f"the state store can not be reached: {why}",
-            "Check the URL, that the database's server runs, and that its user may create tables "
-            "there; for MariaDB: pip install 'mistral-failover[mysql]'.",
+            f"the state store is not reachable: {why}",
+            "Check the URL, that the database server runs, and that its user may create tables "
+            "there. For MariaDB: pip install 'mistral-failover[mysql]'.",
         )
         return
     if there is not None and not schema.knows(there):
@@ -150,13 +149,13 @@ def _database(options: Options) -> Iterator[Finding]:
 
 def _cloud(options: Options) -> Iterator[Finding]:
     if options.emulated:
-        return  # it begins with the server
+        return  # it starts with the server
     name = options.cloud
     if name is None:
         yield Finding(
             True,
             "NO_CLOUD",
-            "no cloud is named to act in",
+            "no cloud is configured",
             "Give --os-cloud with an entry of clouds.yaml, or --emulated.",
         )
         return
@@ -167,21 +166,21 @@ def _cloud(options: Options) -> Iterator[Finding]:
             True,
             "ROLE_MISSING",
             f"the credential of {name} has the roles {listed(found.roles)}",
-            f"Make one with the role {ROLE}: openstack application credential create failover "
+            f"Create one with the role {ROLE}: openstack application credential create failover "
             f"--role {ROLE}",
         )
     if "admin" in found.roles:
         yield Finding(
             False,
             "TOO_MANY_RIGHTS",
-            f"the credential of {name} is an administrator's",
+            f"the credential of {name} has administrator rights",
             f"openstack application credential create failover --role {ROLE}",
         )
     if not found.application:
         yield Finding(
             False,
             "PASSWORD",
-            f"{name} holds the password of {found.user}, which opens everything of theirs",
+            f"{name} holds the password of {found.user}, which gives all rights of that user",
             f"openstack application credential create failover --role {ROLE}",
         )
     for service, ask in _SERVICES.items():
@@ -195,7 +194,9 @@ def _cloud(options: Options) -> Iterator[Finding]:
 def _clouds_file() -> Iterator[Finding]:
     file = clouds.OpenStackConfig().config_filename
     if file is not None and not secret.is_private(Path(file), Path(file).stat().st_mode):
-        yield Finding(False, "CLOUDS_FILE_OPEN", f"others may read {file}", f"chmod 600 {file}")
+        yield Finding(
+            False, "CLOUDS_FILE_OPEN", (f"other users may read {file}"), f"chmod 600 {file}"
+        )
 
 
 def _servers(cloud: Cloud) -> Any:
@@ -217,7 +218,7 @@ def _channel(options: Options) -> Iterator[Finding]:
         yield Finding(
             False,
             "NO_CHANNEL",
-            "no command_channel is set, so no member can be told to start or stop anything",
+            "no command_channel is set, so no command can reach a member's agent",
             "Set command_channel in the section [failover] of --config-file: see docs/broker.md.",
         )
         return

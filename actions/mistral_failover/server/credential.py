@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose rights a server has: the entry of clouds.yaml, and the project that it belongs to."""
+"""A server's credential: the entry of clouds.yaml, and its project."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _PAUSE = 2.0
 
 @dataclass(frozen=True)
 class Credential:
-    """What Keystone says of it. ``application``: it is an application credential, which can be
-    taken back by itself."""
+    """What Keystone reports about the credential. ``application``: it is an application credential,
+    which can be revoked by itself."""
 
     project: str
     user: str
@@ -40,8 +40,9 @@ class Credential:
 
 
 def cloud_of(name: str, limit: float = 10.0) -> tuple[Cloud, Credential]:
-    """The cloud of an entry, and what Keystone says of the credential. ``limit``: seconds of one
-    call. Raises CloudError; CREDENTIAL_REFUSED where Keystone does not know it (any more)."""
+    """Return the cloud of an entry, and what Keystone reports about the credential. ``limit``:
+    seconds of one call. Raises CloudError; CREDENTIAL_REFUSED if Keystone does not (or no longer)
+    know it."""
     settings = Settings(cloud=name, http_timeout=limit)
     session = session_for(None, guard=Unguarded(limit), settings=settings)
     auth: Any = session.auth
@@ -71,14 +72,16 @@ def _refused(name: str) -> CloudError:
     return CloudError(
         "CREDENTIAL_REFUSED",
         f"Keystone refuses the credential of the entry {name} of clouds.yaml.",
-        remedy="It ends with its user, and with their roles. Put a new one there: "
-        "openstack application credential create failover --role member",
+        remedy=(
+            "It ended with its user, or with a role of the user. Create a new one: openstack "
+            "application credential create failover --role member"
+        ),
     )
 
 
 def project_of(name: str, folder: Path, pause: Callable[[float], object] = time.sleep) -> str:
-    """The project of an entry, by Keystone. Where that can not be asked, as it was told before: a
-    server takes alarms also while the control plane is away.
+    """Return the project of an entry, from Keystone. If Keystone is not reachable, use the project
+    it reported before: a server takes alarms also while the control plane is down.
 
     Raises CloudError.
     """
@@ -89,7 +92,7 @@ def project_of(name: str, folder: Path, pause: Callable[[float], object] = time.
         known = _remembered(file, key) if error.retryable else None
         if known is None:
             raise
-        LOG.warning("Going on with the project that was known before: %s", error)
+        LOG.warning("Keystone is not reachable, continuing with the known project: %s", error)
         return known
     write_private(file, json.dumps({"credential": key, "project": project}) + "\n")
     return project
@@ -115,7 +118,7 @@ def _remembered(file: Path, key: str) -> str | None:
 
 
 def _key(name: str) -> str:
-    """Which credential it is, without its secret."""
+    """Identify the credential, without its secret."""
     with translated(f"read the entry {name} of clouds.yaml"):
         auth = clouds.OpenStackConfig().get_one(cloud=name).config.get("auth", {})
     said = {k: v for k, v in auth.items() if not any(word in k for word in _SECRET)}

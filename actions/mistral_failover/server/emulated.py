@@ -15,17 +15,17 @@ from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.emulator.clouds import write_clouds_yaml
 
 CLOUD = "emulated"
-"""The entry of the clouds.yaml that is written for it."""
+"""Its entry in the clouds.yaml that this module writes."""
 CLOUDS_FILE = "clouds.yaml"
 GROUP = "payments"
 GROUP_FILE = f"{GROUP}.yaml"
-_LEFT_BEHIND = 900.0  # seconds that it waits for the next server, after one was killed
+_LEFT_BEHIND = 900.0  # seconds that it waits for the next server after one was killed
 
 
 @contextlib.contextmanager
 def cloud(folder: Path) -> Iterator[EmulatorClient]:
-    """The emulated cloud of a state directory, with the example's stack and a clouds.yaml that this
-    process goes by, while the block lasts.
+    """Run the emulated cloud of a state directory, with the example's stack and a clouds.yaml that
+    this process uses, while the block lasts.
 
     Raises EmbeddedError NO_EMULATOR.
     """
@@ -46,8 +46,8 @@ def cloud(folder: Path) -> Iterator[EmulatorClient]:
 
 
 def _furnish(client: EmulatorClient, folder: Path) -> None:
-    """Create the stack, teach its servers the database, and put the group's file to hand; what an
-    earlier server has done already stays as it is."""
+    """Create the stack, install the database on its servers, and write the group's file; what an
+    earlier server has done stays."""
     try:
         client.resources(GROUP)
     except EmulatorError as error:
@@ -64,7 +64,7 @@ def _furnish(client: EmulatorClient, folder: Path) -> None:
 
 
 def _create_stack(client: EmulatorClient) -> None:
-    """At once: nobody is there yet to whom it would look real."""
+    """Without the usual delays: no user is waiting to see them."""
     times = client.status()["latency"]
     client.set_latency(**dict.fromkeys(times, 0.0))
     try:
@@ -75,5 +75,7 @@ def _create_stack(client: EmulatorClient) -> None:
 
 def _missing(message: str) -> EmbeddedError:
     return EmbeddedError(
-        "NO_EMULATOR", message, "pip install 'mistral-failover[drill]', and see cloud/emulator.log."
+        "NO_EMULATOR",
+        message,
+        ("Run: pip install 'mistral-failover[drill]'. Otherwise see cloud/emulator.log."),
     )

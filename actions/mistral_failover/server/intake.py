@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the webhook makes of an alarm that was sent to it: who sent it, once or again, and the
-execution that it becomes. No HTTP in here."""
+"""Processing of an alarm that was sent to the webhook: authenticate the sender, detect repeats, and
+start an execution. No HTTP in here."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ WORKFLOW = "failover.on_event"
 TIMESTAMP, SIGNATURE = "X-Failover-Timestamp", "X-Failover-Signature"
 WINDOW = 300.0
 """Seconds that a signed alarm's timestamp may differ from the server's clock."""
-_KEPT = 2 * WINDOW + 60  # a signature may be of the near future, and counts to the window's end
+_KEPT = (
+    2 * WINDOW + 60
+)  # a signature may be of the near future, and is remembered to the window's end
 RATE, BURST = 10.0, 200.0
-"""Alarms a second that are taken for long, and at once."""
+"""Alarms per second that are accepted in the long run, and in a burst."""
 _SECONDS = re.compile(r"[0-9]{1,12}")
-_SAYS = ("group", "kind", "member")  # what an address may say of an alarm that does not
+_SAYS = ("group", "kind", "member")  # parameters that the address may add to an alarm
 
 
 class Refused(Exception):
-    """An alarm is not taken: the HTTP status, a stable code, what is wrong, and what helps."""
+    """An alarm is refused: the HTTP status, a stable code, the reason, and the remedy."""
 
     def __init__(self, status: int, code: str, message: str, remedy: str, **more: str) -> None:
         super().__init__(message)
@@ -46,7 +48,7 @@ class Refused(Exception):
 
 
 class Starts(Protocol):
-    """Mistral, as far as it is needed here."""
+    """The part of Mistral that is needed here."""
 
     def start(
         self,
@@ -62,8 +64,7 @@ class Starts(Protocol):
 
 @dataclass(frozen=True)
 class Delivery:
-    """One request: the path below the host, what follows the question mark, its headers by their
-    names, and its body."""
+    """One request: the path below the host, the query string, its headers by name, and its body."""
 
     path: str
     query: str
@@ -72,7 +73,7 @@ class Delivery:
 
 
 class Intake:
-    """Takes alarms; of many threads at once."""
+    """Accepts alarms; safe to use from many threads at once."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class Intake:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``clock``: seconds since the epoch, which the senders' timestamps are compared with."""
+        """``clock``: seconds since the epoch, compared with the senders' timestamps."""
         self._secret = secret
         self._mistral = mistral
         self._database = database
@@ -101,7 +102,7 @@ class Intake:
             raise Refused(
                 429,
                 "TOO_MANY",
-                "more alarms came than are taken at once",
+                "too many alarms at once",
                 "Send it again in a few seconds.",
             )
         said = _said(delivery.query)
@@ -109,8 +110,8 @@ class Intake:
             raise Refused(
                 400,
                 "BAD_REQUEST",
-                "the address of a signed alarm says something, and only its body is signed",
-                "Say group and member in the body.",
+                "the address of a signed alarm has parameters, but only its body is signed",
+                "Put group and member into the body.",
             )
         inputs = {"body": _alarm(delivery.body, said.get("kind")), **said}
         if signature is None:
@@ -118,7 +119,7 @@ class Intake:
         return self._once(inputs, signature)
 
     def _authenticated(self, delivery: Delivery) -> str | None:
-        """The signature, or None where a token speaks for the sender."""
+        """Return the signature, or None if a token authenticates the sender."""
         headers = {name.lower(): value for name, value in delivery.headers.items()}
         signature = headers.get(SIGNATURE.lower())
         if signature is not None:
@@ -141,13 +142,13 @@ class Intake:
                 401,
                 "TOO_LATE",
                 f"{TIMESTAMP} is not within {WINDOW:.0f} s of this server's clock ({now:.0f})",
-                "Sign it anew, with the time of now; keep both clocks by NTP.",
+                "Sign it again with the current time; synchronise both clocks by NTP.",
             )
         return signature
 
     def _once(self, inputs: Mapping[str, Any], signature: str) -> str:
-        """Take a signed alarm unless it was taken. The execution's id follows from the signature,
-        so of a repeat that meets a death in between nothing is started twice."""
+        """Take a signed alarm unless it was taken before. The execution's id follows from the
+        signature, so a repeat after a crash in between starts nothing twice."""
         taken = partial(deliveries.taken, project_id=self._project, signature=signature)
         try:
             known = self._database.reading(taken)
@@ -166,13 +167,13 @@ class Intake:
         except Refused:
             raise
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
-            LOG.exception("Whether an alarm was taken before can not be told.")
+            LOG.exception("It is unknown whether this alarm was taken before.")
             raise _unavailable("the state store does not answer") from error
         raise Refused(
             409,
             "REPLAYED",
-            "this very request was taken before",
-            "Nothing to do. To tell it again, sign it anew.",
+            "this request was taken before",
+            "Nothing to do. To send the alarm again, sign it again.",
             execution=known,
         )
 
@@ -182,7 +183,7 @@ class Intake:
                 WORKFLOW, inputs, id=identity, description="by the webhook"
             )
         except MistralError as error:
-            LOG.error("An alarm could not be taken: %s", error)
+            LOG.error("An alarm was not taken: %s", error)
             raise _unavailable("Mistral does not answer") from error
         return str(started["id"])
 
@@ -196,7 +197,7 @@ class _Rate:
         self._lock = threading.Lock()
 
     def allows(self) -> bool:
-        """Whether one more is allowed now."""
+        """Return whether one more is allowed now."""
         with self._lock:
             now = time.monotonic()
             self._left = min(self._burst, self._left + (now - self._at) * self._rate)
@@ -213,8 +214,8 @@ def _said(query: str) -> dict[str, str]:
         raise Refused(
             400,
             "BAD_REQUEST",
-            f"the address says {', '.join(unknown)}",
-            f"It may say {', '.join(_SAYS)}.",
+            f"the address has the unknown parameters {', '.join(unknown)}",
+            f"Known parameters: {', '.join(_SAYS)}.",
         )
     return said
 
@@ -227,7 +228,7 @@ def _alarm(body: bytes, kind: str | None) -> dict[str, Any]:
         where = f"{error.path}: " if error.path else ""
         raise Refused(400, error.code, where + error.message, error.remedy) from None
     except (ValueError, RecursionError):
-        raise Refused(400, "BAD_REQUEST", "the body is no JSON", "Send JSON.") from None
+        raise Refused(400, "BAD_REQUEST", "the body is not JSON", "Send JSON.") from None
     found: dict[str, Any] = alarm
     return found
 
@@ -236,8 +237,8 @@ def _unauthorised() -> Refused:
     return Refused(
         401,
         "UNAUTHORISED",
-        "the sender did not show that it knows the secret",
-        f"Sign it ({TIMESTAMP}, {SIGNATURE}), or give the token: see docs/server.md.",
+        "the sender did not prove that it knows the secret",
+        f"Sign it ({TIMESTAMP}, {SIGNATURE}), or use the token: see docs/server.md.",
     )
 
 

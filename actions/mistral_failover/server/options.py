@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server is told: by its command line, and by the section [failover] of a file."""
+"""A server's options: from its command line, and from the section [failover] of a file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SECRETS = ("database", "command_channel")
 
 @dataclass(frozen=True)
 class Options:
-    """``settings`` are those of [failover], as text, by their names; ``metrics_port`` None: no
-    metrics are served; ``secret_file`` None: one is made in the state directory."""
+    """``settings`` are those of [failover], as text, by name; ``metrics_port`` None: no metrics are
+    served; ``secret_file`` None: one is created in the state directory."""
 
     state_dir: Path
     cloud: str | None = None
@@ -43,13 +43,13 @@ class Options:
 
     @property
     def tls(self) -> tuple[Path, Path] | None:
-        """The certificate and its key. Raises EmbeddedError TLS_PAIR when one is missing."""
+        """Return the certificate and its key. Raises EmbeddedError TLS_PAIR when one is missing."""
         if self.tls_cert is None and self.tls_key is None:
             return None
         if self.tls_cert is None or self.tls_key is None:
             raise EmbeddedError(
                 "TLS_PAIR",
-                "a certificate without its key, or a key without its certificate",
+                "--tls-cert and --tls-key belong together, but only one is given",
                 "Give both --tls-cert and --tls-key.",
             )
         return self.tls_cert, self.tls_key
@@ -69,35 +69,35 @@ class Options:
 
 
 def read_settings(file: Path) -> dict[str, str]:
-    """The section [failover] of a file.
+    """Return the section [failover] of a file.
 
-    Raises EmbeddedError CONFIG for one that can not be read, has an option that there is not, or
-    that holds passwords and is readable by others.
+    Raises EmbeddedError CONFIG if the file is not readable, has an unknown option, or holds
+    passwords and is readable by other users.
     """
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(file.read_text("utf-8"))
     except OSError as error:
-        raise _wrong(
-            f"{file} can not be read: {error.strerror}", "Correct --config-file."
-        ) from None
+        raise _wrong(f"{file} cannot be read: {error.strerror}", "Correct --config-file.") from None
     except (configparser.Error, UnicodeDecodeError):
-        raise _wrong(f"{file} is no file of [section] and option = value", "Correct it.") from None
+        raise _wrong(
+            f"{file} is not an INI file with [section] and option = value", "Correct it."
+        ) from None
     found = dict(parser[GROUP]) if parser.has_section(GROUP) else {}
     known = {each.name for each in fields(Settings)}
     if unknown := sorted(set(found) - known):
         raise _wrong(
             f"[{GROUP}] has no option {', '.join(unknown)}",
-            f"There are: {', '.join(sorted(known))}.",
+            f"Known options: {', '.join(sorted(known))}.",
         )
     _check(found)
     if any(name in found for name in _SECRETS) and not is_private(file, file.stat().st_mode):
-        raise _wrong(f"others may read {file}, which may hold a password", f"chmod 600 {file}")
+        raise _wrong(f"other users may read {file}, which may hold a password", f"chmod 600 {file}")
     return found
 
 
 def _check(settings: Mapping[str, str]) -> None:
-    """Whether the values are of their options' types. Raises EmbeddedError CONFIG."""
+    """Check that the values have their options' types. Raises EmbeddedError CONFIG."""
     ((_, options),) = list_opts()
     for option in options:
         if option.name in settings:
@@ -108,8 +108,8 @@ def _check(settings: Mapping[str, str]) -> None:
 
 
 def from_environment(environment: MutableMapping[str, str]) -> dict[str, str]:
-    """The options of [failover] among variables OS_FAILOVER__..., which are taken away there: they
-    would win over the command line."""
+    """Return the options of [failover] among the variables OS_FAILOVER__..., and remove these: they
+    would override the command line."""
     found = {}
     for each in fields(Settings):
         value = environment.pop(f"OS_{GROUP.upper()}__{each.name.upper()}", None)
@@ -119,14 +119,14 @@ def from_environment(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 
 def read_url(file: Path) -> str:
-    """The database's URL in a file of its own. Raises EmbeddedError CONFIG."""
+    """Read the database's URL from a file of its own. Raises EmbeddedError CONFIG."""
     try:
         text = file.read_text("utf-8").strip()
         private = is_private(file, file.stat().st_mode)
     except (OSError, UnicodeDecodeError):
-        raise _wrong(f"{file} can not be read", "Correct --database-file.") from None
+        raise _wrong(f"{file} cannot be read", "Correct --database-file.") from None
     if not private:
-        raise _wrong(f"others may read {file}, which may hold a password", f"chmod 600 {file}")
+        raise _wrong(f"other users may read {file}, which may hold a password", f"chmod 600 {file}")
     return text
 
 

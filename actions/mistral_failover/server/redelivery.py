@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alarms that a server had taken when it died, perhaps before their admission was written down:
-they are delivered again. What was admitted counts as heard before, so nothing starts twice."""
+"""Alarms that a server had taken when it died, perhaps before their admission was recorded, are
+delivered again. An admitted alarm counts as a repeat, so nothing starts twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALARMS = ("failover.on_alarm", "failover.on_event")
 
 
 def take_up(mistral: EmbeddedMistral) -> None:
-    """Deliver again what alarms there are among the executions of a former process, and end those.
+    """Deliver the alarms among the executions of a former process again, and end those executions.
 
     In this order, and each under an id that follows from the former one, so that whoever dies
     meanwhile loses none. One that is refused is logged, and no other waits for it. The pack's
@@ -29,17 +29,17 @@ def take_up(mistral: EmbeddedMistral) -> None:
         except MistralError as error:
             if error.code == "MISTRAL_UNREACHABLE":
                 raise
-            # The others are waiting, and so is everything that the server is for.
+            # One failure must not delay the other alarms, or the server itself.
             LOG.error(
-                "An alarm of a server that died is refused now: %s. What it said is the input of "
+                "Mistral refuses an alarm of a server that died: %s. Its content is the input of "
                 "execution %s: send it again.",
                 error,
                 row["id"],
             )
         else:
-            LOG.info("An alarm of a server that died is taken again, as execution %s.", again)
+            LOG.info("Delivered an alarm of a server that died again, as execution %s.", again)
     if ended := mistral.cancel_stale():
-        LOG.info("Ended %d executions of the server that was here before.", len(ended))
+        LOG.info("Ended %d executions of the former server.", len(ended))
 
 
 def _again(client: MistralClient, identity: str) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The secret that guards the webhook, and how a sender proves that it knows it.
+"""The webhook's secret, and how a sender proves that it knows it.
 
-A file holds one secret a line, so that a new one can be given out before the old one goes. Whoever
-can sign does so with the secret itself; whoever can not (Aodh, Alertmanager) gets a token that
-follows from it, since an address ends up in logs and must not give the secret away.
+A file holds one secret per line, so that a new one can be distributed before the old one is
+removed. A sender that can sign uses the secret itself. A sender that cannot (Aodh, Alertmanager)
+gets a token derived from it, since its address ends up in logs and must not reveal the secret.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.server.state_dir import write_private
 
 SHORTEST = 32
-"""Characters of a secret at least."""
+"""Minimum length of a secret in characters."""
 _FOR_TOKENS = b"failover webhook token"
 
 
 class Secret:
-    """What the senders know; every line of its file counts."""
+    """What the senders know; every line of its file is valid."""
 
     def __init__(self, *keys: bytes) -> None:
         self._keys = keys
 
     @property
     def token(self) -> str:
-        """The token of senders that can not sign: of the first line."""
+        """The token of senders that cannot sign: of the first line."""
         return _token(self._keys[0])
 
     def knows_token(self, given: str) -> bool:
-        """Whether it is a token of one of the secrets; takes as long whatever is given."""
+        """Return whether this is a token of one of the secrets, in constant time."""
         return _any_equal(given, [_token(key) for key in self._keys])
 
     def has_signed(self, signature: str, timestamp: str, body: bytes) -> bool:
-        """Whether it is the signature of a body with its timestamp under one of the secrets."""
+        """Return whether this is the signature of a body with its timestamp under one of the
+        secrets."""
         return _any_equal(signature, [signed(key, timestamp, body) for key in self._keys])
 
 
@@ -59,13 +60,13 @@ def read(file: Path) -> Secret:
     except OSError as error:
         raise EmbeddedError(
             "SECRET_UNREADABLE",
-            f"the secret {file} can not be read: {error.strerror}",
+            f"the secret {file} cannot be read: {error.strerror}",
             _make_one(file),
         ) from None
     if not is_private(file, mode):
         raise EmbeddedError(
             "SECRET_NOT_PRIVATE",
-            f"others may read {file} (mode {stat.S_IMODE(mode):04o})",
+            f"other users may read {file} (mode {stat.S_IMODE(mode):04o})",
             f"chmod 600 {file}",
         )
     keys = [line for line in lines if line]
@@ -79,15 +80,15 @@ def read(file: Path) -> Secret:
 
 
 def read_or_make(file: Path) -> Secret:
-    """The secret in a file, which is made where there is none. Raises as :func:`read`."""
+    """Read the secret in a file, and create the file if it is missing. Raises as :func:`read`."""
     if not file.exists():
         write_private(file, secrets.token_hex(SHORTEST) + "\n")
     return read(file)
 
 
 def is_private(file: Path, mode: int) -> bool:
-    """Whether nobody but its owner may read a file; systemd's credentials show their access list as
-    the group's rights, and are private by their folder."""
+    """Return whether only its owner may read a file. systemd's credentials show their access list
+    as the group's rights, and are private by their folder."""
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     if credentials and file.absolute().is_relative_to(credentials):
         return not mode & stat.S_IRWXO
@@ -99,7 +100,7 @@ def _token(key: bytes) -> str:
 
 
 def _any_equal(given: str, known: list[str]) -> bool:
-    # All of them, so that the time does not tell which one it was.
+    # All of them, so that the duration does not tell which one it was.
     found = [hmac.compare_digest(given.encode(), each.encode()) for each in known]
     return any(found)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server: everything that it consists of, in the order in which it starts, and its days."""
+"""The server: its parts, in the order in which they start, and its main loop."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from mistral_failover.server.webhook import Webhook
 
 LOG = logging.getLogger(__name__)
 _LOOK = 5.0  # seconds between two looks at Mistral
-_ANSWER = 10.0  # seconds within which it must answer
+_ANSWER = 10.0  # seconds within which Mistral must answer
 
 
 @dataclass(frozen=True)
 class Running:
-    """A server that is ready: where Mistral's API is, where alarms are sent, where metrics are
-    served, if they are, and, with an emulated cloud, where that is."""
+    """A server that is ready: the addresses of Mistral's API, of the webhook, of the metrics, if
+    served, and of the emulated cloud, if there is one."""
 
     url: str
     webhook: str
@@ -57,21 +57,21 @@ class Running:
 
 
 class Health:
-    """Whether Mistral answers, as the last look saw it."""
+    """Whether Mistral answered the last check."""
 
     def __init__(self, url: str) -> None:
         self._client = MistralClient(url, timeout=_ANSWER)
         self.good = True
 
     def look(self) -> bool:
-        """Ask Mistral, by its database, for one of the pack's workflows."""
+        """Ask Mistral for one of the package's workflows, which reads its database."""
         try:
             self._client.request("GET", "workflows/failover.on_event")
             good = True
         except MistralError as error:
             good = False
             if self.good:
-                LOG.error("Mistral does not answer any more: %s", error)
+                LOG.error("Mistral does not answer: %s", error)
         self.good = good
         return good
 
@@ -88,12 +88,12 @@ def serve(options: Options, told: Callable[[Running], None], ended: threading.Ev
         told(found)
         cloud = EmulatorClient(found.emulator) if found.emulator else None
         while not ended.wait(_LOOK):
-            # systemd starts a server anew whose Mistral is stuck.
+            # systemd restarts a server whose Mistral is stuck.
             if found.health.look():
                 notifier.alive()
             if cloud is not None:
                 with contextlib.suppress(requests.RequestException, EmulatorError):
-                    cloud.status()  # it ends when nobody asks it anything for long
+                    cloud.status()  # it ends when it gets no requests for long
         notifier.stopping()
 
 
@@ -113,14 +113,14 @@ def running(options: Options) -> Iterator[Running]:
         certified = tls.context(*pair) if pair else None
         listening = stack.enter_context(addresses.bound(options.webhook, "--webhook-listen"))
         addresses.check_free(options.listen, "--listen")
-        if options.metrics_port is not None:  # before anything has begun
+        if options.metrics_port is not None:  # before anything starts
             door = addresses.Address("127.0.0.1", options.metrics_port)
             addresses.check_free(door, "--metrics-port")
         cloud = _emulated(stack, options) if options.emulated else None
         options = _with_emulated(options, cloud) if cloud else options
         mistral = stack.enter_context(_mistral(options))
         stack.enter_context(known_to_actions(mistral))
-        # Mistral's own steps are for nobody; ours are few.
+        # Mistral's own steps are of no interest here; ours are few.
         logging.getLogger("mistral_failover").setLevel(logging.INFO)
         mistral.install_workflows([*mistral_failover.workflows.paths(), *options.workflows])
         state = _store()
@@ -147,12 +147,12 @@ def _with_emulated(options: Options, cloud: EmulatorClient) -> Options:
 
 
 def _mistral(options: Options) -> EmbeddedMistral:
-    """Mistral's own state is this server's alone: it keeps in its threads what is to be done next,
-    so no other one could go on with it. What has to go on is in the state store."""
+    """Mistral's own state belongs to this server alone: Mistral keeps its next steps in threads, so
+    no other process could continue. What must continue is in the state store."""
     if not options.cloud:
         raise EmbeddedError(
             "NO_CLOUD",
-            "no cloud is named to act in",
+            "no cloud is configured",
             "Give --os-cloud with an entry of clouds.yaml, or --emulated.",
         )
     project = credential.project_of(options.cloud, options.state_dir)
@@ -171,7 +171,7 @@ def _mistral(options: Options) -> EmbeddedMistral:
 
 
 def _metrics(stack: ExitStack, port: int | None) -> str | None:
-    """Serve the state store's numbers on loopback. Raises EmbeddedError PORT_TAKEN."""
+    """Serve the metrics of the state store on loopback. Raises EmbeddedError PORT_TAKEN."""
     if port is None:
         return None
     addresses.check_free(addresses.Address("127.0.0.1", port), "--metrics-port")
@@ -187,7 +187,7 @@ def _store() -> process.Runtime:
     except Exception as error:
         raise EmbeddedError(
             "DATABASE",
-            f"the state store can not be used: {type(error).__name__}",
+            f"the state store is not usable: {type(error).__name__}",
             "Check its URL and that its server runs: failover server --check.",
         ) from error
 

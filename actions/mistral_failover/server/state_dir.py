@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state directory of a server: one server at a time, and where it is to be found."""
+"""The state directory of a server: it locks out a second server, and tells clients the address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVER_FILE = "server.json"
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Hold a state directory, which is made where it is missing, for one server.
+    """Hold a state directory for one server; create it if it is missing.
 
     Raises EmbeddedError STATE_DIR_UNUSABLE, STATE_DIR_IN_USE.
     """
@@ -41,7 +41,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def check_free(folder: Path) -> None:
-    """Whether a server could have this state directory, which is there; nothing is left in it.
+    """Check that a server could use this existing state directory; leave nothing in it.
 
     Raises EmbeddedError as :func:`claimed`.
     """
@@ -55,20 +55,20 @@ def check_free(folder: Path) -> None:
 
 
 def try_writing(folder: Path) -> None:
-    """Make a file in a folder that is gone at once: the mode alone does not say whether one can,
-    to root least of all. Raises OSError."""
+    """Create a file in a folder and remove it at once: the mode alone does not tell whether that is
+    possible, least of all for root. Raises OSError."""
     with tempfile.TemporaryFile(dir=folder):
         pass
 
 
 def running(folder: Path) -> dict[str, Any]:
-    """What the server that runs with this state directory says of itself; empty: none does."""
+    """Return what the server that runs with this state directory announces; empty: none runs."""
     try:
         if _in_use(folder):
             found: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text("utf-8"))
             return found
     except (OSError, ValueError):
-        pass  # it is about to start, or it is somebody else's
+        pass  # it is about to start, or it belongs to another user
     return {}
 
 
@@ -88,8 +88,8 @@ def _in_use(folder: Path) -> bool:
 def _unusable(folder: Path, why: str | None) -> EmbeddedError:
     return EmbeddedError(
         "STATE_DIR_UNUSABLE",
-        f"the state directory {folder} can not be written: {why}",
-        "Name another one with --state-dir, or have this one belong to the server's user.",
+        f"the state directory {folder} is not writable: {why}",
+        "Name another one with --state-dir, or give this one to the server's user.",
     )
 
 
@@ -97,13 +97,14 @@ def _taken(folder: Path) -> EmbeddedError:
     return EmbeddedError(
         "STATE_DIR_IN_USE",
         f"another failover server runs on {folder}",
-        "Stop that one, or name another --state-dir.",
+        "Stop that server, or name another --state-dir.",
     )
 
 
 @contextlib.contextmanager
 def announced(folder: Path, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Say where the server is while the block lasts, in a file that only its owner reads."""
+    """Announce the server's addresses while the block lasts, in a file that only its owner may
+    read."""
     file = folder / SERVER_FILE
     write_private(file, json.dumps(facts) + "\n")
     try:
@@ -113,12 +114,12 @@ def announced(folder: Path, facts: Mapping[str, Any]) -> Iterator[None]:
 
 
 def forget(folder: Path) -> None:
-    """Remove what a killed server has left of its announcement."""
+    """Remove the announcement of a killed server."""
     (folder / SERVER_FILE).unlink(missing_ok=True)
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner reads; at every moment there is the old one or the new."""
+    """Write a file that only its owner may read; readers always find the old content or the new."""
     made = file.with_name(file.name + ".new")
     made.unlink(missing_ok=True)
     descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -10,7 +10,7 @@ from mistral_failover.embedded.errors import EmbeddedError
 
 
 def context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """What the webhook answers TLS with, from version 1.2 on.
+    """Return the TLS context of the webhook, for version 1.2 or later.
 
     Raises EmbeddedError TLS_PAIR.
     """
@@ -21,7 +21,7 @@ def context(certificate: Path, key: Path) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise EmbeddedError(
             "TLS_PAIR",
-            f"{certificate} and {key} are no certificate and its key: {_reason(error)}",
+            f"{certificate} and {key} are not a certificate and its key: {_reason(error)}",
             "Give PEM files that belong together and that the server's user may read.",
         ) from None
     return made

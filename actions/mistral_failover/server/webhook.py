@@ -2,7 +2,8 @@
 """The webhook's HTTP: one request a connection, bounded in size, time and number.
 
 ``POST /v1/alarms[/TOKEN]`` takes an alarm and answers 202 with its execution; ``GET /v1/health``
-says whether this server would take one. Nothing of a request is logged that could hold a secret.
+tells whether this server would take one. Parts of a request that may hold a secret are not
+logged.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from mistral_failover.server.intake import PATH, Delivery, Intake, Refused
 LOG = logging.getLogger(__name__)
 HEALTH = "/v1/health"
 LARGEST = 1024 * 1024
-"""Bytes of a body at most."""
+"""Maximum size of a body in bytes."""
 SLOWEST = 10.0
-"""Seconds that a whole request may take to arrive, with TLS' handshake."""
+"""Seconds that a whole request may take to arrive, including the TLS handshake."""
 DRAIN = 3.0
-"""Seconds that the rest of a refused request is read for, so that its sender reads the answer."""
+"""Seconds for which the rest of a refused request is read, so that its sender reads the answer."""
 CONNECTIONS = 64
-"""How many may be open at once. A further one takes the place of one whose request has not arrived
-yet, the oldest of the peer that has most of those; where all have arrived, it is closed."""
+"""Connections that may be open at once. A further one replaces one whose request has not arrived
+yet: the oldest of the peer that has most of those. If all requests have arrived, the new connection
+is closed."""
 POLL = 0.2
-"""Seconds between two looks for connections that take too long."""
+"""Seconds between two checks for connections that take too long."""
 _RETRY = {429, 503}
 
 
@@ -58,7 +60,7 @@ class Webhook:
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{port}{PATH}"
-        """Where alarms are to be sent."""
+        """The address for alarms."""
 
     def __enter__(self) -> Webhook:
         thread = threading.Thread(
@@ -89,12 +91,14 @@ class _Server(ThreadingHTTPServer):
         self.socket = listening
         self.intake, self.healthy, self.slowest = intake, healthy, slowest
         self._tls = tls
-        self._open: dict[socket.socket, str] = {}  # and whose each is
-        self._arriving: dict[socket.socket, float] = {}  # and until when; some of the open ones
+        self._open: dict[socket.socket, str] = {}  # and the peer of each
+        self._arriving: dict[
+            socket.socket, float
+        ] = {}  # and their deadlines; some of the open ones
         self._lock = threading.Lock()
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept; TLS is negotiated by the connection's own thread."""
+        """Accept connections; each negotiates TLS in its own thread."""
         connection, address = self.socket.accept()
         connection.settimeout(self.slowest)
         if self._tls is not None:
@@ -126,9 +130,9 @@ class _Server(ThreadingHTTPServer):
             raise
 
     def _least_worth(self) -> socket.socket | None:
-        """Whoever knows no secret can hold places only while a request arrives, and whoever holds
-        most of these loses the first: so one peer keeps no other out, nor many peers for longer
-        than a whole request takes."""
+        """A client without the secret holds a place only while its request arrives, and the peer
+        with most such places loses the first. So one peer cannot keep others out, nor can many
+        peers for longer than a whole request takes."""
         peers = [self._open[each] for each in self._arriving]
         return max(self._arriving, key=lambda each: peers.count(self._open[each]), default=None)
 
@@ -140,8 +144,8 @@ class _Server(ThreadingHTTPServer):
             self._done(request)
 
     def service_actions(self) -> None:
-        """Cut off what takes too long to arrive: a limit of each read alone would let a sender
-        that sends byte by byte stay for ever."""
+        """Close connections that take too long to arrive: a limit per read would let a slow sender
+        stay forever."""
         now = time.monotonic()
         with self._lock:
             late = [each for each, until in self._arriving.items() if until < now]
@@ -151,14 +155,14 @@ class _Server(ThreadingHTTPServer):
             _cut_off(connection)
 
     def arrived(self, request: Any) -> None:
-        """The request is whole; what follows takes the time that it takes. Raises ConnectionError
-        for one that was cut off meanwhile: nobody would read its answer."""
+        """Mark the request as complete; what follows has no time limit. Raises ConnectionError if
+        the connection was closed in the meantime: its answer would reach no client."""
         with self._lock:
             if self._arriving.pop(request, None) is None:
-                raise ConnectionError("it was cut off")
+                raise ConnectionError("the connection was closed")
 
     def leaving(self, request: Any) -> None:
-        """The request is answered; what may still come of it has `DRAIN` seconds."""
+        """Mark the request as answered; the connection has `DRAIN` seconds left."""
         with self._lock:
             if request in self._open:
                 self._arriving[request] = time.monotonic() + DRAIN
@@ -169,13 +173,13 @@ class _Server(ThreadingHTTPServer):
             self._open.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever goes away, or speaks no TLS, is no error of ours."""
-        LOG.debug("A connection broke off.", exc_info=True)
+        """A client that disconnects, or speaks no TLS, is not an error here."""
+        LOG.debug("A connection was lost.", exc_info=True)
 
 
 def _cut_off(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        # Of the socket itself: TLS' own is in the hands of the other thread.
+        # Of the socket itself: the other thread uses the TLS object.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
@@ -186,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_POST(self) -> None:
-        """An alarm."""
+        """Handle an alarm."""
         with self._answered():
             parts = self._parts()
             if parts.path != PATH and not parts.path.startswith(f"{PATH}/"):
@@ -199,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(HTTPStatus.ACCEPTED, {"execution": execution})
 
     def do_GET(self) -> None:
-        """Whether alarms are taken."""
+        """Answer whether alarms are taken."""
         with self._answered():
             self.server.arrived(self.connection)
             if self.path != HEALTH:
@@ -212,13 +216,16 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return urlsplit(self.path)
         except ValueError:
-            raise Refused(400, "BAD_REQUEST", "the address is none", f"POST to {PATH}.") from None
+            raise Refused(400, "BAD_REQUEST", "the path is not valid", f"POST to {PATH}.") from None
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
         if not length.isascii() or not length.isdigit():
             raise Refused(
-                411, "LENGTH_REQUIRED", "the request does not say its length", "Send it whole."
+                411,
+                "LENGTH_REQUIRED",
+                "the request has no Content-Length",
+                ("Send it with its length."),
             )
         if len(length) > 10 or int(length) > LARGEST:
             raise Refused(
@@ -229,25 +236,24 @@ class _Handler(BaseHTTPRequestHandler):
             )
         body = self.rfile.read(int(length))
         if len(body) < int(length):
-            raise ConnectionError("the sender went away")
+            raise ConnectionError("the sender disconnected")
         return body
 
     @contextlib.contextmanager
     def _answered(self) -> Iterator[None]:
-        """Answer with what was refused. One request a connection: what else there may be in it is
-        not looked at."""
+        """Answer with a refusal. One request per connection: the rest of it is ignored."""
         self.close_connection = True
         try:
             yield
         except Refused as refused:
             code = refused.body["error"]["code"]
-            LOG.warning("Refused a request of %s: %s", self.client_address[0], code)
+            LOG.warning("Refused a request from %s: %s", self.client_address[0], code)
             self._say(refused.status, refused.body)
             self._drain()
 
     def _drain(self) -> None:
-        """Read what was not read, within limits of size and time: a connection that is closed
-        before takes the answer with it."""
+        """Read the unread rest, within limits of size and time: closing the connection earlier
+        would lose the answer."""
         self.server.leaving(self.connection)
         self.wfile.flush()
         with contextlib.suppress(OSError):
@@ -268,4 +274,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - of the base class
-        """Nothing: a request's line may hold the token."""
+        """Log nothing: a request's line may hold the token."""

@@ -34,7 +34,7 @@ class TestEngine:
     :ivar replacements: the actions replaced at the moment, and the calls they received.
     """
 
-    __test__ = False  # no test class, whatever pytest thinks of its name
+    __test__ = False  # not a test class, despite its name
 
     def __init__(self, state_dir: Path) -> None:
         self._mistral = EmbeddedMistral(
@@ -89,7 +89,7 @@ class TestEngine:
             return definitions.install(text, origin)
 
     def start(self, name: str, inputs: dict[str, Any], params: dict[str, Any]) -> str:
-        """Start a workflow; returns the id of its execution.
+        """Start a workflow; return the id of its execution.
 
         :raises mistral.exceptions.MistralException: as the API would refuse it.
         """
@@ -100,13 +100,14 @@ class TestEngine:
         return str(started["id"] if isinstance(started, dict) else started.id)
 
     def wait(self, execution_id: str, timeout: float) -> bool:
-        """Wait until the execution has ended and is stored so; False when the time is over."""
+        """Wait until the execution has ended and is stored so; return False when the time is
+        over."""
         with self._changed:
             return self._changed.wait_for(lambda: execution_id in self._ended, timeout)
 
     def keep(self, paths: Iterable[str]) -> None:
-        """Register files of one workflow each, named as that, which stay after the test; what the
-        test makes of them does not. Costs one query where they are still there."""
+        """Register files of one workflow each, named after it, which stay after the test; what the
+        test makes of them does not. Costs one query if they are still there."""
         there = self._registered()
         for path in paths:
             if self._kept.get(path) not in there:
@@ -126,7 +127,7 @@ class TestEngine:
         return rows
 
     def clean(self) -> None:
-        """Forget definitions, executions, jobs and replacements."""
+        """Delete definitions, executions, jobs and replacements."""
         from mistral.db.sqlalchemy import sqlite_lock
         from mistral.db.v2 import api as db_api
         from mistral.lang import parser
@@ -163,7 +164,7 @@ class TestEngine:
 
     def _on_workflow_complete(self, execution: Any) -> None:
         self._original(execution)
-        # Still inside the engine's transaction; readers wait for its lock, hence for the commit.
+        # Still inside the engine's transaction; readers wait for its lock, and so for the commit.
         with self._changed:
             self._ended.add(execution.id)
             self._changed.notify_all()

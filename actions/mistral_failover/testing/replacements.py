@@ -42,10 +42,10 @@ class _Replacement:
 
 
 class Replacements(ml_actions.ActionProvider):  # type: ignore[misc]
-    """An action provider that stands before all others while tests run.
+    """An action provider that precedes all others while tests run.
 
-    :ivar generation: raised by :meth:`clear`; calls of former generations do not count.
-    :ivar failed_check: the first failed expectation of this test, or None.
+    :ivar generation: raised by :meth:`clear`; calls of former generations do not count. :ivar
+    failed_check: the first failed expectation of this test, or None.
     """
 
     def __init__(self) -> None:
@@ -57,20 +57,20 @@ class Replacements(ml_actions.ActionProvider):  # type: ignore[misc]
         self._system: Any = None
 
     def install(self, system: Any) -> None:
-        """Stand before the providers of Mistral's composite one."""
+        """Precede the providers of Mistral's composite one."""
         global _current
         _current = self
         self._system = system
         system._delegates.insert(0, self)
 
     def uninstall(self) -> None:
-        """Step aside."""
+        """Remove this provider."""
         global _current
         _current = None
         self._system._delegates.remove(self)
 
     def clear(self) -> None:
-        """Forget replacements, calls and the failed check."""
+        """Delete replacements, calls and the failed check."""
         with self._lock:
             self.generation += 1
             self._replaced.clear()
@@ -83,18 +83,19 @@ class Replacements(ml_actions.ActionProvider):  # type: ignore[misc]
         if not unchecked and self._real(name, "") is None:
             raise LookupError(
                 f"there is no action {name!r} to replace: install it (entry point "
-                "mistral.actions), or say unchecked=True"
+                "mistral.actions), or pass unchecked=True"
             )
         with self._lock:
             self._replaced[name] = _Replacement(outcome, sequence, unchecked)
 
     def calls(self, name: str) -> list[dict[str, Any]]:
-        """The inputs of the calls so far, in order; KeyError when the action is not replaced."""
+        """Return the inputs of the calls so far, in order; KeyError when the action is not
+        replaced."""
         with self._lock:
             return copy.deepcopy(self._replaced[name].calls)
 
     def answer(self, name: str, params: dict[str, Any], context: Any) -> Any:
-        """Record a call and return (or raise) what was ordered for it. Runs in the executor."""
+        """Record a call and return (or raise) its configured outcome. Runs in the executor."""
         with self._lock:
             replacement = self._replaced[name]
             replacement.calls.append(copy.deepcopy(params))
@@ -120,7 +121,7 @@ class Replacements(ml_actions.ActionProvider):  # type: ignore[misc]
             raise
 
     def find(self, action_name: str, namespace: str | None = None) -> Any:
-        """The descriptor of a replaced action: the real one, but for what it instantiates."""
+        """The descriptor of a replaced action: the real one, except for what it instantiates."""
         with self._lock:
             replacement = self._replaced.get(action_name)
             generation = self.generation
@@ -142,7 +143,7 @@ class Replacements(ml_actions.ActionProvider):  # type: ignore[misc]
         return descriptor
 
     def find_all(self, *_args: Any, **_kwargs: Any) -> list[Any]:
-        """Nothing of its own: the real actions are listed by their providers."""
+        """Lists nothing: the real actions are listed by their providers."""
         return []
 
     def _real(self, name: str, namespace: str | None) -> Any:
@@ -163,7 +164,7 @@ def _next_outcome(name: str, replacement: _Replacement) -> Any:
         return replacement.outcome
     if not replacement.sequence:
         count = len(replacement.calls)
-        raise CheckFailed(f"{name} was called {count} times; there were {count - 1} outcomes")
+        raise CheckFailed(f"{name} was called {count} times, but has {count - 1} outcomes")
     return replacement.sequence.pop(0)
 
 
@@ -175,5 +176,5 @@ def _call(name: str, function: Any, params: dict[str, Any], context: Any) -> Any
     try:
         signature.bind(**kwargs)
     except TypeError as e:
-        raise CheckFailed(f"the replacement of {name} does not take its inputs: {e}") from e
+        raise CheckFailed(f"the replacement of {name} does not accept its inputs: {e}") from e
     return function(**kwargs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of an execution: a picture taken when it had ended."""
+"""The result of an execution: a snapshot taken after its end."""
 
 import json
 from collections.abc import Iterator
@@ -76,12 +76,14 @@ class Run:
 
     def assert_succeeded(self) -> "Run":
         """The execution ended in SUCCESS; returns itself."""
-        assert self.state == "SUCCESS", f"{self.state}: {self.state_info}\n{self.tree()}"
+        assert self.state == "SUCCESS", (
+            f"expected SUCCESS, got {self.state}: {self.state_info}\n{self.tree()}"
+        )
         return self
 
     def assert_failed_with(self, code: str) -> "Run":
         """The execution ended in ERROR, and ``code`` is among its errors; returns itself."""
-        assert self.state == "ERROR", f"{self.state}, not ERROR\n{self.tree()}"
+        assert self.state == "ERROR", f"expected ERROR, got {self.state}\n{self.tree()}"
         found = self.error_codes()
         assert code in found, (
             f"no error {code!r}; found {sorted(found) or 'none'}; {self.state_info}\n{self.tree()}"
@@ -92,7 +94,7 @@ class Run:
         """Exactly these tasks ran, in the order of their creation; returns itself."""
         found = [t.name for t in self.all_tasks]
         same = sorted(found) == sorted(names) if any_order else found == list(names)
-        assert same, f"tasks were {found}, not {list(names)}:\n{self.tree()}"
+        assert same, f"expected the tasks {list(names)}, got {found}:\n{self.tree()}"
         return self
 
     def _lines(self, indent: str) -> Iterator[str]:
@@ -107,7 +109,7 @@ class Run:
 
 
 def read_roots() -> list[Run]:
-    """Take the pictures of all executions on top of their trees, inside Mistral's security
+    """Take the snapshots of all executions on top of their trees, inside Mistral's security
     context."""
     import sqlalchemy as sa
     from mistral.db.sqlalchemy import base
@@ -121,7 +123,7 @@ def read_roots() -> list[Run]:
 
 
 def read(execution_id: str) -> Run:
-    """Take the picture of an execution, inside Mistral's security context."""
+    """Take the snapshot of an execution, inside Mistral's security context."""
     import sqlalchemy as sa
     from mistral.db.sqlalchemy import base
     from mistral.db.v2 import api as db_api

@@ -73,7 +73,7 @@ def test_patience_ends_even_while_the_agent_says_that_the_command_runs(memory, c
         error = failure(channel_to(memory), command(to, limit=0.3, longest=0.6))
         ended.set()
     assert error.code == "NO_ANSWER"
-    assert "has not ended pg-start within 0.6 s" in error.message
+    assert "did not complete pg-start within 0.6 s" in error.message
     assert "pg-start had been running for 7 s" in error.heard
 
 
@@ -82,7 +82,7 @@ def test_an_agent_that_falls_silent_is_given_up_after_the_limit(memory, channel_
     with ScriptedAgent(memory, SECRET, to, 3, lambda _, say: say(state="accepted")):
         error = failure(channel_to(memory), command(to, limit=0.3, longest=60.0))
     assert error.code == "NO_ANSWER"
-    assert "said nothing more about pg-start" in error.message
+    assert "no further message about pg-start" in error.message
     assert "it had received pg-start" in error.heard
     assert time.monotonic() - begun < 5
 

@@ -34,7 +34,7 @@ def test_who_comes_too_late_does_not_bring_back_a_deposed_epoch(url, channel_to,
     channel.depose(to, 6)
     channel.depose(to, 3)
     error = failure(channel, command(to, epoch=4))
-    assert (error.code, "nothing was sent" in error.message) == ("OLD_EPOCH", True)
+    assert (error.code, "Nothing was sent" in error.message) == ("OLD_EPOCH", True)
     with Broker(url).connect() as connection:
         exists = [e for e in range(8) if Broker(url).queue_exists(connection, to.commands(e))]
     assert exists == [6]

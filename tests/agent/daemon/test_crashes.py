@@ -100,7 +100,7 @@ def test_what_a_dead_agent_left_running_is_killed_before_anything_else(node):
     with killed_at_the_end(node.process()):
         assert asking.outcome().exit_code == 124
     assert not is_alive(former)
-    assert "was killed" in node.log()
+    assert "were killed" in node.log()
     assert node.count() == 2
 
 

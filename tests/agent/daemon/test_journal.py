@@ -168,7 +168,7 @@ def test_a_person_settles_what_is_unknown(journal, done, state):
     journal.leave(1, "key-1", "unknown", "the agent died while it ran")
     row = journal.settle("key-1", done=done)
     assert row.state == state
-    assert "a person said" in row.message
+    assert "an operator stated" in row.message
     assert journal.settle("key-1", done=done) is None
 
 

@@ -68,9 +68,9 @@ def test_check_finds_programs_folders_and_brokers_that_are_missing(node, capsys)
     node.write(broker="amqp://node:Tr0ub4dor@127.0.0.1:1/f")
     assert call(node, "check") == 1
     said = capsys.readouterr()
-    assert "/nowhere/program can not be executed" in said.err
-    assert "there is no /nowhere" in said.err
-    assert "amqp://127.0.0.1:1/f can not be used" in said.err
+    assert "/nowhere/program is not executable" in said.err
+    assert "/nowhere does not exist" in said.err
+    assert "amqp://127.0.0.1:1/f is not usable" in said.err
     assert "Tr0ub4dor" not in said.out + said.err
 
 

@@ -79,7 +79,7 @@ def test_no_open_file_of_the_agent_is_passed_on(tmp_path):
 def test_what_can_not_be_begun_ended_at_once(argv, folder):
     ended = runner.run(argv, limit=1.0, environment={}, folder=folder)
     assert ended.exit_code == runner.NOT_RUN
-    assert "can not be used" in ended.stderr
+    assert "is not usable" in ended.stderr
 
 
 def test_at_its_limit_the_whole_group_is_killed(tmp_path):

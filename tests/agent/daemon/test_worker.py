@@ -52,7 +52,7 @@ def test_what_a_person_settled_while_it_waited_does_not_run(rig, work, tmp_path)
     work.carry_out(job)
     assert not (tmp_path / "counter").exists()
     assert [(a["state"], a["exit_code"], a["replayed"]) for a in rig.said()] == [("done", 0, True)]
-    assert "a person said" in rig.journal.find(3, "key-1").message
+    assert "an operator stated" in rig.journal.find(3, "key-1").message
 
 
 @pytest.mark.parametrize("check", [None, ["/bin/sh", "-c", "exit 2"]])

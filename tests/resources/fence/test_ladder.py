@@ -151,7 +151,7 @@ def test_the_rungs_are_climbed_in_the_order_of_the_ladder(attempt: Attempt) -> N
 
 
 NO_NOVA = CloudError(
-    "UNREACHABLE", "Nova can not be reached", service="Nova", detail="connection refused"
+    "UNREACHABLE", "Nova is not reachable", service="Nova", detail="connection refused"
 )
 NO_BROKER = ChannelError("UNREACHABLE", "no broker", detail="connection reset")
 UNASKED = [("quiesce", NO_BROKER), ("quiesce", NO_NOVA), ("stop", NO_NOVA), ("delete", NO_NOVA)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command channel over AMQP: what executors say to agents, and hear from them."""
+"""The command channel over AMQP."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from mistral_failover.agent.wire import Address
 LOG = logging.getLogger(__name__)
 
 PATIENCE = 15.0
-"""Seconds that :meth:`AmqpChannel.depose` and :meth:`AmqpChannel.heard` try to reach the broker."""
+"""Seconds for which :meth:`AmqpChannel.depose` and :meth:`AmqpChannel.heard` try to reach the
+broker."""
 BUSY = (0.05, 0.2)
-"""Seconds between two looks for a heartbeat: of two who look at once only one gets it."""
+"""Seconds between two attempts to read a heartbeat: of two concurrent readers only one gets it."""
 AROUND = 8
-"""Epochs before the new one whose queues are deleted, and after it that are looked for: one may be
-there, and after crashes a few more."""
+"""How many epochs before the new one to delete queues of, and how many after it to look for:
+usually one, after crashes a few more."""
 READ = 32
-"""Messages in a queue of the latest heartbeat that are read at most: a broker keeps one, and who
-sends faster than they are read must not hold up a fence."""
+"""Messages to read at most from a queue of the latest heartbeat. A broker keeps one; a sender that
+is faster than this reader must not delay a fence."""
 
 _T = TypeVar("_T")
 
 
 class AmqpChannel:
-    """Commands over a broker. The URL: see :class:`mistral_failover.agent.broker.Broker`."""
+    """Commands over a broker. For the URL see :class:`mistral_failover.agent.broker.Broker`."""
 
     def __init__(self, url: str, means: Means) -> None:
-        """Raises `ChannelError` CONFIG for a URL or a key file that can not be used."""
+        """Raises `ChannelError` CONFIG for an unusable URL or key file."""
         try:
             self._links = links_to(url)
         except BadUrl as error:
@@ -52,7 +53,7 @@ class AmqpChannel:
         self._guard = means.guard
 
     def run(self, command: Command) -> CommandResult:
-        """See `Channel.run`. A broker that does not answer may hold it up for one call more."""
+        """See `Channel.run`. A broker that does not answer may delay it by one more call."""
         return Conversation(self._links, self._guard, self._key(command.to), command).outcome()
 
     def depose(self, to: Address, epoch: int) -> None:
@@ -68,15 +69,15 @@ class AmqpChannel:
         self._insist(depose, lambda: self._guard.permit("GET"))
 
     def heard(self, to: Address) -> Heartbeat | None:
-        """See `Channel.heard`. ``ago`` is reckoned with the node's clock and ours."""
+        """See `Channel.heard`. ``ago`` is computed from the node's clock and ours."""
         for pause in BUSY:
             if heartbeat := self._insist(lambda link: self._latest(link, to), lambda: None):
                 return heartbeat
-            time.sleep(pause)  # somebody else may just have it in their hands
+            time.sleep(pause)  # another reader may hold it right now
         return self._insist(lambda link: self._latest(link, to), lambda: None)
 
     def _latest(self, link: Link, to: Address) -> Heartbeat | None:
-        """Take what there is, put the latest back."""
+        """Take all messages and put the latest back."""
         key = self._key(to)
         queue = self._broker.declare_heartbeats(link.channel, to, bind=True)
         best: tuple[float, Heartbeat, Any] | None = None
@@ -86,7 +87,7 @@ class AmqpChannel:
             try:
                 at, heartbeat = _heartbeat(message, to, key)
             except wire.Malformed as error:
-                LOG.warning("A message that pretends to be of %s: %s", to.member, error)
+                LOG.warning("Ignored a message that claims to be from %s: %s", to.member, error)
                 message.ack()
                 continue
             if best is not None:
@@ -109,7 +110,7 @@ class AmqpChannel:
 
 
 def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Heartbeat]:
-    """When a heartbeat left, and what it says. Raises Malformed."""
+    """Return when a heartbeat left, and its content. Raises Malformed."""
 
     def key_for(member: str, epoch: int) -> bytes:
         if member != to.member:
@@ -126,7 +127,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or not all(wire.is_text(name, wire.MAX_NAME) for name in running)
         or not (deposed is None or wire.is_text(deposed))
     ):
-        raise wire.Malformed("MALFORMED", "it is no heartbeat of this server")
-    # Of a clock that is ahead nobody knows how old its words are: rather too old than too young.
+        raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
+    # If the node's clock is ahead, the age of its messages is unknown: assume that they are old.
     ago = abs(time.time() - at)
     return at, Heartbeat(said["epoch"], ago, tuple(running), deposed)

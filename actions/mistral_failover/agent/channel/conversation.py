@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One command's conversation with its agent over the broker: sent, heard of, ended.
+"""One command's conversation with its agent over the broker: sending, progress, result.
 
-Whatever happens to the broker, a command is at worst sent again under its id, and the agent's
-journal makes that harmless. The queue of an epoch's commands is declared for the first sending
-only, and by nobody where a later epoch's is there: what was deposed does not come back.
+If the broker fails, the command is at worst sent again under the same id, which the agent's journal
+makes harmless. The queue of an epoch's commands is declared only for the first sending, and not if
+a later epoch's queue exists: a deposed epoch does not come back.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from mistral_failover.fault_points import reach
 LOG = logging.getLogger(__name__)
 
 LOOK = 1.0
-"""Seconds between two questions to the guard whether the lease still holds."""
+"""Seconds between two checks by the guard that the lease is still valid."""
 LATER = 2
-"""Epochs beyond a command's own that are looked for: so often, and hardly, a member is fenced or
-replaced between the decision to send a command and its sending."""
+"""Epochs beyond a command's own to look for. A member is rarely fenced or replaced more often than
+this between the decision to send a command and its sending."""
 AGAIN = 10.0
-"""Seconds, at most, without a word of the agent after which a command is sent again."""
+"""Seconds at most without a message from the agent before a command is sent again."""
 STRANGE = 32
-"""Messages of one conversation that were not the agent's words which are logged at most."""
+"""Messages from other senders that one conversation logs at most."""
 
 
 class Conversation:
-    """One call of `Channel.run`. ``member_key``: that of the command's address."""
+    """One call of `Channel.run`. ``member_key``: the key of the command's member."""
 
     def __init__(self, links: Links, guard: Guard, member_key: bytes, command: Command) -> None:
         self._links = links
@@ -45,17 +45,17 @@ class Conversation:
         self._member_key = member_key
         self._command = command
         self._key = wire.epoch_key(member_key, command.to.server_id, command.epoch)
-        self._reply_to = secrets.token_hex(16)  # who does not know it can not get a word in
+        self._reply_to = secrets.token_hex(16)  # a sender without the key cannot take part
         self._again = max(LOOK, min(AGAIN, command.limit / 3))
         self._begun = self._word = time.monotonic()
-        self._said = ""  # the agent's last word
-        self._strange = 0  # messages that were none of its
+        self._said = ""  # the agent's last message
+        self._strange = 0  # messages from other senders
         self._sent = False  # the broker may have the command
         self._void = False  # the queue of the epoch's commands is gone
 
     def outcome(self) -> CommandResult:
-        """The result. Raises what `Channel.run` does."""
-        self._seal()  # what can not be sent is refused before anything else is
+        """Return the result. Raises what `Channel.run` does."""
+        self._seal()  # refuse an unsendable command before anything else
         try:
             outcome = self._links.insist(self._talk, self._left, lambda: self._guard.permit("GET"))
         except Away as away:
@@ -65,7 +65,7 @@ class Conversation:
         return outcome
 
     def _left(self) -> float:
-        """Seconds that the next word may still take."""
+        """Seconds that the next message may still take."""
         end = min(self._word + self._command.limit, self._begun + self._command.patience)
         return end - time.monotonic()
 
@@ -104,7 +104,7 @@ class Conversation:
                 timeout=min(CALL, permitted),
             )
         except Unroutable:
-            if first:  # it was there a moment ago
+            if first:  # it existed a moment ago
                 self._sent = False
                 return self._deposed()
             self._void = True
@@ -114,9 +114,11 @@ class Conversation:
 
     def _wait(self, link: Link) -> CommandResult | ChannelError:
         looked = sent = time.monotonic()
-        overdue: float | None = None  # since when nothing more has to be waited for
+        overdue: float | None = None  # when there was nothing left to wait for
         while True:
-            while link.answers:  # before the first wait, too: one may have come while we published
+            while (
+                link.answers
+            ):  # before the first wait, too: a message may have come while we published
                 outcome = self._hear(link.answers.popleft())
                 if outcome is not None:
                     return outcome
@@ -125,10 +127,10 @@ class Conversation:
                 overdue = None
             elif overdue is None:
                 overdue = now
-            elif now - overdue >= LOOK:  # who goes on sending what counts for nothing is silent
+            elif now - overdue >= LOOK:  # a sender of invalid messages counts as silent
                 return self._silence(None)
             came = wait(link.connection, max(0.0, min(LOOK, self._left())))
-            # What has arrived counts, even if this process was too late to look.
+            # A message that has arrived counts, even if this process read it too late.
             if not came and not link.answers and self._left() <= 0:
                 return self._silence(None)
             now = time.monotonic()
@@ -162,17 +164,17 @@ class Conversation:
             raise ChannelError(
                 "REFUSED",
                 f"The arguments of {command.name} are too long for the channel: {error}.",
-                "Pass the command less, or a place where it finds the rest.",
+                "Pass shorter arguments, or the place where the command finds the data.",
             ) from None
         except (ValueError, TypeError):
             raise ChannelError(
                 "REFUSED",
-                f"The arguments of {command.name} can not be sent: they are not JSON.",
+                f"The arguments of {command.name} cannot be sent: they are not valid JSON.",
                 "Correct them in the group file.",
             ) from None
 
     def _hear(self, message: Any) -> CommandResult | ChannelError | None:
-        """What a message ends the conversation with; None when it goes on."""
+        """Return how a message ends the conversation; None if the conversation continues."""
         to = self._command.to
         try:
             said = wire.unseal("result", message.body, message.headers, self._key_for)
@@ -181,12 +183,14 @@ class Conversation:
                 to.group_id,
                 to.server_id,
             ]:
-                raise wire.Malformed("MALFORMED", "it is about another command")
+                raise wire.Malformed("MALFORMED", "it belongs to another command")
             outcome = self._understand(said)
         except wire.Malformed as error:
             self._strange += 1
             if self._strange <= STRANGE:
-                LOG.warning("A message that pretends to be a result of %s: %s", to.member, error)
+                LOG.warning(
+                    "Ignored a message that claims to be a result of %s: %s", to.member, error
+                )
             return None
         self._word = time.monotonic()
         return outcome
@@ -217,26 +221,26 @@ class Conversation:
             return ChannelError(said["code"], _field(said, "message", wire.is_text)[:500])
         if state == "unknown":
             return ChannelError("UNKNOWN_OUTCOME", _field(said, "message", wire.is_text)[:500])
-        raise wire.Malformed("MALFORMED", "its state is none")
+        raise wire.Malformed("MALFORMED", "its state is missing")
 
     def _deposed(self) -> ChannelError:
         to, epoch = self._command.to, self._command.epoch
         return ChannelError(
-            "OLD_EPOCH", f"Member {to.member} was deposed of epoch {epoch}; nothing was sent."
+            "OLD_EPOCH", f"Nothing was sent: epoch {epoch} of member {to.member} has ended."
         )
 
     def _silence(self, away: Away | None) -> ChannelError:
-        """What to say when no more word may be waited for."""
+        """Return the error for the end of the waiting time."""
         command = self._command
         who = f"Member {command.to.member} (server {command.to.server_id})"
         if not self._sent:
-            return unreachable(away, f"{who} could not be sent {command.name} in time.")
+            return unreachable(away, f"{who} did not receive {command.name} in time.")
         if not self._said:
             message = f"{who} did not answer {command.name} within {command.limit:g} s."
         elif time.monotonic() - self._begun >= command.patience:
-            message = f"{who} has not ended {command.name} within {command.patience:g} s."
+            message = f"{who} did not complete {command.name} within {command.patience:g} s."
         else:
-            message = f"{who} said nothing more about {command.name} for {command.limit:g} s."
+            message = f"{who} sent no further message about {command.name} for {command.limit:g} s."
         detail = ""
         if away is not None:
             message, detail = f"{message} {away}", away.detail
@@ -255,12 +259,12 @@ def announce(
     *,
     later: int,
 ) -> bool:
-    """Declare the queues of a server's epoch, and tell its agent that this epoch holds; False, and
-    nothing of it, where one of so many ``later`` ones does.
+    """Declare the queues of a server's epoch and notify its agent that this epoch is current. Do
+    nothing and return False if the queue of one of the ``later`` following epochs exists.
 
-    Who deposes declares the later queue before deleting the former one; here it is looked for after
-    the declaration. So whatever meets whatever, no queue of a deposed epoch stays. Raises
-    ``broker.ERRORS``, LeaseLost.
+    A process that deposes a member declares the later queue before it deletes the former one; this
+    function looks for the later queue after its own declaration. So in any interleaving no queue of
+    a deposed epoch remains. Raises ``broker.ERRORS``, LeaseLost.
     """
     channel = link.channel
     broker.declare_notices(channel, to, bind=True)
@@ -285,14 +289,15 @@ def announce(
 
 
 def unreachable(away: Away | None, message: str = "") -> ChannelError:
-    """The channel could not be used, and nothing was sent."""
+    """The channel is unusable, and nothing was sent."""
     said = " ".join(filter(None, [message, str(away or "")]))
     if away is None or not away.refused:
         return ChannelError("UNREACHABLE", said, detail=away.detail if away else "no answer")
     return ChannelError(
         "CONFIG",
         said,
-        "Correct [failover] command_channel, or what the broker allows its user (docs/broker.md).",
+        "Correct [failover] command_channel, or the permissions of its user on the broker "
+        "(docs/broker.md).",
     )
 
 
@@ -303,5 +308,5 @@ def _is_flag(value: Any) -> bool:
 def _field(document: dict[str, Any], name: str, is_such: Callable[[Any], bool]) -> Any:
     value = document.get(name)
     if not is_such(value):
-        raise wire.Malformed("MALFORMED", f"its {name} is no such thing")
+        raise wire.Malformed("MALFORMED", f"its {name} is not valid")
     return value

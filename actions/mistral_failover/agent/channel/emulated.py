@@ -21,7 +21,8 @@ from mistral_failover.agent.channel.interface import (
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import cause
 
-_SLICE = 0.8  # of the session's timeout: the emulator then answers before the transport gives up
+# fraction of the session's timeout, so that the emulator answers before the transport gives up
+_SLICE = 0.8
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
 _LONGEST_PAUSE = 1.0
 _REFUSALS = ("OLD_EPOCH", "REFUSED")
@@ -30,9 +31,9 @@ _REFUSALS = ("OLD_EPOCH", "REFUSED")
 class EmulatedChannel:
     """Commands as HTTP requests that the emulator holds until the command has ended.
 
-    A session's calls are bounded by the remaining lease, so a long command is asked for in
-    slices: the same id again waits for the same command. A slice that ends before the command is
-    the agent's word that it is at work.
+    The remaining lease bounds a session's calls, so a long command is requested in slices: a
+    request with the same id waits for the same command. A slice that ends before the command shows
+    that the agent is still working.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class EmulatedChannel:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Raises `ChannelError` CONFIG when the URL does not point to this machine."""
+        """Raises `ChannelError` CONFIG if the URL does not point to this machine."""
         parts = urlsplit(url)
         if parts.hostname != "127.0.0.1":
             raise ChannelError("CONFIG", "The emulator listens on 127.0.0.1 only.")
@@ -148,7 +149,7 @@ class EmulatedChannel:
         heard = f"it said {now - heard_at:.0f} s ago that {command.name} runs"
         return ChannelError(
             "NO_ANSWER",
-            f"{who} has not ended {command.name} within {now - began:.0f} s.",
+            f"{who} did not complete {command.name} within {now - began:.0f} s.",
             heard=heard,
         )
 
@@ -164,7 +165,7 @@ def _result(body: dict[str, Any]) -> CommandResult:
 
 
 def _said(answer: requests.Response) -> tuple[str, str]:
-    """The code and the message of a refusal."""
+    """Return the code and the message of a refusal."""
     try:
         said = answer.json()["error"]
         return str(said["code"]), str(said["message"])
@@ -178,8 +179,8 @@ def _error(answer: requests.Response, to: Address, code: str, message: str) -> C
     if answer.status_code == 401:
         return ChannelError(
             "REFUSED",
-            "The channel does not accept the token of the request.",
-            "Go on with a new token: failover sweep",
+            "The channel rejected the request's token.",
+            "Continue with a new token: failover sweep",
         )
     return _not_taken(answer, to, message)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command channel: how a named command reaches a member's agent and its result comes back.
+"""The command channel: it sends a named command to a member's agent and returns the result.
 
-What a command does is the agent's: it runs what its own allow-list has under the name, journals
-the command's id before and after, answers a known id with the recorded result, and refuses an
-epoch other than its own. So sending a command again is harmless.
+The agent defines what a command does: it runs the entry of that name in its own allow-list,
+journals the command's id before and after, answers a known id with the recorded result, and refuses
+an epoch other than its own. So sending a command again is harmless.
 
 The URL's scheme names the driver; each driver is a module of its own.
 """
@@ -26,19 +26,24 @@ DRIVERS = {
     "amqp": _AMQP,
     "amqps": _AMQP,
     "emulator+http": "mistral_failover.agent.channel.emulated:EmulatedChannel",
-    # Of kombu, for drills and tests: within one process, and between processes of one machine.
+    # Transports of kombu for drills and tests: within one process, and between processes of one
+    # machine.
     "filesystem": _AMQP,
     "memory": _AMQP,
 }
 
 REMEDIES = {
-    "NO_ANSWER": "Find out whether the node still runs, and mend its agent. Only if it is lost, "
-    "have it fenced: failover start GROUP --lost MEMBER",
-    "OLD_EPOCH": "Nothing to do: the member was fenced or replaced since this command was decided.",
+    "NO_ANSWER": (
+        "Check that the node runs, and repair its agent. Only if the node is lost, have it "
+        "fenced: failover start GROUP --lost MEMBER"
+    ),
+    "OLD_EPOCH": "Nothing to do: the member was fenced or replaced after this command was decided.",
     "REFUSED": "Put the command on the member's allow-list, or correct its name in the group file.",
-    "UNKNOWN_OUTCOME": "Look on the node whether the command took effect, say so there with "
-    "failover-agent settle, then take the operation up: failover start GROUP",
-    "UNREACHABLE": "Check [failover] command_channel and that the channel's service runs.",
+    "UNKNOWN_OUTCOME": (
+        "Check on the node whether the command took effect, record that there with failover-agent "
+        "settle, then continue the operation: failover start GROUP"
+    ),
+    "UNREACHABLE": "Check [failover] command_channel and that the channel's service is running.",
     "CONFIG": "Correct [failover] command_channel.",
 }
 
@@ -47,10 +52,11 @@ REMEDIES = {
 class Command:
     """A named command for one member.
 
-    ``id``: the operation's key, the same at every repeat. ``epoch``: the member's when this was
-    decided. ``arguments``: JSON values for the allow-list's entry. ``limit``: seconds to wait for
-    a word of the agent's; it says at once that it has the command, and again and again that it
-    still runs. ``longest``: seconds to wait for the result of one that says so; at least the limit.
+    ``id``: the operation's key, the same for every repeat. ``epoch``: the member's when this was
+    decided. ``arguments``: JSON values for the allow-list's entry. ``limit``: seconds to wait for a
+    message of the agent; the agent acknowledges the command at once and then reports regularly that
+    it still runs. ``longest``: seconds to wait for the result while the agent sends such reports;
+    at least the limit.
     """
 
     id: str
@@ -69,9 +75,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What the agent recorded: also a failed command (``exit_code`` not 0) is a result.
+    """What the agent recorded: a failed command (``exit_code`` not 0) is a result, too.
 
-    ``replayed``: the result came from the journal, this request did not run anything.
+    ``replayed``: the result came from the journal; this request did not run anything.
     """
 
     id: str
@@ -83,10 +89,11 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The last that an agent said by itself.
+    """The latest heartbeat of an agent.
 
-    ``ago``: seconds since. ``running``: names of the commands that it was carrying out.
-    ``deposed``: None, or what came of its ``on_deposed`` command since it learned that it was.
+    ``ago``: its age in seconds. ``running``: names of the commands that the agent was carrying out.
+    ``deposed``: None, or the outcome of its ``on_deposed`` command after it learned that it was
+    deposed.
     """
 
     epoch: int
@@ -96,20 +103,20 @@ class Heartbeat:
 
 
 BROKER = "the broker"
-"""What people call the service behind the channel."""
+"""The name of the service behind the channel, for messages."""
 
 
 class ChannelError(Exception):
     """There is no result.
 
-    ``code``: NO_ANSWER (within the limit; the command may have run), OLD_EPOCH, REFUSED (it has
-    not run), UNKNOWN_OUTCOME (the agent can not tell whether it has), UNREACHABLE (the channel,
-    not the member, could not be reached), CONFIG. ``heard``: what the agent said meanwhile, in
-    words; empty where it said nothing.
+    ``code``: NO_ANSWER (within the limit; the command may have run), OLD_EPOCH, REFUSED (it has not
+    run), UNKNOWN_OUTCOME (the agent does not know whether it has run), UNREACHABLE (the channel,
+    not the member), CONFIG. ``heard``: what the agent reported in the meantime, in words; empty if
+    nothing.
 
     ``transient``, ``service``, ``detail``, ``unknown``: as of a `CloudError`. UNREACHABLE is
-    transient, and NO_ANSWER where a ``detail`` says that the channel broke; that a member does not
-    answer over a channel that is well is a fact about the member.
+    transient, and so is NO_ANSWER with a ``detail`` that says that the channel broke. A member that
+    does not answer over a working channel is a fact about the member.
     """
 
     def __init__(
@@ -129,17 +136,18 @@ class ChannelError(Exception):
         self.unknown = unknown
         self.transient = code == "UNREACHABLE" or bool(detail)
         self.service = BROKER if self.transient else ""
-        self.detail = (detail or "it can not be used") if self.transient else ""
+        self.detail = (detail or "it is not usable") if self.transient else ""
         super().__init__(f"{code}: {message}")
 
 
 @dataclass(frozen=True)
 class Means:
-    """What a driver is given beside its URL.
+    """What a driver receives beside its URL.
 
     ``session``: carries the rights of the request, for drivers that authenticate with Keystone; its
-    calls pass the guard by themselves. ``guard``: says, right before something is sent, whether it
-    may still be. ``key_file``: path of the secret that the members' keys follow from.
+    calls pass the guard by themselves. ``guard``: checks, right before something is sent, whether
+    sending is still allowed. ``key_file``: path of the secret from which the members' keys are
+    derived.
     """
 
     session: Session
@@ -153,20 +161,20 @@ class Channel(Protocol):
     def run(self, command: Command) -> CommandResult:
         """Send the command and wait for its result, at most ``command.patience`` seconds.
 
-        Raises `ChannelError`; LeaseLost once the guard permits no more.
+        Raises `ChannelError`; LeaseLost once the guard no longer allows sending.
         """
         ...
 
     def depose(self, to: Address, epoch: int) -> None:
-        """Make the commands of epochs before ``epoch`` void: their queues go, and the agent, when
-        it can be reached again, learns that it was deposed. Harmless when repeated.
+        """Void the commands of epochs before ``epoch``: delete their queues and notify the agent
+        that it was deposed, which it learns once it is reachable. Harmless when repeated.
 
         Raises `ChannelError` UNREACHABLE, CONFIG; LeaseLost.
         """
         ...
 
     def heard(self, to: Address) -> Heartbeat | None:
-        """What the member's agent last said by itself; None when nothing is known.
+        """Return the latest heartbeat of the member's agent; None if there is none.
 
         Raises `ChannelError` UNREACHABLE, CONFIG.
         """
@@ -176,8 +184,7 @@ class Channel(Protocol):
 def channel_for(url: str | None, means: Means) -> Channel:
     """Return the channel of a URL, such as ``amqps://user:secret@broker.example.org/failover``.
 
-    Raises `ChannelError` CONFIG for a missing URL or an unknown scheme, and where the driver needs
-    what it is not given.
+    Raises `ChannelError` CONFIG for a missing URL, an unknown scheme, or missing means.
     """
     if not url:
         raise ChannelError("CONFIG", "No command channel is configured.")

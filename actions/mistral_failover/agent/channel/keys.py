@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installation's secret, from which the keys of all members' agents follow."""
+"""The installation's secret, from which the keys of all members' agents are derived."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from pathlib import Path
 from mistral_failover.agent.channel.interface import ChannelError
 
 LEAST = 32
-"""Bytes that the secret must have, white space at its ends not counted."""
+"""Minimum length of the secret in bytes, without surrounding white space."""
 
 
 def read_secret(path: str | None) -> bytes:
-    """The secret in a file, read again when the file changed.
+    """The secret in a file, read again after the file changed.
 
-    Raises `ChannelError` CONFIG where there is no such file, others may read or write it, or it is
-    too short.
+    Raises `ChannelError` CONFIG if the file is missing, too short, or accessible to other users.
     """
     if not path:
         raise _wrong("No file with the secret of the members' agents is configured.", "FILE")
@@ -25,15 +24,16 @@ def read_secret(path: str | None) -> bytes:
         found = Path(path).stat()
         secret = _read(path, found.st_mtime_ns, found.st_ino, found.st_size)
     except OSError as error:
-        raise _wrong(f"{path} can not be read: {error.strerror}.", path) from None
+        raise _wrong(f"{path} cannot be read: {error.strerror}.", path) from None
     if found.st_mode & (stat.S_IROTH | stat.S_IWOTH):
         raise ChannelError(
             "CONFIG",
-            f"Anybody may read or write {path}.",
-            f"chmod 0640 {path}; if others have read it, make a new secret and new member keys.",
+            f"{path} is readable or writable by all users.",
+            f"Run: chmod 0640 {path}. If another user may have read it, make a new secret and new "
+            "member keys.",
         )
     if len(secret) < LEAST:
-        raise _wrong(f"{path} holds {len(secret)} bytes; {LEAST} are needed at least.", path)
+        raise _wrong(f"{path} holds {len(secret)} bytes; at least {LEAST} are needed.", path)
     return secret
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections to a broker that one conversation after another uses.
+"""Connections to a broker, reused by one conversation after another.
 
-A connection serves one conversation at a time. It is kept for the next one only if nothing went
-wrong, and only for so short a time that the broker can not have given it up meanwhile; so nobody
-has to keep an idle one alive.
+A connection serves one conversation at a time. It is kept for the next one only if nothing failed,
+and only for so short a time that the broker cannot have closed it; so idle connections need no
+heartbeats.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ IDLE = HEARTBEAT / 2
 KEPT = 8
 """Idle connections that a process keeps at most."""
 ANSWERS = 64
-"""Results that wait for who listens, here and at the broker: the latest. An agent says a word each
-second or two; who sends more, floods."""
+"""Results that wait to be read, here and at the broker; the latest are kept. An agent sends one
+every second or two; a sender of more floods the queue."""
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
@@ -49,8 +49,8 @@ _T = TypeVar("_T")
 
 
 class Away(Exception):
-    """The broker could not be used in time. ``refused``: it is there, and refuses us. ``detail``:
-    why, in a few words."""
+    """The broker was not usable in time. ``refused``: it answers, but refuses us. ``detail``: why,
+    in a few words."""
 
     def __init__(self, shown: str, reason: BaseException) -> None:
         self.refused = isinstance(reason, REFUSALS) or isinstance(
@@ -58,14 +58,13 @@ class Away(Exception):
         )
         self.detail = cause(reason)[0]
         said = str(reason).splitlines() or [type(reason).__name__]
-        super().__init__(f"The broker {shown} can not be used: {said[0][:200].rstrip('.')}.")
+        super().__init__(f"The broker {shown} is not usable: {said[0][:200].rstrip('.')}.")
 
 
 @dataclass
 class Link:
-    """A connection with one channel, over which the exchanges were declared, and a queue whose
-    messages come to ``answers``; :meth:`listen` says what is to arrive there. ``broken``: it is not
-    to be used again."""
+    """A connection with one channel, on which the exchanges are declared, and a queue whose
+    messages go to ``answers``; :meth:`listen` selects them. ``broken``: do not use it again."""
 
     connection: Connection
     channel: Any
@@ -83,7 +82,7 @@ class Link:
         yield
         try:
             self.channel.queue_unbind(**binding)
-        except ERRORS:  # what was to be heard was heard all the same
+        except ERRORS:  # the conversation itself has succeeded
             self.broken = True
 
 
@@ -97,8 +96,8 @@ class Links:
 
     @contextmanager
     def link(self, seconds: float) -> Iterator[Link]:
-        """A connection, established within about ``seconds``. After an exception it is not used
-        again. Raises ``broker.ERRORS``."""
+        """Yield a connection, established within about ``seconds``. It is not used again after an
+        exception. Raises ``broker.ERRORS``."""
         link = self._take() or self._open(seconds)
         try:
             yield link
@@ -113,9 +112,9 @@ class Links:
     def insist(
         self, use: Callable[[Link], _T], left: Callable[[], float], between: Callable[[], object]
     ) -> _T:
-        """Call ``use`` with a connection, and again with another one when the broker failed it,
-        until ``left`` says that no seconds are left. ``between``: called before every repeat; what
-        it raises ends the attempts. Raises `Away`, and what else ``use`` raises."""
+        """Call ``use`` with a connection, and again with another one if the broker failed it, until
+        ``left`` returns no seconds. ``between``: called before every repeat; an exception from it
+        ends the attempts. Raises `Away`, and whatever else ``use`` raises."""
         pause = FIRST_PAUSE
         while True:
             begun = time.monotonic()
@@ -169,7 +168,7 @@ class Links:
         return link
 
     def _drop(self, link: Link) -> None:
-        if not self.broker.real:  # a real one knows by itself when its user is gone
+        if not self.broker.real:  # a real broker notices by itself that its client is gone
             with suppress(*ERRORS):
                 self.broker.delete_queue(link.channel, link.queue)
         forget(link.connection)
@@ -189,12 +188,12 @@ class Links:
         if time.monotonic() - link.since > IDLE or not link.connection.connected:
             return False
         try:
-            for _ in range(ANSWERS):  # what the broker said meanwhile: goodbye, maybe
+            for _ in range(ANSWERS):  # process what the broker sent in the meantime, maybe a close
                 if not wait(link.connection, 0.0):
                     return True
         except ERRORS:
             pass
-        return False  # it broke, or it does not fall silent
+        return False  # it is broken or does not stop sending
 
 
 def links_to(url: str) -> Links:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long to wait before something is tried again."""
+"""Delays between repeated attempts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Backoff:
         self._next = first
 
     def next(self) -> float:
-        """The next pause, in seconds."""
+        """Return the next pause, in seconds."""
         pause = self._next
         self._next = min(pause * 2, self._longest)
-        return pause * random.uniform(0.75, 1.0)  # noqa: S311 - nobody must not guess it
+        return pause * random.uniform(0.75, 1.0)  # noqa: S311 - it is not secret
 
     def reset(self) -> None:
-        """It went well: begin with the first again."""
+        """Start over with the first pause, after a success."""
         self._next = self._first

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's file: which broker, who the node is, and the commands that may be run on it.
+"""The agent's configuration file: the broker, the node's identity, and the commands it may run.
 
-``docs/agent.md`` has every key. What can be checked is checked when the file is read: an agent that
-started has a file without a fault. No message shows a value, for it may be a secret.
+``docs/agent.md`` describes every key. Everything that can be checked is checked when the file is
+read, so a running agent has a valid file. No message shows a value, since it may be a secret.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from mistral_failover.model.ids import group_id
 VERSION = "2026-11-21"
 DEFAULT_FILE = "/etc/failover-agent.yaml"
 INSTANCE_FILES = ("/run/cloud-init/.instance-id", "/var/lib/cloud/data/instance-id")
-"""Where cloud-init says which instance this is: the server's id, with OpenStack's metadata."""
+"""Where cloud-init stores this instance's id; with OpenStack's metadata it is the server's id."""
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Of commands, unless they declare another."""
+"""The limit of commands that declare none."""
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -55,7 +55,7 @@ _COMMAND_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of the node, with the groups that it is in."""
+    """A user of the node, with the user's groups."""
 
     name: str
     uid: int
@@ -66,9 +66,9 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """One entry of the allow-list. ``limit``: seconds. ``check``: looks whether the command took
-    effect (exit code 0: it did, 1: it did not). ``repeatable``: it may simply be run again when
-    nobody knows. ``arguments``: what each argument's value must match, wholly."""
+    """One entry of the allow-list. ``limit``: seconds. ``check``: finds out whether the command
+    took effect (exit code 0: it did, 1: it did not). ``repeatable``: it may be run again when its
+    outcome is unknown. ``arguments``: the pattern that each argument's whole value must match."""
 
     name: str
     argv: tuple[str, ...]
@@ -82,7 +82,7 @@ class CommandSpec:
     arguments: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
 
     def words(self, argv: tuple[str, ...], values: Mapping[str, str]) -> list[str]:
-        """``argv`` or ``check`` with the arguments' values in their places."""
+        """``argv`` or ``check`` with the arguments' values filled in."""
 
         def put(found: re.Match[str]) -> str:
             return f"{{{found[1]}}}" if found[1] is not None else values[found[2]]
@@ -90,7 +90,7 @@ class CommandSpec:
         return [_PLACE.sub(put, word) for word in argv]
 
     def variables(self) -> dict[str, str]:
-        """The whole environment of its processes, but the command's id."""
+        """The whole environment of its processes, except the command's id."""
         return {
             "PATH": PATH,
             "LANG": "C.UTF-8",
@@ -102,9 +102,9 @@ class CommandSpec:
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """The agent's file, read. ``broker``: a URL, with its secret. ``epoch``: the least; the journal
-    knows later ones. ``heartbeat``: seconds between two. ``on_deposed``: names of commands, in
-    order."""
+    """The parsed file. ``broker``: a URL, with its secret. ``epoch``: the lowest possible; the
+    journal knows later ones. ``heartbeat``: seconds between two. ``on_deposed``: names of commands,
+    in order."""
 
     broker: str = field(repr=False)
     identity: Identity
@@ -116,14 +116,14 @@ class AgentConfig:
 
 
 def load(path: str | Path) -> AgentConfig:
-    """Read the agent's file. Raises `ConfigError` for the first fault that is found."""
+    """Read the agent's file. Raises `ConfigError` for the first fault found."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
         document = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(
-            str(path), f"it can not be read: {error.strerror}", "Name the file with --config."
+            str(path), f"it cannot be read: {error.strerror}", "Name the file with --config."
         ) from None
     except UnicodeDecodeError:
         raise ConfigError(str(path), "it is not UTF-8", "Write it as UTF-8.") from None
@@ -136,9 +136,9 @@ def load(path: str | Path) -> AgentConfig:
 
 
 def _check_mode(path: Path, document: Any) -> None:
-    """What is written here is run, with the agent's rights, and may hold a secret."""
+    """Commands in this file run with the agent's rights, and the file may hold a secret."""
     if path.stat().st_mode & 0o022:
-        raise ConfigError(str(path), "others may write it", f"Run: chmod go-w {path}")
+        raise ConfigError(str(path), "other users may write it", f"Run: chmod go-w {path}")
     another_users(str(path), path)
     if isinstance(document, dict) and {"broker", "key", "group_key"} & document.keys():
         readable_by_others(str(path), path)
@@ -148,7 +148,9 @@ def _config(section: Section) -> AgentConfig:
     version = section.get("failover_agent_version")
     if (version.isoformat() if isinstance(version, date) else version) != VERSION:
         raise section.wrong(
-            "failover_agent_version", "not a version that this agent knows", f"Write {VERSION}."
+            "failover_agent_version",
+            ("this agent does not support this version"),
+            f"Write {VERSION}.",
         )
     commands = {
         name: _command(name, section.section("commands", name, _COMMAND_KEYS))
@@ -156,7 +158,7 @@ def _config(section: Section) -> AgentConfig:
     }
     epoch = section.get("epoch", 1)
     if not is_epoch(epoch):
-        raise section.wrong("epoch", "not an epoch", "Write a whole number, such as 1.")
+        raise section.wrong("epoch", "it is not a valid epoch", "Use a whole number, such as 1.")
     return AgentConfig(
         broker=_broker(section),
         identity=_identity(section),
@@ -177,7 +179,7 @@ def _broker(section: Section) -> str:
         Broker(url)
     except BadUrl as error:
         raise section.wrong(
-            given, str(error).rstrip("."), "Write amqps://USER:PASSWORD@HOST[:PORT]/VHOST."
+            given, str(error).rstrip("."), "Use amqps://USER:PASSWORD@HOST[:PORT]/VHOST."
         ) from None
     return url
 
@@ -192,14 +194,14 @@ def _identity(section: Section) -> Identity:
     except ValueError:
         key = b""
     if len(key) != 32:
-        raise section.wrong(given, "not a key", "Write the key as 64 hexadecimal digits.")
+        raise section.wrong(given, "not a key", "The key must have 64 hexadecimal digits.")
     member = section.text("member", None, _NAME)
     of_group = given.startswith("group_key")
     if member is None and not of_group:
         raise section.wrong(
             "member",
             "it is missing",
-            "Name the member that the key is of; only a group's key goes without.",
+            "Name the member that the key belongs to; only a group's key needs no name.",
         )
     group = section.text("group", pattern=_NAME)
     return Identity(
@@ -217,7 +219,9 @@ def _server(section: Section) -> str:
     if given != "auto":
         found = _uuid(given)
         if found is None:
-            raise section.wrong("server", "not a server's id", "Write its UUID, or auto.")
+            raise section.wrong(
+                "server", ("it is not a server id"), "Use the server's UUID, or auto."
+            )
         return found
     for path in INSTANCE_FILES:
         try:
@@ -228,8 +232,8 @@ def _server(section: Section) -> str:
             return found
     raise section.wrong(
         "server",
-        "cloud-init does not say which server this is",
-        "Write the server's UUID, as openstack server show has it.",
+        "cloud-init does not provide this server's id",
+        "Set the server's UUID, as openstack server show prints it.",
     )
 
 
@@ -248,8 +252,8 @@ def _on_deposed(section: Section, commands: Mapping[str, CommandSpec]) -> tuple[
         if commands[name].arguments:
             raise section.wrong(
                 "on_deposed",
-                f'"{name}" takes arguments, and nobody gives any',
-                "Name commands without arguments.",
+                f'"{name}" takes arguments, but on_deposed passes none',
+                "Use only commands without arguments.",
             )
     return names
 
@@ -281,15 +285,15 @@ def _argv(section: Section, key: str, arguments: Mapping[str, Any]) -> tuple[str
     words = section.words(key)
     if not words or not words[0].startswith("/"):
         raise section.wrong(
-            key, "no program is named", "Write a list that begins with a program's whole path."
+            key, "it names no program", "Use a list that begins with a program's absolute path."
         )
     for word in words:
         for _, name in _PLACE.findall(word):
             if name and name not in arguments:
                 raise section.wrong(
                     key,
-                    f"{{{name}}} stands for an argument that is not declared",
-                    f"Declare {name} under arguments, or write {{{{{name}}}}} for the text itself.",
+                    "{{name}} refers to an argument that is not declared",
+                    f"Declare {name} under arguments, or use {{{{{name}}}}} for the literal text.",
                 )
     return words
 
@@ -299,34 +303,36 @@ def _pattern(section: Section, name: str, text: str) -> re.Pattern[str]:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError):
         raise section.wrong(
-            f"arguments.{name}", "not a regular expression", "Write one as Python's re has them."
+            f"arguments.{name}",
+            ("it is not a valid regular expression"),
+            "Use the syntax of Python's re module.",
         ) from None
 
 
 def _absolute(section: Section, key: str, default: str) -> Path:
     path = Path(section.text(key, default))
     if not path.is_absolute():
-        raise section.wrong(key, "not a whole path", "Begin with a slash.")
+        raise section.wrong(key, "it is not an absolute path", "The path must begin with a slash.")
     return path
 
 
 def _account(section: Section) -> Account:
-    """The user that a command runs as; only root may name another than itself."""
+    """Return the account that a command runs as; only root may name another user than itself."""
     name = section.text("user", None)
     try:
         found = pwd.getpwuid(os.geteuid()) if name is None else pwd.getpwnam(name)
     except KeyError:
         if name is not None:
             raise section.wrong(
-                "user", "the node has no such user", "Create it, or name another."
+                "user", "this node has no such user", "Create the user, or name another."
             ) from None
         uid = os.geteuid()
         return Account(str(uid), uid, os.getegid(), tuple(os.getgroups()), "/")
     if found.pw_uid != os.geteuid() and os.geteuid() != 0:
         raise section.wrong(
             "user",
-            "only root may run commands as others",
-            "Run the agent as root, or leave it out.",
+            "only root may run commands as another user",
+            "Run the agent as root, or remove this key.",
         )
     groups = {*os.getgrouplist(found.pw_name, found.pw_gid), found.pw_gid}
     return Account(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a mapping key by key, so that every fault has its place and a remedy."""
+"""Reading a mapping key by key, so that every fault names its place and a remedy."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NUMBER = int | float
 
 
 class ConfigError(Exception):
-    """The agent's file, or one that it names, has a fault.
+    """A fault in the agent's file or in one that it names.
 
-    ``field`` leads to it, as in ``commands.pg-start.limit``. ``str()`` is one line, without any
+    ``field`` is its path, as in ``commands.pg-start.limit``. ``str()`` is one line, without any
     value of the file.
     """
 
@@ -32,10 +32,10 @@ class ConfigError(Exception):
 
 
 class Section:
-    """A mapping whose keys are known. ``path`` leads to it."""
+    """A mapping with known keys. ``path`` is its place in the file."""
 
     def __init__(self, path: str, content: Any, known: Iterable[str]) -> None:
-        """Raises `ConfigError` when it is no mapping or has a key that nobody knows."""
+        """Raises `ConfigError` if it is no mapping or has an unknown key."""
         self._path = path
         if not isinstance(content, dict):
             raise ConfigError(path or "the file", "it is not a mapping", "Write key: value.")
@@ -45,25 +45,25 @@ class Section:
                 raise self._unknown_key(str(key), known)
 
     def wrong(self, key: str, message: str, remedy: str) -> ConfigError:
-        """The fault of one key."""
+        """Return the fault of one key."""
         return ConfigError(self._at(key), message, remedy)
 
     def unknown(self, key: str, word: str, known: Iterable[str]) -> ConfigError:
-        """The fault that a key names something that is not there."""
+        """Return the fault of a key that refers to an undefined name."""
         return self.wrong(key, f'"{word}" is unknown', _did_you_mean(word, known))
 
     def get(self, key: str, default: Any = _NEEDED) -> Any:
-        """A value as it is."""
+        """Return the unchecked value."""
         value = self._content.get(key, default)
         if value is _NEEDED:
             raise self.wrong(key, "it is missing", f"Add {key}.")
         return value
 
     def one_of(self, *keys: str) -> str:
-        """The one key of several that is given."""
+        """Return the one of several keys that is given."""
         given = [key for key in keys if key in self._content]
         if len(given) != 1:
-            what = "more than one of them is given" if given else "none of them is given"
+            what = "only one of them may be given" if given else "none of them is given"
             raise self.wrong(" | ".join(keys), what, f"Give one of {', '.join(keys)}.")
         return given[0]
 
@@ -78,25 +78,25 @@ class Section:
     def text(
         self, key: str, default: str | None = _NEEDED, pattern: re.Pattern[str] | None = None
     ) -> str | None:
-        """A text that is not empty."""
+        """Return a text that is not empty."""
         value = self.get(key, default)
         if value is None and default is None and key not in self._content:
             return None
         if not isinstance(value, str) or not value.strip() or "\0" in value:
-            raise self.wrong(key, "not a text", "Write a text, in quotes where it is a number.")
+            raise self.wrong(key, "not a text", "Use a text, in quotes if it is a number.")
         if pattern is not None and not pattern.fullmatch(value):
-            raise self.wrong(key, "not a name", "Leave out slashes and control characters.")
+            raise self.wrong(key, "not a name", "Remove slashes and control characters.")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
         value = self.get(key, default)
         if not isinstance(value, bool):
-            raise self.wrong(key, "neither true nor false", "Write true or false.")
+            raise self.wrong(key, "it is neither true nor false", "Use true or false.")
         return value
 
     def seconds(self, key: str, default: float, least: float, most: float) -> float:
-        """A number of seconds within bounds."""
+        """Return a number of seconds within bounds."""
         value = self.get(key, default)
         if (
             not isinstance(value, _NUMBER)
@@ -105,7 +105,9 @@ class Section:
             or not least <= value <= most
         ):
             raise self.wrong(
-                key, "not such a number of seconds", f"Write a number from {least:g} to {most:g}."
+                key,
+                ("it is not a number of seconds within the limits"),
+                f"Use a number from {least:g} to {most:g}.",
             )
         return float(value)
 
@@ -115,19 +117,21 @@ class Section:
         if not isinstance(value, list | tuple) or not all(map(_is_word, value)):
             raise self.wrong(
                 key,
-                "not a list of words",
-                "Write a list of texts; true, false and dates in quotes.",
+                "it is not a list of words",
+                "Use a list of texts; put true, false and dates in quotes.",
             )
         return tuple(map(str, value))
 
     def texts(self, key: str, names: re.Pattern[str]) -> dict[str, str]:
-        """A mapping of names to texts and numbers, as texts; none is an empty one."""
+        """Return a mapping of names to texts and numbers, as texts; empty if missing."""
         found = {}
         for name in self.names(key, names, default=True):
             value = self._content[key][name]
             if not _is_word(value):
                 raise self.wrong(
-                    f"{key}.{name}", "not a text", "Write a text; true, false and dates in quotes."
+                    f"{key}.{name}",
+                    "not a text",
+                    ("Use a text; put true, false and dates in quotes."),
                 )
             found[name] = str(value)
         return found
@@ -136,16 +140,16 @@ class Section:
         """The names that a mapping has. ``default``: it may be missing."""
         value = self.get(key, {} if default else _NEEDED)
         if not isinstance(value, dict):
-            raise self.wrong(key, "not a mapping", "Write name: value.")
+            raise self.wrong(key, "not a mapping", "Use name: value.")
         for name in value:
             if not isinstance(name, str) or not pattern.fullmatch(name):
                 raise self.wrong(
-                    key, "a name in it is not valid", f"Write names that match {pattern.pattern}."
+                    key, "one of its names is not valid", f"Names must match {pattern.pattern}."
                 )
         return list(value)
 
     def section(self, key: str, name: str, known: Iterable[str]) -> Section:
-        """The mapping behind a name of a mapping."""
+        """Return the mapping behind a name of a mapping."""
         return Section(self._at(f"{key}.{name}"), self._content[key][name], known)
 
     def _at(self, key: str) -> str:
@@ -153,13 +157,13 @@ class Section:
 
     def _unknown_key(self, key: str, known: Iterable[str]) -> ConfigError:
         shown = key if key.isprintable() and len(key) <= 64 else "a key"
-        return self.wrong(shown, "nobody knows this key", _did_you_mean(key, known))
+        return self.wrong(shown, "the key is unknown", _did_you_mean(key, known))
 
 
 def read_secret(section: Section, key: str, path: str) -> str:
-    """The text of a file that nobody else may read, without spaces around it.
+    """Return the text of a file that only its owner may read, without surrounding white space.
 
-    Raises `ConfigError` when it can not be read, or others may read it.
+    Raises `ConfigError` if the file is not readable, or readable by other users.
     """
     place = Path(path)
     try:
@@ -167,29 +171,30 @@ def read_secret(section: Section, key: str, path: str) -> str:
         return place.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise section.wrong(
-            key, f"the file can not be read: {error.strerror}", f"Write the secret into {path}."
+            key, f"the file cannot be read: {error.strerror}", f"Store the secret in {path}."
         ) from None
     except UnicodeDecodeError:
-        raise section.wrong(key, "the file is not a text", "Write it as UTF-8.") from None
+        raise section.wrong(key, "the file is not text", "Write it as UTF-8.") from None
 
 
 def readable_by_others(field: str, path: Path) -> None:
-    """Refuse a file with a secret that others may read, or that is another user's.
+    """Refuse a file with a secret that other users may read or that belongs to another user.
 
-    Raises `ConfigError`; OSError when there is none.
+    Raises `ConfigError`; OSError if there is no such file.
     """
     if path.stat().st_mode & 0o077:
-        raise ConfigError(field, f"others may read {path}", f"Run: chmod 600 {path}")
+        raise ConfigError(field, f"other users may read {path}", f"Run: chmod 600 {path}")
     another_users(field, path)
 
 
 def another_users(field: str, path: Path) -> None:
-    """Refuse a file that is neither root's nor the agent's own user's, who could change it.
+    """Refuse a file that belongs neither to root nor to the agent's user: its owner could change
+    it.
 
-    Raises `ConfigError`; OSError when there is none.
+    Raises `ConfigError`; OSError if there is no such file.
     """
     if path.stat().st_uid not in (0, os.geteuid()):
-        raise ConfigError(field, f"{path} is another user's", f"Run: chown root: {path}")
+        raise ConfigError(field, f"{path} belongs to another user", f"Run: chown root: {path}")
 
 
 def _is_word(value: Any) -> bool:
@@ -202,4 +207,4 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
     words = sorted(known)
     near = difflib.get_close_matches(word, words, n=1)
     hint = f'Did you mean "{near[0]}"? ' if near else ""
-    return f"{hint}Known: {', '.join(words)}." if words else "None is defined."
+    return f"{hint}Known: {', '.join(words)}." if words else "None are defined."

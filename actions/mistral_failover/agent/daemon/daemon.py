@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent: what it consists of, how it begins and ends."""
+"""The agent: its parts, its start and its end."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from mistral_failover.agent.daemon.worker import Worker
 LOG = logging.getLogger(__name__)
 
 FINISH = 60.0
-"""Seconds that running commands have to end in once the agent is asked to."""
+"""Seconds that running commands have to end after the agent was asked to stop."""
 FAREWELL = 5.0
-"""Seconds in which what is left to say must be said then."""
+"""Seconds to send the remaining messages after that."""
 
 
 class Agent:
-    """The agent on a node. ``ready`` is called once it works, ``alive`` every second or so as long
-    as it does, ``stopping`` when it begins to end."""
+    """The agent on a node. ``ready`` is called once it works, ``alive`` about every second while it
+    works, ``stopping`` when it begins to stop."""
 
     def __init__(
         self,
@@ -52,16 +52,17 @@ class Agent:
         self._finish = finish
 
     def run(self, stop: threading.Event) -> None:
-        """Serve until ``stop``; then hand back what has not begun, and let what runs end in time.
+        """Serve until ``stop``; then hand back commands that have not begun, and let running ones
+        end in time.
 
-        Raises JournalError when another agent has the journal, or it can not be opened;
-        sqlite3.Error when it can not be read.
+        Raises JournalError if another agent has the journal or it cannot be opened; sqlite3.Error
+        if it cannot be read.
         """
         config = self._config
         broker, address = Broker(config.broker), config.identity.address
         with Journal(config.journal) as journal:
             if journal.belong_to(f"{address.group_id}/{address.server_id}"):
-                LOG.warning("The journal was another server's or group's: it begins anew")
+                LOG.warning("The journal belonged to another server or group: starting a new one")
             left = _tidy_up(journal)
             outbox = Outbox()
             dispatcher = CommandDispatcher(config, journal, AgentReports(config.identity, outbox))
@@ -92,7 +93,7 @@ class Agent:
     def _end(self, dispatcher: CommandDispatcher, cleanup: DeposedCleanup) -> None:
         end = elapsed() + self._finish
         if not self._wait(dispatcher, end):
-            LOG.warning("What still runs is cut off")
+            LOG.warning("Killing the commands that are still running")
             dispatcher.stop_running()
             self._wait(dispatcher, elapsed() + runner.GRACE + runner.UNKILLABLE + 2 * runner.LINGER)
         cleanup.finish(end - elapsed())
@@ -106,18 +107,18 @@ class Agent:
 
 
 def _tidy_up(journal: Journal) -> list[Row]:
-    """Kill what a former agent left running; returns the commands whose end nobody knows."""
+    """Kill what a former agent left running; return the commands whose outcome is unknown."""
     for row in journal.open_rows():
         if row.state == "started":
             trace = row.trace or runner.find_by_id(row.id)
             killed = trace is not None and runner.kill_left(trace)
-            message = "the agent died while it ran"
+            message = "the agent died while the command ran"
             if killed:
-                message += ", and what was left of it was killed"
+                message += ", and its remaining processes were killed"
             LOG.warning("%s (%s): %s", row.name, row.id, message)
             try:
                 journal.leave(row.epoch, row.id, "unknown", message)
             except sqlite3.Error as error:
-                # It is looked into once it is asked for, and can be written down.
-                LOG.error("The journal can not be used: %s", error)
+                # Its outcome is examined when it is requested again and the journal is writable.
+                LOG.error("The journal is not usable: %s", error)
     return [row for row in journal.open_rows() if row.state == "unknown"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent does when a newer epoch holds: stop what the older one left, until it is."""
+"""What an agent does once a newer epoch is current: stop what the older epoch left running."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LONGEST_PAUSE = 30.0
 
 
 class DeposedCleanup(threading.Thread):
-    """Runs the commands of ``on_deposed`` as soon as what ran has ended, in order; from the first
-    again, after a pause, when one fails."""
+    """Runs the commands of ``on_deposed`` in order, as soon as running commands have ended. If one
+    fails, it starts over after a pause."""
 
     def __init__(
         self, config: AgentConfig, journal: Journal, dispatcher: CommandDispatcher
@@ -37,7 +37,7 @@ class DeposedCleanup(threading.Thread):
         self._cut_off = threading.Event()
 
     def run(self) -> None:
-        """Until :meth:`finish`."""
+        """Run until :meth:`finish`."""
         pauses = Backoff(1.0, LONGEST_PAUSE)
         while not self._end.is_set():
             epoch = self._desk.wait_for_deposition()
@@ -46,7 +46,7 @@ class DeposedCleanup(threading.Thread):
             try:
                 failed = self._attempt(epoch)
             except Exception:
-                LOG.exception("The agent could not stop what it has to stop")
+                LOG.exception("The agent failed to stop what an earlier epoch left running")
                 failed = "the agent failed"
             if self._cut_off.is_set():
                 return
@@ -57,7 +57,7 @@ class DeposedCleanup(threading.Thread):
                 self._end.wait(pauses.next())
 
     def finish(self, seconds: float) -> None:
-        """End; what runs is cut off after so many seconds."""
+        """End; a running command is killed after so many seconds."""
         self._end.set()
         self._desk.close()
         self.join(max(0.0, seconds))
@@ -65,7 +65,7 @@ class DeposedCleanup(threading.Thread):
         self.join()
 
     def _attempt(self, epoch: int) -> str | None:
-        """Run the commands once, and write down what came of it; returns what failed."""
+        """Run the commands once and record the outcome; return what failed."""
         failed = self._stop_all(epoch)
         if self._cut_off.is_set():
             return failed
@@ -73,7 +73,7 @@ class DeposedCleanup(threading.Thread):
             self._journal.raise_epoch(epoch)
             self._journal.deposing(epoch, done=failed is None, message=self._said(epoch, failed))
         except sqlite3.Error as error:
-            return f"the journal can not be used: {error}"
+            return f"the journal is not usable: {error}"
         if failed is None:
             reach("agent.quiet")
         return failed
@@ -87,7 +87,7 @@ class DeposedCleanup(threading.Thread):
         self._desk.deposed(epoch, done=failed is None, message=message)
 
     def _said(self, epoch: int, failed: str | None) -> str:
-        names = ", ".join(self._config.on_deposed) or "nothing had to be"
+        names = ", ".join(self._config.on_deposed) or "nothing had to be stopped"
         return failed or f"stopped before epoch {epoch} began: {names}"
 
     def _stop_all(self, epoch: int) -> str | None:
@@ -127,8 +127,8 @@ class DeposedCleanup(threading.Thread):
 
 @contextmanager
 def _if_it_can_be() -> Iterator[None]:
-    """Write something down, if the journal takes it: to stop matters more than to know of it."""
+    """Record something if the journal accepts it: stopping matters more than recording it."""
     try:
         yield
     except sqlite3.Error as error:
-        LOG.error("The journal can not be used: %s", error)
+        LOG.error("The journal is not usable: %s", error)

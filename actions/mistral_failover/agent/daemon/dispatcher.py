@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where messages come in: each is checked, answered, joined to what is known, or has to wait.
+"""Incoming messages: each is checked, and then answered, joined to a known command, or queued.
 
-Nothing of kombu is needed here: a message is a :class:`.jobs.Delivery`. ``take_command``,
-``take_notice``, ``begin`` and ``drop_waiting`` belong to the thread that owns the connection over
-which messages come, since only that one may acknowledge; everything else may be called by all.
+This module does not need kombu: a message is a :class:`.jobs.Delivery`. Only the thread that owns
+the connection may acknowledge messages, so only it may call ``take_command``, ``take_notice``,
+``begin`` and ``drop_waiting``. Any thread may call everything else.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
 
-_REPLIES = 8  # of one command at a time: who asks again has a new place for the answer
-_WORDS = 2.0  # seconds between two words about one command, at most
+_REPLIES = 8  # of one command at a time: a sender that asks again has a new address for the answer
+_WORDS = 2.0  # seconds between two progress reports of one command, at most
 
 
 class CommandDispatcher:
-    """The commands of one agent that are not over, and the epoch that it is in."""
+    """The unfinished commands of one agent, and its current epoch."""
 
     def __init__(self, config: AgentConfig, journal: Journal, telling: AgentReports) -> None:
         self._config = config
@@ -44,7 +44,7 @@ class CommandDispatcher:
         self._jobs: dict[tuple[int, str], Job] = {}
         self._pending_notice = PendingNotice(self._journal_has)
         self._own: str | None = None  # the command of its own that runs
-        # None as long as nobody said it.
+        # None until an executor sent it.
         self._member = config.identity.member or journal.member()
         self._closing = False
         self._up = elapsed()
@@ -55,21 +55,21 @@ class CommandDispatcher:
         self._deposed: str | None = None
         if deposition is not None and deposition.done_at is None:
             self.deposing = "underway"
-            self._deposed = "what ran in earlier epochs is being stopped"
+            self._deposed = "commands of earlier epochs are being stopped"
         elif deposition is not None and not journal.served(self.epoch, config.on_deposed):
             self._deposed = deposition.message
 
-    # -- what comes in
+    # -- incoming messages
 
     def take_command(self, delivery: Delivery) -> None:
-        """Judge a message from a queue of commands, whatever it is."""
+        """Handle any message from a queue of commands."""
         reach("agent.received")
         identity = self._identity
         try:
             document = wire.unseal("command", delivery.body, delivery.headers, self._key("command"))
             request = messages.answerable(document)
         except wire.Malformed as error:
-            LOG.warning("A message among the commands was refused: %s", error)
+            LOG.warning("Refused a message from the queue of commands: %s", error)
             delivery.ack()
             return
         try:
@@ -79,17 +79,17 @@ class CommandDispatcher:
         except Refused as error:
             self._tell(request, self._in_hindsight(request, error), [request.reply_to])
         except sqlite3.Error as error:
-            # It may have run: who hears nothing asks for it again, by the same id.
-            LOG.error("The journal can not be used: %s", error)
+            # It may have run: a sender that hears nothing asks for it again under the same id.
+            LOG.error("The journal is not usable: %s", error)
         delivery.ack()
 
     def take_notice(self, delivery: Delivery) -> None:
-        """Judge a message from the queue of notices, whatever it is."""
+        """Handle any message from the queue of notices."""
         try:
             document = wire.unseal("notice", delivery.body, delivery.headers, self._key("notice"))
             member, epoch = messages.read_notice(document, self._identity)
         except wire.Malformed as error:
-            LOG.warning("A message among the notices was refused: %s", error)
+            LOG.warning("Refused a message from the queue of notices: %s", error)
             delivery.ack()
             return
         with self._changed:
@@ -100,8 +100,8 @@ class CommandDispatcher:
             each.ack()
 
     def begin(self, hand_over: Callable[[Job], None]) -> bool:
-        """Let the first command of each free lane begin: written down, acknowledged, handed over.
-        Those that waited too long are refused. Returns whether some still wait."""
+        """Start the first command of each free lane: record, acknowledge, hand over. Refuse those
+        that waited too long. Return whether commands still wait."""
         for notice in self._pending_notice.take():
             notice.ack()
         with self._changed:
@@ -111,25 +111,25 @@ class CommandDispatcher:
             if self.deposing == "failed" and job.asked:
                 self._give_up(job, Refused("REFUSED", self._not_quiet()))
             elif job.asked and elapsed() > job.deadline:
-                self._give_up(job, Refused("REFUSED", "It waited too long to begin."))
+                self._give_up(job, Refused("REFUSED", "The command waited too long to begin."))
             elif self.deposing == "no" and job.spec.lane not in busy:
                 busy.add(job.spec.lane)
                 self._begin(job, hand_over)
         return any(job.began is None for job in list(self._jobs.values()))
 
     def drop_waiting(self) -> None:
-        """Forget what has not begun: its connection is lost or closes, so the broker gives it to
-        the next one."""
+        """Forget the commands that have not begun: their connection closes or is lost, so the
+        broker delivers them again."""
         with self._changed:
             self._pending_notice.forget()
             for job in list(self._jobs.values()):
                 if job.began is None and job.delivery is not None:
                     del self._jobs[job.key]
 
-    # -- what is under way
+    # -- running commands
 
     def look_into(self, row: Row) -> None:
-        """Have it found out what came of a command of a former agent."""
+        """Find out the outcome of a command of a former agent."""
         spec = self._config.commands.get(row.name)
         request = Request(
             id=row.id,
@@ -146,7 +146,7 @@ class CommandDispatcher:
             self._jobs[job.key] = job
 
     def wanted(self, job: Job) -> bool:
-        """Whether somebody asked for a job; one that nobody did is over."""
+        """Return whether a sender asked for a job; a job that none asked for is over."""
         with self._changed:
             if not job.asked:
                 self._jobs.pop(job.key, None)
@@ -154,12 +154,12 @@ class CommandDispatcher:
             return job.asked
 
     def end(self, job: Job, document: dict[str, Any] | Refused | None) -> None:
-        """A job is over; tell everybody who asked. None: there is nothing to tell."""
+        """End a job and tell every sender that asked for it. None: there is nothing to tell."""
         with self._changed:
             if self._jobs.get(job.key) is job:
                 del self._jobs[job.key]
                 self._changed.notify_all()
-                if job.began is not None:  # it would be taken for one that is still at work
+                if job.began is not None:  # it would count as still running
                     self._heartbeat_at_once()
             self._tell(job.request, document, job.replies)
 
@@ -169,20 +169,21 @@ class CommandDispatcher:
             return [job for job in self._jobs.values() if job.began is not None]
 
     def stop_running(self) -> None:
-        """Cut off what runs."""
+        """Kill what runs."""
         for job in self.running():
             job.stop.set()
 
     def wait_until_quiet(self, seconds: float) -> bool:
-        """Wait until nothing that was asked for runs; False: not within so many seconds."""
+        """Wait until no requested command runs; return False if that takes longer than so many
+        seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.running(), seconds)
 
     # -- being deposed
 
     def wait_for_deposition(self) -> int | None:
-        """Wait until there is something that a deposed agent has to stop, and what ran has ended;
-        returns the epoch, None once the agent ends."""
+        """Wait until a deposed agent has something to stop and all running commands have ended;
+        return the epoch, or None once the agent stops."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closing or (self.deposing != "no" and not self.running())
@@ -190,18 +191,18 @@ class CommandDispatcher:
             return None if self._closing else self.epoch
 
     def close(self) -> None:
-        """The agent ends: let nobody wait for a deposition any more."""
+        """The agent stops: end all waiting for a deposition."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
 
     def stopping(self, name: str | None) -> None:
-        """Which command of its own the agent runs."""
+        """Set which command of its own the agent runs."""
         with self._changed:
             self._own = name
 
     def deposed(self, epoch: int, *, done: bool, message: str) -> None:
-        """What came of an attempt to stop what a deposed agent has to stop."""
+        """Record the outcome of an attempt to stop what a deposed agent has to stop."""
         with self._changed:
             self._deposed = message
             if not done:
@@ -210,10 +211,10 @@ class CommandDispatcher:
                 self.deposing = "no"
             self._heartbeat_at_once()
 
-    # -- what is said
+    # -- outgoing messages
 
     def prompt(self) -> float:
-        """Say what is due by now; returns the seconds until there is something again."""
+        """Send the reports that are due; return the seconds until the next one is due."""
         now = elapsed()
         with self._changed:
             if now >= self._heartbeat_due:
@@ -235,9 +236,11 @@ class CommandDispatcher:
 
     def _judge(self, request: Request, delivery: Delivery) -> None:
         if request.epoch < self.epoch:
-            raise Refused("OLD_EPOCH", f"The member is in epoch {self.epoch} by now.")
+            raise Refused("OLD_EPOCH", f"The member is in epoch {self.epoch} now.")
         if request.epoch > self.epoch:
-            raise Refused("REFUSED", f"The agent is in epoch {self.epoch}, and knows no later one.")
+            raise Refused(
+                "REFUSED", (f"The agent is in epoch {self.epoch} and does not know a later one.")
+            )
         self._learn(request.member)
         key = (request.epoch, request.id)
         job = self._jobs.get(key)
@@ -263,7 +266,7 @@ class CommandDispatcher:
         self._say_word(job, elapsed())
 
     def _join(self, job: Job, request: Request) -> None:
-        """The same command again: whoever asks gets what comes of it."""
+        """The same command again: each sender gets its outcome."""
         job.asked = True
         job.deadline = max(job.deadline, elapsed() + request.longest)
         if request.reply_to not in job.replies:
@@ -273,12 +276,12 @@ class CommandDispatcher:
 
     def _begin(self, job: Job, hand_over: Callable[[Job], None]) -> None:
         request = job.request
-        refusal = None  # as long as it may have run: who hears nothing asks for it again
+        refusal = None  # as long as it may have run: a sender that hears nothing asks for it again
         try:
             with self._changed:
                 row = self._journal.find(request.epoch, request.id)
                 if row is None or not has_begun(row):
-                    refusal = Refused("REFUSED", "The agent's journal can not be used.")
+                    refusal = Refused("REFUSED", "The agent's journal is not usable.")
                     self._journal.start(
                         request.epoch,
                         request.id,
@@ -288,11 +291,14 @@ class CommandDispatcher:
                     )
                 elif row.state == "started":
                     self._journal.leave(
-                        request.epoch, request.id, "unknown", "the agent failed while it ran"
+                        request.epoch,
+                        request.id,
+                        "unknown",
+                        ("the agent failed while the command ran"),
                     )
                 job.began = elapsed()
         except sqlite3.Error as error:
-            LOG.error("The journal can not be used: %s", error)
+            LOG.error("The journal is not usable: %s", error)
             self._drop(job, refusal)
             return
         try:
@@ -301,8 +307,8 @@ class CommandDispatcher:
                 job.delivery.ack()
             reach("agent.acknowledged")
         finally:
-            # Even if the broker did not hear of it: then it comes again, and is known.
-            # Who is only told to stop once more does not serve again.
+            # Even if the broker did not get the acknowledgement: then it comes again and is known.
+            # An agent that only has to stop once more does not serve again.
             if job.asked and job.request.name not in self._config.on_deposed:
                 self._deposed = None
             hand_over(job)
@@ -321,17 +327,17 @@ class CommandDispatcher:
         return known_outcome_of(self._journal, self._identity, request, error, same=same)
 
     def _enter(self, epoch: int) -> list[Delivery]:
-        """A later epoch holds: what runs is cut off, what waits is void. Returns what may be
-        acknowledged."""
-        LOG.warning("The member was deposed: epoch %d holds instead of %d", epoch, self.epoch)
+        """A later epoch is current: kill what runs and void what waits. Return the messages that
+        may be acknowledged."""
+        LOG.warning("The member was deposed: epoch %d replaces epoch %d", epoch, self.epoch)
         try:
             self._journal.raise_epoch(epoch)
         except sqlite3.Error as error:
-            # Whoever stops the rest tries it again; to stop is urgent.
-            LOG.error("The journal can not be used: %s", error)
+            # The deposition thread retries this; stopping is urgent.
+            LOG.error("The journal is not usable: %s", error)
         self.epoch = epoch
         self.deposing = "underway"
-        self._deposed = "what ran in earlier epochs is being stopped"
+        self._deposed = "commands of earlier epochs are being stopped"
         self._heartbeat_at_once()
         try:
             reach("agent.deposed")
@@ -346,7 +352,7 @@ class CommandDispatcher:
                 job.deposed = True
                 job.stop.set()
                 continue
-            old = Refused("OLD_EPOCH", f"The member is in epoch {self.epoch} by now.")
+            old = Refused("OLD_EPOCH", f"The member is in epoch {self.epoch} now.")
             self.end(job, self._in_hindsight(job.request, old, same=True))
             if job.delivery is not None:
                 void.append(job.delivery)
@@ -360,14 +366,14 @@ class CommandDispatcher:
             return False
 
     def _learn(self, member: str) -> None:
-        """Where only the group's key is known, the executors say the member's name."""
+        """If the agent has only the group's key, the executors tell it the member's name."""
         if self._identity.member is None and self._member != member:
             self._member = member
             self._heartbeat_at_once()
             try:
                 self._journal.learn_member(member)
-            except sqlite3.Error as error:  # they say it again
-                LOG.error("The journal can not be used: %s", error)
+            except sqlite3.Error as error:  # they send it again
+                LOG.error("The journal is not usable: %s", error)
 
     def _heartbeat_at_once(self) -> None:
         self._heartbeat_due = 0.0
@@ -383,7 +389,9 @@ class CommandDispatcher:
             self._telling.end(request, document, replies)
 
     def _not_quiet(self) -> str:
-        return f"The member was deposed, and what ran there is not stopped yet: {self._deposed}."
+        return (
+            f"The member was deposed, and its former commands are not stopped yet: {self._deposed}."
+        )
 
     def _say_word(self, job: Job, now: float) -> None:
         job.spoke = now

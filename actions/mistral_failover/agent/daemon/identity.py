@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who an agent is, and the keys that follow from what its node knows."""
+"""An agent's identity, and the keys derived from it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mistral_failover.agent import wire
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One server of one group, with the key of its member or of its group: exactly one of them.
+    """One server of one group, with the key of either its member or its group.
 
-    ``member``: its name; None where only the group's key is known, which says it of every member.
+    ``member``: its name; None if the key is the group's, which is valid for every member.
     """
 
     group_id: str
@@ -24,11 +24,11 @@ class Identity:
 
     @property
     def address(self) -> wire.Address:
-        """Names the queues; for that the member's name is not needed."""
+        """The address that names the queues, for which the member's name is not needed."""
         return wire.Address(self.group_id, self.group, self.member or "", self.server_id)
 
     def key_of(self, member: str) -> bytes:
-        """A member's key. Raises ValueError where that is another's."""
+        """Return a member's key. Raises ValueError if the key belongs to another member."""
         if self.member not in (None, member):
             raise ValueError("another member")
         if self.member_key is not None:
@@ -37,6 +37,6 @@ class Identity:
         return wire.member_key(self.group_key, member)
 
     def key_for(self, kind: wire.Kind, member: str, epoch: int) -> bytes:
-        """The key that a kind of message to or from this server is signed with. Raises ValueError
-        where the member is another."""
+        """Return the key that signs a kind of message to or from this server. Raises ValueError for
+        another member."""
         return wire.message_key(kind, self.key_of(member), self.server_id, epoch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection over which an agent's messages come, for ever."""
+"""The connection that receives an agent's messages, re-established until the agent stops."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mistral_failover.agent.wire import Address
 LOG = logging.getLogger(__name__)
 
 AT_ONCE = 32
-"""Messages of a queue that the broker hands out before the first of them is acknowledged."""
-_IDLE = 0.25  # seconds that an event of the broker is waited for
+"""Messages of a queue that the broker delivers before the first is acknowledged."""
+_IDLE = 0.25  # seconds to wait for an event of the broker
 _BUSY = 0.02  # the same while a command waits for its lane
-_SLICE = 1.0  # seconds between two signs of life while the broker is away
-_SETTLED = 5.0  # seconds after which a connection is taken for one that works
+_SLICE = 1.0  # seconds between two signs of life while the broker is unreachable
+_SETTLED = 5.0  # seconds after which a connection counts as working
 
 
 class Intake:
-    """Reads the notices, and the commands of the epoch that holds. ``begin`` lets begin what can,
-    and says whether some still wait. ``alive`` is called every second or so."""
+    """Reads the notices, and the commands of the current epoch. ``begin`` starts what can start and
+    returns whether commands still wait. ``alive`` is called about every second."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Intake:
         self._alive = alive
 
     def run(self, stop: threading.Event) -> None:
-        """Until ``stop``: connect, read, and connect again after a pause. At the end what has not
-        begun is handed back."""
+        """Connect and read until ``stop``; reconnect after a pause. At the end, hand back what has
+        not begun."""
         pauses = Backoff()
         told = False
         while not stop.is_set():
@@ -68,13 +68,13 @@ class Intake:
             except ERRORS as error:
                 if not told or time.monotonic() - began > _SETTLED:
                     LOG.warning(
-                        "The broker %s can not be used (%s); trying for ever",
+                        "The broker %s is not usable (%s); retrying until it is",
                         self._broker.shown,
                         type(error).__name__,
                     )
                 told = True
             except Exception:
-                LOG.exception("The agent could not go on reading")
+                LOG.exception("The agent failed while it read messages")
             if stop.is_set():
                 return
             if time.monotonic() - began > _SETTLED:
@@ -88,7 +88,7 @@ class Intake:
 
 
 class _Message:
-    """A message of kombu's, which may be acknowledged after its channel was closed."""
+    """A kombu message that may be acknowledged after its channel was closed."""
 
     def __init__(self, message: Any, is_open: Callable[[], bool]) -> None:
         self.body = message.body
@@ -97,13 +97,13 @@ class _Message:
         self._is_open = is_open
 
     def ack(self) -> None:
-        """Let the broker forget it; where the channel is closed it gave it back already."""
+        """Acknowledge it; if the channel is closed, the broker has already taken it back."""
         if self._is_open():
             self._message.ack()
 
 
 class _Reading:
-    """One connection, from its begin to its end."""
+    """One connection, from its start to its end."""
 
     def __init__(
         self, broker: Broker, connection: Any, address: Address, dispatcher: CommandDispatcher
@@ -115,7 +115,7 @@ class _Reading:
         self._arrived: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._commands: Any = None  # the channel over which commands come
         self._closed: list[Any] = []
-        self._epoch = -1  # that they are of
+        self._epoch = -1  # their epoch
         self._look_at = 0.0  # when to look for the queue of commands again
         self._look = Backoff(1.0, 30.0)
 
@@ -125,7 +125,7 @@ class _Reading:
         begin: Callable[[], bool],
         alive: Callable[[], object],
     ) -> None:
-        """Until ``stop``. Raises ``broker.ERRORS``."""
+        """Serve until ``stop``. Raises ``broker.ERRORS``."""
         channel = reading_channel(self._connection)
         channel.basic_qos(0, AT_ONCE, False)
         self._consume(channel, self._broker.declare_notices(channel, self._address), self._notice)
@@ -139,7 +139,7 @@ class _Reading:
                 take(message)
 
     def _subscribe(self) -> None:
-        """Read the commands of the epoch that holds; the queue may not be there yet."""
+        """Read the commands of the current epoch; the queue may not exist yet."""
         if self._epoch != self._desk.epoch:
             self._leave()
             self._epoch = self._desk.epoch
@@ -162,7 +162,7 @@ class _Reading:
 
     def _notice(self, message: Any) -> None:
         self._desk.take_notice(message)
-        # Who sends one declared the queue of commands right before.
+        # An executor that sends a notice has just declared the queue of commands.
         self._look_at = 0.0
 
     def _consume(self, channel: Any, queue: str, take: Callable[[Any], None]) -> None:
@@ -179,9 +179,9 @@ class _Reading:
         )
 
     def _cancelled(self, channel: Any) -> None:
-        """The broker deleted a queue that is read."""
+        """The broker deleted a queue that has a consumer."""
         if channel is self._commands:
-            # Later, since its channel may not be closed from here.
+            # Later, since its channel may not be closed here.
             self._epoch = -1
         else:
             raise ConnectionResetError("the queue of notices was deleted")

@@ -18,13 +18,13 @@ def elapsed() -> float:
 
 
 class Delivery(Protocol):
-    """A message as a broker gives it."""
+    """A message as a broker delivers it."""
 
     body: Any
     headers: Any
 
     def ack(self) -> None:
-        """Let the broker forget it."""
+        """Acknowledge it."""
         ...
 
 
@@ -32,8 +32,9 @@ class Delivery(Protocol):
 class Job:
     """A command that waits for its lane, or has begun.
 
-    ``deadline``: when, by :func:`elapsed`, nobody waits for its begin any more. ``asked``: somebody
-    asked for it; else it is only to be found out what came of it. ``began``: by :func:`elapsed`.
+    ``deadline``: when, by :func:`elapsed`, no sender waits for its start any more. ``asked``: a
+    sender asked for it; otherwise the agent only finds out its outcome. ``began``: by
+    :func:`elapsed`.
     """
 
     request: Request
@@ -49,5 +50,5 @@ class Job:
 
     @property
     def key(self) -> tuple[int, str]:
-        """What it is known by: an id of another epoch is another command."""
+        """Its identity: the same id in another epoch is another command."""
         return self.request.epoch, self.request.id

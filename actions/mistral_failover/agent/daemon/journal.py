@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent must not forget: its epoch, what it was asked to run, and what came of it.
+"""The agent's persistent state: its epoch, the commands it received, and their outcomes.
 
-One SQLite file in a folder that one agent at a time holds. Every method is one transaction, on disk
-when it returns, so a crash leaves nothing between two of them. A command is known by its epoch and
-its id: what an earlier epoch did was undone when it ended.
+One SQLite file in a folder that only one agent at a time holds. Every method is one transaction, on
+disk when it returns, so a crash leaves nothing between two of them. A command is identified by its
+epoch and its id: what an earlier epoch did was undone when it ended.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from mistral_failover.agent.daemon.journal_file import (
 )
 
 KEPT = 1000
-"""Commands of earlier epochs that are kept, for people to see."""
+"""Commands of earlier epochs to keep, for operators to see."""
 
 State = Literal["received", "started", "done", "unknown", "refused"]
-"""``received``: known, and nothing of it took effect; ``started``: it runs, or whoever ran it died;
-``done``: it ended, or somebody knows that it took effect; ``unknown``: nobody knows; ``refused``:
-its epoch had ended before it began."""
+"""``received``: known, and nothing of it took effect; ``started``: it runs, or the agent that ran
+it died; ``done``: it ended, or an operator knows that it took effect; ``unknown``: its outcome is
+unknown; ``refused``: its epoch had ended before it began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A process of this node, such that no other is ever taken for it: its group has the number
-    ``pid``; ``start_ticks`` since the boot ``boot_id`` it began."""
+    """A process of this node, identified uniquely: its group has the number ``pid``, and it began
+    ``start_ticks`` after the boot ``boot_id``."""
 
     pid: int
     start_ticks: int
@@ -48,9 +48,9 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A command as the journal has it; times are seconds since 1970 by the node's clock.
+    """A command in the journal; times are seconds since 1970 by the node's clock.
 
-    ``message`` is why it has no end, or whose word that end is; ``finding`` what its check found.
+    ``message`` says why it has no end, or who reported that end; ``finding`` what its check found.
     """
 
     epoch: int
@@ -79,7 +79,7 @@ class Row:
 
     @property
     def trace(self) -> Trace | None:
-        """Its process, where the journal knows one."""
+        """Its process, if the journal knows one."""
         if self.pid is None or self.start_ticks is None or self.boot_id is None:
             return None
         return Trace(self.pid, self.start_ticks, self.boot_id)
@@ -87,8 +87,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Deposition:
-    """That a newer epoch was learnt, and what came of it. ``done_at``: since when all that it asks
-    for is stopped, None as long as it is not."""
+    """When the agent learned a newer epoch, and the outcome. ``done_at``: when everything was
+    stopped; None until then."""
 
     epoch: int
     learnt_at: float
@@ -104,8 +104,8 @@ class Journal:
     """The journal of one agent; safe to use from several threads."""
 
     def __init__(self, folder: Path, *, hold: bool = True) -> None:
-        """Open it, and make it where there is none. ``hold``: as the agent, which must be alone;
-        people who look or settle need not. Raises `JournalError`."""
+        """Open the journal, and create it if it is missing. ``hold``: as the agent, of which only
+        one may run; commands that read or settle need not. Raises `JournalError`."""
         self._folder = folder
         self._lock = threading.RLock()
         self._held: int | None = None
@@ -128,21 +128,21 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Let another agent have it."""
+        """Release the journal for another agent."""
         with self._lock:
             self._db.close()
             self._release()
 
     def is_held(self) -> bool:
-        """Whether an agent has it."""
+        """Return whether an agent holds it."""
         return self._held is not None or is_folder_held(self._folder)
 
     def belong_to(self, owner: str) -> bool:
-        """Begin anew where it is another's: a node may be made from an image of another one. Tells
-        whether it was."""
+        """Start a new journal if this one belongs to another server: a node may be made from an
+        image of another one. Return whether it did."""
         with self._lock, self._db:
             former = self._setting("owner")
-            if former == owner:  # a full disk must not keep the agent from beginning
+            if former == owner:  # a full disk must not keep the agent from starting
                 return False
             if former is not None:
                 for table in ("settings", "commands", "depositions"):
@@ -153,13 +153,13 @@ class Journal:
     # -- the epoch, the member's name
 
     def epoch(self, least: int) -> int:
-        """The epoch that the agent is in: the latest that it knows, ``least`` if that is later."""
+        """Return the agent's epoch: the latest that it knows, or ``least`` if that is later."""
         found = self._setting("epoch")
         return max(least, int(found)) if found is not None else least
 
     def raise_epoch(self, epoch: int) -> bool:
-        """Enter a later epoch, whose deposition is not carried out; False: it is not later than the
-        one that was entered last."""
+        """Enter a later epoch, whose deposition is not carried out yet; return False if it is not
+        later than the last."""
         with self._lock, self._db:
             found = self._setting("epoch")
             if found is not None and int(found) >= epoch:
@@ -177,11 +177,11 @@ class Journal:
         return True
 
     def member(self) -> str | None:
-        """The member's name, as the executors said it last."""
+        """Return the member's name as the executors sent it last."""
         return self._setting("member")
 
     def learn_member(self, name: str) -> None:
-        """Keep the member's name."""
+        """Store the member's name."""
         if self._setting("member") != name:
             with self._lock, self._db:
                 self._set("member", name)
@@ -189,29 +189,29 @@ class Journal:
     # -- commands
 
     def find(self, epoch: int, command_id: str) -> Row | None:
-        """What is known of a command."""
+        """Return a command's record."""
         rows = self._rows("WHERE epoch = ? AND id = ?", (epoch, command_id))
         return rows[0] if rows else None
 
     def open_rows(self) -> list[Row]:
-        """Commands that have begun, or whose end nobody knows, oldest first."""
+        """Return the commands that have begun or whose outcome is unknown, oldest first."""
         return self._rows("WHERE state IN ('started', 'unknown') ORDER BY number")
 
     def latest(self, count: int) -> list[Row]:
-        """The latest commands, newest first."""
+        """Return the latest commands, newest first."""
         return self._rows("ORDER BY number DESC LIMIT ?", (count,))
 
     def served(self, epoch: int, besides: Collection[str]) -> bool:
-        """Whether a command that somebody asked for has ever begun in the epoch, ``besides`` those
-        of these names."""
+        """Return whether a requested command has ever begun in the epoch, ``besides`` those of
+        these names."""
         rows = self._rows("WHERE epoch = ? AND reply_to != ''", (epoch,))
         return any(row.name not in besides for row in rows)
 
     def start(
         self, epoch: int, command_id: str, name: str, arguments: Mapping[str, Any], reply_to: str
     ) -> None:
-        """Write the intent: from now on it may have taken effect. ``reply_to``: empty for a command
-        of the agent's own."""
+        """Record the intent: from now on the command may have taken effect. ``reply_to``: empty for
+        a command of the agent's own."""
         now = time.time()
         with self._lock, self._db:
             self._db.execute(
@@ -224,7 +224,7 @@ class Journal:
             )
 
     def running(self, epoch: int, command_id: str, trace: Trace) -> None:
-        """Write down the process that carries it out."""
+        """Record the process that runs the command."""
         self._change(epoch, command_id, **asdict(trace))
 
     def done(
@@ -237,7 +237,7 @@ class Journal:
         stderr: str = "",
         seconds: float | None = None,
     ) -> None:
-        """Write down what came of it."""
+        """Record a command's outcome."""
         self._change(
             epoch,
             command_id,
@@ -252,8 +252,8 @@ class Journal:
         )
 
     def found(self, epoch: int, command_id: str, state: State, finding: str) -> None:
-        """Write down what a command's check found; ``state``: done, received or unknown. Unless it
-        found that the command is done, a person's word holds."""
+        """Record what a command's check found; ``state``: done, received or unknown. Unless it
+        found that the command is done, an operator's statement prevails."""
         if state == "done":
             now = time.time()
             self._change(epoch, command_id, state=state, exit_code=0, ended_at=now, finding=finding)
@@ -266,8 +266,8 @@ class Journal:
             )
 
     def leave(self, epoch: int, command_id: str, state: State, message: str) -> None:
-        """Write down that it did not come to an end: it is unknown, refused, or may begin
-        again. A person's word that it is done holds."""
+        """Record that a command did not end: it is unknown, refused, or may begin again. An
+        operator's statement that it is done prevails."""
         with self._lock, self._db:
             self._db.execute(
                 "UPDATE commands SET state = ?, message = ?, ended_at = ?"
@@ -276,9 +276,9 @@ class Journal:
             )
 
     def settle(self, command_id: str, *, done: bool) -> Row | None:
-        """A person's word on a command that is unknown; returns it as it is now, None where none
-        of that id is unknown."""
-        said = f"a person said that it {'took effect' if done else 'did not take effect'}"
+        """Record an operator's statement about an unknown command; return its new record, or None
+        if no unknown command has that id."""
+        said = f"an operator stated that it {'took effect' if done else 'did not take effect'}"
         values = ("done", 0) if done else ("received", None)
         with self._lock, self._db:
             self._db.execute("BEGIN IMMEDIATE")
@@ -296,7 +296,7 @@ class Journal:
     # -- depositions
 
     def deposition(self, epoch: int) -> Deposition | None:
-        """What came of learning an epoch; None where it was not learnt but given."""
+        """Return the deposition of an epoch; None if the epoch was configured, not learned."""
         with self._lock:
             row = self._db.execute(
                 "SELECT epoch, learnt_at, attempts, done_at, message FROM depositions"
@@ -306,7 +306,7 @@ class Journal:
         return Deposition(*row) if row else None
 
     def deposing(self, epoch: int, *, done: bool, message: str) -> None:
-        """Write down one attempt to stop what a deposed agent has to stop."""
+        """Record one attempt to stop what a deposed agent has to stop."""
         with self._lock, self._db:
             self._db.execute(
                 "UPDATE depositions SET attempts = attempts + 1, message = ?, done_at = ?"
@@ -341,7 +341,7 @@ class Journal:
         except sqlite3.OperationalError:
             if self._held is None:
                 raise
-            # On a full disk the agent must still read what it was, and stop what it has to.
+            # On a full disk the agent must still read its state and stop what it has to.
             return open_file(self._folder, alone=True)
 
     def _setting(self, name: str) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of the agent's journal, and who may have it."""
+"""The file of the agent's journal, and access to it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 SCHEMA = 1
 LOOKING = 1.0
-"""Seconds that an agent waits for others to let go of its folder: who looks whether one has it
-holds it for a moment."""
+"""Seconds that an agent waits for other processes to release its folder: a process that checks for
+an agent holds it for a moment."""
 
 _FILE = "journal.sqlite"
 _TABLES = """
@@ -51,7 +51,7 @@ CREATE TABLE depositions (
 
 
 class JournalError(Exception):
-    """The journal can not be used. ``code``: JOURNAL_HELD (another agent has it) or JOURNAL."""
+    """The journal is not usable. ``code``: JOURNAL_HELD (another agent has it) or JOURNAL."""
 
     def __init__(self, code: str, message: str, remedy: str) -> None:
         self.code = code
@@ -61,29 +61,29 @@ class JournalError(Exception):
 
 
 def unusable(folder: Path, error: Exception) -> JournalError:
-    """What to say where the disk, or SQLite, does not do what is asked."""
+    """Return the error for a failure of the disk or of SQLite."""
     return JournalError(
         "JOURNAL",
-        f"the journal in {folder} can not be used: {error}",
-        "See that the folder can be written and has space left.",
+        f"the journal in {folder} is not usable: {error}",
+        "Check that the folder is writable and has free space.",
     )
 
 
 def make_folder(folder: Path) -> None:
-    """See that there is a folder, and that nobody else can look into it. Raises `JournalError`,
+    """Make sure that the folder exists and that no other user may read it. Raises `JournalError`,
     OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_mode & 0o077:
-        # Not changed here: the file may name one that is others' business too, such as /var/lib.
+        # Its mode is not changed here: the file may name a shared folder, such as /var/lib.
         raise JournalError(
             "JOURNAL",
-            f"others may look into {folder}, where arguments and outputs are kept",
+            f"other users may read {folder}, which holds arguments and outputs",
             f"Run: chmod 700 {folder}",
         )
 
 
 def hold_folder(folder: Path) -> int:
-    """Be the only agent of a folder, for as long as the descriptor is open. Raises `JournalError`,
+    """Be the only agent of a folder for as long as the descriptor is open. Raises `JournalError`,
     OSError."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + LOOKING
@@ -98,19 +98,19 @@ def hold_folder(folder: Path) -> int:
             raise JournalError(
                 "JOURNAL_HELD",
                 f"another agent has the journal in {folder}",
-                "Let one agent run only, or give each a folder of its own.",
+                "Run only one agent, or give each its own folder.",
             ) from None
         return descriptor
 
 
 def is_folder_held(folder: Path) -> bool:
-    """Whether an agent has a folder. Raises OSError."""
+    """Return whether an agent holds a folder. Raises OSError."""
     try:
         descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        # Shared: several may look at once.
+        # Shared: several processes may check at once.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -121,14 +121,14 @@ def is_folder_held(folder: Path) -> bool:
 
 
 def has_file(folder: Path) -> bool:
-    """Whether an agent ever began with a folder."""
+    """Return whether an agent ever started with a folder."""
     return (folder / _FILE).is_file()
 
 
 def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
-    """The journal in a folder, made where there is none. ``alone``: without the file that it would
-    share with other processes, which takes space; then they can not use it meanwhile. Raises
-    `JournalError`, sqlite3.Error."""
+    """Open the journal in a folder; create it if it is missing. ``alone``: without the file that it
+    would share with other processes, which takes space; they cannot use the journal in the
+    meantime. Raises `JournalError`, sqlite3.Error."""
     path = folder / _FILE
     path.touch(mode=0o600)
     db = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
@@ -154,8 +154,8 @@ def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
         db.close()
         raise JournalError(
             "JOURNAL",
-            f"the journal {path} is of version {version}, and this agent knows {SCHEMA}",
-            "Install the agent that wrote it, or a later one.",
+            f"the journal {path} has version {version}, but this agent supports version {SCHEMA}",
+            "Install the agent version that wrote it, or a later one.",
         )
     return db
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to tell instead of a refusal: REFUSED and OLD_EPOCH say that a command has not run."""
+"""Answers that replace a refusal: REFUSED and OLD_EPOCH mean that a command has not run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ LOG = logging.getLogger(__name__)
 
 
 def has_begun(row: Row | None) -> bool:
-    """Whether a command may have taken effect, by what the journal has of it."""
+    """Return whether a command may have taken effect, by its record in the journal."""
     return row is not None and row.state in ("started", "unknown", "done")
 
 
 def known_outcome_of(
     journal: Journal, identity: Identity, request: Request, refusal: Refused, *, same: bool = False
 ) -> dict[str, Any] | Refused | None:
-    """What to tell of a command that is not carried out (any more): that nobody knows, where it
-    may have run before; None, nothing, where the journal does not say, so that its id is asked
-    for again. ``same``: it is known to be the journal's command, whose result it may be told."""
+    """Return the answer for a command that is not (or no longer) carried out: an unknown outcome if
+    it may have run before. Return None if the journal does not know, so that its id is requested
+    again. ``same``: it is the journal's command, so the sender may receive its result."""
     try:
         row = journal.find(request.epoch, request.id)
     except sqlite3.Error as error:
-        LOG.error("The journal can not be used: %s", error)
+        LOG.error("The journal is not usable: %s", error)
         return None
     if row is None or not has_begun(row) or (row.state == "done" and not same):
         return refusal

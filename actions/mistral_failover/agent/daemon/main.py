@@ -26,13 +26,13 @@ from mistral_failover.agent.systemd import Notifier, clock_is_set, log_to_stderr
 
 DESCRIPTION = """The agent on a node: carries out the commands that its file allows, each once.
 
-Without a command it runs the agent. Exit codes: 0 it did; 1 it failed, and said why; 2 the command
-line or the agent's file is wrong.
+Without a command it runs the agent. Exit codes: 0 success; 1 failure, with the reason; 2 wrong
+command line or configuration file.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; return its exit code."""
     options = _parser().parse_args(argv)
     path = getattr(options, "config", configuration.DEFAULT_FILE)
     try:
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config",
         metavar="FILE",
         default=argparse.SUPPRESS,
-        help=f"the agent's file ({configuration.DEFAULT_FILE})",
+        help=f"the agent's configuration file ({configuration.DEFAULT_FILE})",
     )
     parser = argparse.ArgumentParser(
         prog="failover-agent",
@@ -68,9 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="")
     for name, run, text in (
         ("run", _run, "serve until SIGTERM"),
-        ("check", _check, "look at the file, the programs, the broker and the clock"),
+        ("check", _check, "check the file, the programs, the broker and the clock"),
         ("status", _status, "show the epoch and the latest commands"),
-        ("settle", _settle, "say whether a command took effect that nobody knows of"),
+        ("settle", _settle, "state whether a command with an unknown outcome took effect"),
     ):
         command = commands.add_parser(name, help=text, description=text, parents=[common])
         command.set_defaults(run=run)
@@ -78,11 +78,11 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("-f", "--format", choices=("text", "json"), default="text")
             command.add_argument("--last", type=int, default=20, metavar="N", help="commands (20)")
         if name == "settle":
-            command.add_argument("id", metavar="ID", help="the command's id, as status shows it")
+            command.add_argument("id", metavar="ID", help="the command's id, as printed by status")
             word = command.add_mutually_exclusive_group(required=True)
             word.add_argument("--done", action="store_true", help="it took effect")
             word.add_argument(
-                "--not-done", action="store_true", help="it did not: it may run again"
+                "--not-done", action="store_true", help="it did not take effect: it may run again"
             )
     return parser
 
@@ -107,13 +107,13 @@ def _check(config: AgentConfig, _: argparse.Namespace) -> int:
     address = config.identity.address
     _tell(f"the file is valid: server {address.server_id}, group {address.group_id}")
     faults = [
-        f"commands.{spec.name}: {program} can not be executed"
+        f"commands.{spec.name}: {program} is not executable"
         for spec in config.commands.values()
         for program in [spec.argv[0], *(spec.check or ())[:1]]
         if "{" not in program and not os.access(program, os.X_OK)
     ]
     faults += [
-        f"commands.{spec.name}.folder: there is no {spec.folder}"
+        f"commands.{spec.name}.folder: {spec.folder} does not exist"
         for spec in config.commands.values()
         if not Path(spec.folder).is_dir()
     ]
@@ -124,13 +124,13 @@ def _check(config: AgentConfig, _: argparse.Namespace) -> int:
             broker.declare_notices(connection.channel(), address)
         finally:
             forget(connection)
-        _tell(f"the broker {broker.shown} can be used")
+        _tell(f"the broker {broker.shown} is usable")
     except ERRORS as error:
-        faults.append(f"the broker {broker.shown} can not be used: {_first_line(error)}")
+        faults.append(f"the broker {broker.shown} is not usable: {_first_line(error)}")
     if clock_is_set():
         _tell("the clock is synchronised")
     else:
-        _tell("nobody synchronises the clock: commands are refused once it is minutes off")
+        _tell("the clock is not synchronised: commands are refused once it is minutes off")
     for fault in faults:
         _say(fault)
     return 1 if faults else 0
@@ -169,7 +169,7 @@ def _status(config: AgentConfig, options: argparse.Namespace) -> int:
 
 
 def _shown(row: Row) -> dict[str, Any]:
-    """A command for people: without its arguments' values."""
+    """Return a command for people: without its arguments' values."""
     return {
         "id": row.id,
         "epoch": row.epoch,
@@ -186,7 +186,7 @@ def _shown(row: Row) -> dict[str, Any]:
 
 def _lines(status: dict[str, Any]) -> list[str]:
     lines = [
-        f"server {status['server_id']}, member {status['member'] or '(not told yet)'} of "
+        f"server {status['server_id']}, member {status['member'] or '(not known yet)'} of "
         f"{status['group']}, epoch {status['epoch']}; the agent is {status['agent']}"
     ]
     deposed = status["deposed"]
@@ -216,11 +216,11 @@ def _settle(config: AgentConfig, options: argparse.Namespace) -> int:
         row = journal.settle(options.id, done=options.done)
     if row is None:
         _say(
-            f"no command {options.id} is unknown; failover-agent status shows them. What ran when "
-            "an agent died is unknown only after the next agent began."
+            f"no command {options.id} has an unknown outcome; see failover-agent status. A command "
+            "that ran when an agent died becomes unknown only after the next agent has started."
         )
         return 1
-    how = "done" if options.done else "free to run again when it is asked for"
+    how = "done" if options.done else "free to run again when it is requested"
     _tell(f"{row.name} ({row.id}) is {how}")
     return 0
 
@@ -232,7 +232,7 @@ def _opened(config: AgentConfig) -> Journal:
     if not has_file(config.journal):
         raise JournalError(
             "JOURNAL",
-            f"there is no journal in {config.journal}",
+            f"{config.journal} holds no journal",
             "Start the agent first: systemctl start failover-agent",
         )
     return Journal(config.journal, hold=False)

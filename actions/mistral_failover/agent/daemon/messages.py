@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents that an agent reads and writes: their forms, and what is accepted of them."""
+"""The documents that an agent reads and writes: their formats and checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mistral_failover.agent.wire import MAX_OUTPUT
 SKEW = 300.0
 """Seconds by which the clocks of an executor and a node may differ."""
 OWN = "deposed:"
-"""What the ids of the agent's own commands begin with; no other command's does."""
+"""The prefix of the ids of the agent's own commands; no other command has it."""
 
 _WORD = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
 _LONGEST_LIMIT = 7 * 86400.0
@@ -27,7 +27,7 @@ _LONGEST_LIMIT = 7 * 86400.0
 
 class Refused(Exception):  # noqa: N818 - it names the answer, not a mechanism
     """A command that is not carried out. ``code``: REFUSED or OLD_EPOCH. The message quotes no
-    value of what was asked."""
+    value of the request."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -37,8 +37,8 @@ class Refused(Exception):  # noqa: N818 - it names the answer, not a mechanism
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A command as it was asked for. ``limit``: seconds within which a word is waited for;
-    ``longest``: for which the result of one that is spoken of is."""
+    """A requested command. ``limit``: seconds within which the sender expects a message;
+    ``longest``: seconds within which it expects the result while progress is reported."""
 
     id: str
     member: str
@@ -52,24 +52,24 @@ class Request:
 
 
 def read_command(document: Mapping[str, Any], identity: Identity) -> Request:
-    """A command's document, whose signature holds.
+    """Parse a command's document after its signature was verified.
 
-    Raises wire.Malformed where it can not even be answered, else `Refused`, which the caller
-    answers by :func:`answerable`.
+    Raises wire.Malformed if it cannot even be answered, else `Refused`, which the caller answers by
+    :func:`answerable`.
     """
     request = answerable(document)
     _check_addressee(document, identity)
     name, arguments = document.get("name"), document.get("arguments")
     if not _is_word(name):
-        raise Refused("REFUSED", "The command's name is none.")
+        raise Refused("REFUSED", "The command's name is not valid.")
     if not isinstance(arguments, dict):
-        raise Refused("REFUSED", "The command's arguments are no mapping.")
+        raise Refused("REFUSED", "The command's arguments are not a mapping.")
     limit, sent_at = document.get("limit"), document.get("sent_at")
     longest = document.get("longest", limit)
     if not _is_limit(limit) or not _is_limit(longest):
-        raise Refused("REFUSED", "The command's limit is no number of seconds.")
+        raise Refused("REFUSED", "The command's limit is not a number of seconds.")
     if not _is_number(sent_at):
-        raise Refused("REFUSED", "The command does not say when it was sent.")
+        raise Refused("REFUSED", "The command has no sending time.")
     return Request(
         id=request.id,
         member=request.member,
@@ -84,10 +84,10 @@ def read_command(document: Mapping[str, Any], identity: Identity) -> Request:
 
 
 def answerable(document: Mapping[str, Any]) -> Request:
-    """What is needed to answer a document. Raises wire.Malformed where it has not got it."""
+    """Return what is needed to answer a document. Raises wire.Malformed if that is missing."""
     command_id, reply_to = document.get("id"), document.get("reply_to")
     if not _is_word(command_id) or command_id.startswith(OWN) or not _is_word(reply_to):
-        raise wire.Malformed("MALFORMED", "its id or reply_to is none")
+        raise wire.Malformed("MALFORMED", "its id or reply_to is not valid")
     name = document.get("name")
     return Request(
         id=command_id,
@@ -99,8 +99,8 @@ def answerable(document: Mapping[str, Any]) -> Request:
 
 
 def read_notice(document: Mapping[str, Any], identity: Identity) -> tuple[str, int]:
-    """The member's name and the epoch that a notice tells. Raises wire.Malformed where it is
-    another's."""
+    """Return the member's name and the epoch in a notice. Raises wire.Malformed if it is for
+    another server."""
     try:
         _check_addressee(document, identity)
     except Refused as error:
@@ -109,19 +109,19 @@ def read_notice(document: Mapping[str, Any], identity: Identity) -> tuple[str, i
 
 
 def check_fresh(request: Request) -> None:
-    """Raises `Refused` for a command whose sender does not wait for it any more."""
+    """Raises `Refused` for a command whose sender no longer waits for it."""
     late = time.time() - request.sent_at - request.limit
     if late > SKEW:
         raise Refused(
             "REFUSED",
-            f"The command came {late:.0f} s too late, by the node's clock; up to {SKEW:.0f} s may "
-            "be the clocks' difference.",
+            f"The command came {late:.0f} s too late, by the node's clock; the clocks may differ "
+            f"by up to {SKEW:.0f} s.",
         )
 
 
 def check_allowed(request: Request, commands: Mapping[str, CommandSpec]) -> CommandSpec:
-    """The entry of the allow-list. Raises `Refused` where there is none, or where the arguments are
-    not what it declares."""
+    """Return the entry of the allow-list. Raises `Refused` if there is none or if the arguments do
+    not match its declaration."""
     spec = commands.get(request.name)
     if spec is None:
         raise Refused("REFUSED", f"{request.name} is not on the member's allow-list.")
@@ -130,7 +130,7 @@ def check_allowed(request: Request, commands: Mapping[str, CommandSpec]) -> Comm
 
 
 def values_of(arguments: Mapping[str, Any], spec: CommandSpec) -> dict[str, str]:
-    """The arguments as words of a command line. Raises `Refused`."""
+    """Return the arguments as words of a command line. Raises `Refused`."""
     unknown = sorted(arguments.keys() - spec.arguments.keys())
     if unknown:
         raise Refused("REFUSED", f"{spec.name} declares no argument {_shown(unknown[0])}.")
@@ -149,7 +149,7 @@ def values_of(arguments: Mapping[str, Any], spec: CommandSpec) -> dict[str, str]
 
 
 def result(identity: Identity, request: Request, state: str, **values: Any) -> dict[str, Any]:
-    """A result's document: ``state`` and what goes with it."""
+    """Return a result's document: ``state`` and its fields."""
     return {
         "id": request.id,
         "group_id": identity.group_id,
@@ -163,15 +163,15 @@ def result(identity: Identity, request: Request, state: str, **values: Any) -> d
 
 
 def recorded(identity: Identity, request: Request, row: Row, *, replayed: bool) -> dict[str, Any]:
-    """The result that the journal has of a command which is done, or of which nobody knows."""
+    """Return the result that the journal has of a command that is done or unknown."""
     if row.state != "done":
-        why = row.said or "it began, and no end of it is written down"
+        why = row.said or "it began, and no end is recorded"
         return result(
             identity,
             request,
             "unknown",
             code="UNKNOWN_OUTCOME",
-            message=f"Nobody knows whether {request.name} took effect: {why}.",
+            message=f"It is unknown whether {request.name} took effect: {why}.",
         )
     return result(
         identity,
@@ -188,7 +188,7 @@ def recorded(identity: Identity, request: Request, row: Row, *, replayed: bool) 
 def seal_fitting(
     kind: wire.Kind, document: dict[str, Any], key: bytes
 ) -> tuple[bytes, dict[str, Any]]:
-    """Seal a document; of output that is too long when written as JSON the end is kept."""
+    """Seal a document; if its output is too long as JSON, keep the end of it."""
     keep = MAX_OUTPUT
     while True:
         try:
@@ -222,7 +222,7 @@ def _is_word(value: Any) -> TypeGuard[str]:
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a pair
+    except UnicodeEncodeError:  # half of a surrogate pair
         return False
     return True
 
@@ -240,7 +240,7 @@ def _shown(name: str) -> str:
 
 
 def _text_of(value: Any) -> str | None:
-    """A JSON value as a word of a command line; None where it can not be one."""
+    """Return a JSON value as a word of a command line; None if that is impossible."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

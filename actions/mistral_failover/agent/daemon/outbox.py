@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent has to say and the broker does not have yet."""
+"""Messages of an agent that the broker has not confirmed yet."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 LONGEST = 1000
-"""Messages that wait at most; what is dropped is asked for again."""
+"""Messages that wait at most; a dropped one is requested again."""
 OLDEST = 3600.0
-"""Seconds after which nobody waits for a message any more."""
+"""Seconds after which no receiver waits for a message any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Message:
 
 
 class Outbox:
-    """Messages by key, in the order in which they came; a later one of the same key takes the
-    earlier one's place. Safe to use from several threads."""
+    """Messages by key, in order of arrival; a later one of the same key replaces the earlier one.
+    Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -35,7 +35,7 @@ class Outbox:
         self._woken = self._news = False
 
     def put(self, key: tuple[str, str], message: Message) -> None:
-        """Have a message sent."""
+        """Add a message."""
         with self._changed:
             self._waiting.pop(key, None)
             self._waiting[key] = message
@@ -45,13 +45,13 @@ class Outbox:
             self._changed.notify_all()
 
     def drop(self, key: tuple[str, str]) -> None:
-        """Have a message not sent any more."""
+        """Remove a message."""
         with self._changed:
             self._waiting.pop(key, None)
 
     def first(self, seconds: float) -> tuple[tuple[str, str], Message] | None:
-        """The message that waits longest, without taking it; None when none comes in time, or
-        somebody calls :meth:`wake`."""
+        """Return the oldest message without removing it; None if none comes in time, or after
+        :meth:`wake`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._woken, max(0.0, seconds))
             self._woken = self._news = False
@@ -61,15 +61,15 @@ class Outbox:
             return next(iter(self._waiting.items()), None)
 
     def sent(self, key: tuple[str, str], message: Message) -> None:
-        """The broker has it, or never will; a later one of the same key waits on."""
+        """Remove a message that is sent or undeliverable; a later one of the same key stays."""
         with self._changed:
             if self._waiting.get(key) is message:
                 del self._waiting[key]
             self._changed.notify_all()
 
     def failed(self, key: tuple[str, str], message: Message) -> None:
-        """The broker may not have it. One that ends a conversation waits on, behind the others;
-        what is said anew all the time need not."""
+        """The broker may not have it. A message that ends a conversation moves behind the others;
+        one that is repeated regularly is dropped."""
         with self._changed:
             if self._waiting.get(key) is message:
                 del self._waiting[key]
@@ -77,7 +77,7 @@ class Outbox:
                     self._waiting[key] = message
 
     def wake(self) -> None:
-        """Have who waits for a message wait no longer."""
+        """Wake the thread that waits for a message."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
@@ -88,6 +88,6 @@ class Outbox:
             self._changed.wait_for(lambda: self._news or self._woken, max(0.0, seconds))
 
     def empty(self, seconds: float) -> bool:
-        """Wait until everything is sent; False: not within so many seconds."""
+        """Wait until everything is sent; return False if that takes longer than so many seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting, seconds)

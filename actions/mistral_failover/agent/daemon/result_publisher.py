@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent says: words about a command, its end, heartbeats."""
+"""Outgoing messages of an agent: progress, results, heartbeats."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
 ALIVE = 4.0
-"""Seconds after which an idle connection is looked after."""
+"""Seconds after which an idle connection is serviced."""
 SHORTEST = 0.5
-"""Seconds between two attempts at least."""
+"""Minimum seconds between two attempts."""
 
 
 class AgentReports:
@@ -36,20 +36,20 @@ class AgentReports:
         self._outbox = outbox
 
     def word(self, request: Request, state: str, seconds: float) -> None:
-        """Say that a command was ``accepted``, or is ``running`` for so many seconds. One that the
-        broker does not have yet is not said any more once there is a later one."""
+        """Report that a command was ``accepted``, or has been ``running`` for so many seconds. A
+        later report replaces one that the broker does not have yet."""
         document = messages.result(self._identity, request, state, seconds=seconds)
         self._put(("word", _about(request)), request, document, final=False)
 
     def end(self, request: Request, document: dict[str, Any], replies: Iterable[str]) -> None:
-        """Say what came of a command, to everybody who asked for it."""
+        """Send a command's outcome to every sender that asked for it."""
         about = _about(request)
         self._outbox.drop(("word", about))
         for reply_to in replies:
             self._put((f"end {about}", reply_to), request, document, final=True, to=reply_to)
 
     def refused(self, request: Request, error: Refused, replies: Iterable[str]) -> None:
-        """Say that a command is not carried out, and why."""
+        """Report that a command is not carried out, and why."""
         document = messages.result(
             self._identity, request, "refused", code=error.code, message=error.message
         )
@@ -58,7 +58,7 @@ class AgentReports:
     def heartbeat(
         self, member: str, epoch: int, running: list[str], deposed: str | None, seconds_up: float
     ) -> None:
-        """Say that the agent lives, in which epoch, and what it does."""
+        """Send a heartbeat with the epoch and the running commands."""
         document = {
             "group_id": self._identity.group_id,
             "member": member,
@@ -76,7 +76,7 @@ class AgentReports:
         self._outbox.put(("heartbeat", ""), Message(wire.HEARTBEATS, queue, sealed, final=False))
 
     def wake(self) -> None:
-        """Something is due before it was expected."""
+        """Something is due earlier than expected."""
         self._outbox.wake()
 
     def _put(
@@ -98,8 +98,8 @@ def _about(request: Request) -> str:
 
 
 class PublisherConnection:
-    """One connection for several threads, one call at a time; it is made when it is needed, and
-    anew after a failure."""
+    """One connection for several threads, one call at a time; it is made when needed and remade
+    after a failure."""
 
     def __init__(self, broker: Broker, address: Address) -> None:
         self._broker = broker
@@ -109,11 +109,11 @@ class PublisherConnection:
         self._channel: Any = None
 
     def exists(self, queue: str) -> bool:
-        """Ask the broker for a queue. Raises ``broker.ERRORS``."""
+        """Ask the broker whether a queue exists. Raises ``broker.ERRORS``."""
         return bool(self._use(lambda: self._broker.queue_exists(self._connection, queue)))
 
     def publish(self, message: Message) -> None:
-        """Return once the broker has a message. Raises ``broker.ERRORS``."""
+        """Send a message; return once the broker has confirmed it. Raises ``broker.ERRORS``."""
         self._use(lambda: self._publish(message))
 
     def look_after(self) -> None:
@@ -134,7 +134,8 @@ class PublisherConnection:
 
     def _publish(self, message: Message) -> None:
         if message.exchange == HEARTBEATS:
-            # Again each time: a queue that nobody asks for goes in the end, however much comes in.
+            # Declared each time: the broker deletes a queue that is not declared, whatever it
+            # receives.
             self._broker.declare_heartbeats(self._channel, self._address)
             self._broker.keep_latest(self._channel, message.routing_key)
         self._broker.publish(self._channel, message.exchange, message.routing_key, message.sealed)
@@ -158,8 +159,8 @@ class PublisherConnection:
 
 
 class ResultPublisher(threading.Thread):
-    """Says what waits in the outbox, for ever. ``prompt`` is called often: it puts there what is
-    due by now, and returns the seconds until it wants to be called again."""
+    """Sends what waits in the outbox until :meth:`finish`. ``prompt`` is called often: it adds the
+    reports that are due and returns the seconds until it wants to be called again."""
 
     def __init__(
         self, line: PublisherConnection, outbox: Outbox, prompt: Callable[[], float]
@@ -169,10 +170,10 @@ class ResultPublisher(threading.Thread):
         self._outbox = outbox
         self._prompt = prompt
         self._end = threading.Event()
-        self._told = False  # that it does not work
+        self._told = False  # set while it fails
 
     def run(self) -> None:
-        """Until :meth:`finish`."""
+        """Run until :meth:`finish`."""
         pauses = Backoff()
         while not self._end.is_set():
             try:
@@ -185,11 +186,11 @@ class ResultPublisher(threading.Thread):
                 else:
                     self._rest(pauses.next())
             except Exception:
-                LOG.exception("The agent can not speak")
+                LOG.exception("The agent failed to send messages")
                 self._end.wait(pauses.next())
 
     def finish(self, seconds: float) -> None:
-        """Say what still waits, within so many seconds, and end."""
+        """Send what still waits, within so many seconds, and end."""
         deadline = time.monotonic() + seconds
         self._outbox.empty(seconds)
         self._end.set()
@@ -197,7 +198,7 @@ class ResultPublisher(threading.Thread):
         self.join(max(1.0, deadline - time.monotonic()))
 
     def _rest(self, seconds: float) -> None:
-        """Wait before the next attempt; who has something new to say is not kept waiting long."""
+        """Wait before the next attempt; a new message shortens the wait."""
         self._end.wait(min(seconds, SHORTEST))
         self._outbox.rest(seconds - SHORTEST)
 
@@ -207,8 +208,8 @@ class ResultPublisher(threading.Thread):
         except ChannelError as error:
             if message.exchange != HEARTBEATS:
                 return self._failed(key, message, error)
-            # As long as no executor was there the exchange is missing: nobody wants to hear it.
-            LOG.debug("The broker does not take a heartbeat: %s", type(error).__name__)
+            # Until an executor has declared it, the exchange is missing: there is no receiver.
+            LOG.debug("The broker does not accept a heartbeat: %s", type(error).__name__)
         except ERRORS as error:
             return self._failed(key, message, error)
         else:
@@ -220,7 +221,9 @@ class ResultPublisher(threading.Thread):
 
     def _failed(self, key: tuple[str, str], message: Message, error: BaseException) -> bool:
         if not self._told:
-            LOG.warning("The broker takes nothing (%s); trying for ever", type(error).__name__)
+            LOG.warning(
+                "The broker accepts no messages (%s); retrying until it does", type(error).__name__
+            )
         self._told = True
         self._outbox.failed(key, message)
         return False

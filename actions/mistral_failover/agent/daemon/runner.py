@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running one program: in a process group of its own, for a bounded time, with bounded output.
+"""Running one program: in its own process group, with limited time and output.
 
-No shell, nothing on its standard input, an environment of its own. What the program leaves behind
-when it ends in time is its own business: a start command may leave the application.
+No shell, nothing on its standard input, its own environment. Processes that the program leaves
+behind when it ends in time may stay: a start command may leave the application.
 """
 
 from __future__ import annotations
@@ -24,26 +24,24 @@ from mistral_failover.agent.daemon.journal import Trace
 from mistral_failover.agent.wire import MAX_OUTPUT
 
 COMMAND_ID = "FAILOVER_COMMAND_ID"
-"""The variable of the environment that tells a program the id of its command."""
+"""The environment variable that holds the id of a program's command."""
 
 GRACE = 5.0
 """Seconds between asking a process group to end and killing it."""
 UNKILLABLE = 10.0
-"""Seconds after which a killed process that is still there is left to the kernel, in which it
-hangs; it will do nothing any more."""
+"""Seconds after which a killed process that still exists is left alone: it hangs in the kernel and
+will do nothing any more."""
 LINGER = 1.0
-"""Seconds that the output is waited for after the program ended: what it left behind may hold
-it."""
+"""Seconds to wait for output after the program ended: processes that it left may hold it open."""
 
 TIMED_OUT, NOT_RUN, STOPPED = 124, 127, 130
-"""Exit codes, as of timeout(1) and of shells: killed at its limit; could not be begun; stopped."""
+"""Exit codes, as of timeout(1) and of shells: killed at its limit; not started; stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a program. ``exit_code``: 128 + n where signal n ended it. ``held``:
-    something that it left behind still has its output open. ``stopped``: it was cut off because
-    somebody asked for it."""
+    """The end of a program. ``exit_code``: 128 + n if signal n ended it. ``held``: a process that
+    it left behind still has its output open. ``stopped``: it was killed on request."""
 
     exit_code: int
     stdout: str
@@ -81,9 +79,9 @@ def run(
 ) -> Ended:
     """Run a program to its end, or to its limit in seconds.
 
-    ``account``: whom to run it as; None: as the agent. ``stop``, once set, cuts
-    it off. ``began`` is called as soon as it runs, from this thread. A program that can not be
-    begun ended with NOT_RUN.
+    ``account``: the user to run it as; None: as the agent. ``stop``, once set, kills it. ``began``
+    is called from this thread as soon as it runs. A program that cannot be started ends with
+    NOT_RUN.
     """
     started = _elapsed()
     try:
@@ -94,7 +92,7 @@ def run(
             stderr=subprocess.PIPE,
             env=dict(environment),
             cwd=folder,
-            # Only root can be somebody else.
+            # Only root can become another user.
             user=account.uid if account and os.geteuid() == 0 else None,
             group=account.gid if account and os.geteuid() == 0 else None,
             extra_groups=account.groups if account and os.geteuid() == 0 else None,
@@ -105,7 +103,7 @@ def run(
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         what = getattr(error, "filename", None) or argv[0]
-        return Ended(NOT_RUN, "", f"{what} can not be used: {reason}\n", _elapsed() - started)
+        return Ended(NOT_RUN, "", f"{what} is not usable: {reason}\n", _elapsed() - started)
     try:
         if began is not None:
             began(trace_of(process.pid))
@@ -130,8 +128,8 @@ class _Watch:
         self._started = started
         self._limit = limit
         self._stop = stop
-        self._why: Literal["limit", "stopped"] | None = None  # it was cut off
-        self._asked = 0.0  # when the group was asked to end
+        self._why: Literal["limit", "stopped"] | None = None  # it was killed
+        self._asked = 0.0  # when the group received the first signal
         self._ended: float | None = None
         self._tails: dict[str, _Tail] = {"stdout": _Tail(), "stderr": _Tail()}
 
@@ -147,12 +145,12 @@ class _Watch:
                 pause = 0.002 if read else min(0.05, pause * 1.5)
             held = bool(selector.get_map())
         if self._why is not None:
-            # Whoever of the group did not mind the first signal.
+            # Processes of the group that ignored the first signal.
             _kill_group(self._process.pid, signal.SIGKILL)
         return self._outcome(held)
 
     def _is_over(self, selector: selectors.BaseSelector) -> bool:
-        """Whether nothing is to be waited for any more; cuts it off where it is time."""
+        """Return whether the wait is over; kill the program when its time has come."""
         now = _elapsed()
         if self._ended is None and self._has_ended():
             self._ended = now
@@ -175,7 +173,7 @@ class _Watch:
         return False
 
     def _read(self, selector: selectors.BaseSelector, pause: float) -> bool:
-        """Take what is there, for ``pause`` seconds at most; tell whether there was something."""
+        """Read what is there, for at most ``pause`` seconds; return whether there was something."""
         if not selector.get_map():
             time.sleep(pause)
             return False
@@ -192,7 +190,7 @@ class _Watch:
         return bool(events)
 
     def _has_ended(self) -> bool:
-        """Without reaping it: as long as it is not, its number is nobody else's."""
+        """Without reaping it: until then, no other process gets its number."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, flags) is not None
 
@@ -221,18 +219,18 @@ class _Watch:
 
 
 def trace_of(pid: int) -> Trace:
-    """How a process of this node is recognised later. Raises OSError when there is none."""
+    """Return how to recognise a process of this node later. Raises OSError if there is none."""
     return Trace(pid, _start_ticks(pid), boot_id())
 
 
 def boot_id() -> str:
-    """Which start of the node this is."""
+    """The identity of this boot of the node."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def find_by_id(command_id: str) -> Trace | None:
-    """The process group that carries a command out, by what its environment says; for a command
-    whose process was not written down any more."""
+    """Return the process group of a command by its environment; for a command whose process was no
+    longer recorded."""
     wanted = f"{COMMAND_ID}={command_id}".encode()
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
@@ -247,13 +245,13 @@ def find_by_id(command_id: str) -> Trace | None:
 
 def kill_left(trace: Trace, grace: float = GRACE) -> bool:
     """Kill the process group that a former agent left, and the rest of its session, if its first
-    process still runs; return once all of them are gone. False: it does not run, and what it left
-    behind is its own business."""
+    process still runs; return once all of them are gone. Return False if it does not run; processes
+    that it left behind may stay."""
     if not _runs(trace):
         return False
     asked: set[tuple[int, int]] = set()
     number, deadline = signal.SIGTERM, _elapsed() + grace
-    # No other group gets the number of this one before its last process is gone.
+    # No other group gets this number before its last process is gone.
     while members := _members(trace):
         if _elapsed() > deadline:
             if number == signal.SIGKILL:
@@ -286,7 +284,7 @@ def _members(trace: Trace) -> set[tuple[int, int]]:
 
 
 def _send(pid: int, ticks: int, number: signal.Signals) -> None:
-    """Send a signal to this very process, and to none that got its number meanwhile."""
+    """Send a signal to this very process, and not to a later one with the same number."""
     with suppress(OSError):
         descriptor = os.pidfd_open(pid)
         try:

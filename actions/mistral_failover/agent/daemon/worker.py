@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying a command out, once: by a thread for each lane.
+"""Carrying out a command once: one thread per lane.
 
-What was written down before and after decides what a repeat may do; see ``docs/agent.md``.
+The records written before and after decide what a repeat may do; see ``docs/agent.md``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LOG = logging.getLogger(__name__)
 
 
 class _CutOff(Exception):  # noqa: N818 - it names what happened
-    """The agent ends; the next one goes on."""
+    """The agent stops; the next one continues."""
 
 
 class Worker:
-    """Carries out what the desk let begin. ``exists``: asks the broker for a queue; raises
-    ``broker.ERRORS`` when it does not say."""
+    """Carries out started commands. ``exists``: asks the broker whether a queue exists; raises
+    ``broker.ERRORS`` when it does not answer."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Worker:
         self._lanes: dict[str, queue.SimpleQueue[Job]] = {}
 
     def hand_over(self, job: Job) -> None:
-        """Have a job carried out, after what its lane has."""
+        """Queue a job behind the others of its lane."""
         lane = job.spec.lane
         if lane not in self._lanes:
             self._lanes[lane] = queue.SimpleQueue()
@@ -61,38 +61,38 @@ class Worker:
             self.carry_out(self._lanes[lane].get())
 
     def carry_out(self, job: Job) -> None:
-        """Carry a job out that has begun, and tell what came of it; raises nothing."""
+        """Carry out a started job and send the outcome; raises nothing."""
         request = job.request
         try:
             document = self._outcome(job)
         except Exception:
-            LOG.exception("%s (%s) could not be carried out", request.name, request.id)
+            LOG.exception("%s (%s) failed in the agent", request.name, request.id)
             document = self._after_a_failure(job)
         try:
             self._desk.end(job, document)
         except Exception:
-            LOG.exception("What came of %s (%s) can not be told", request.name, request.id)
-            # Its lane must be free again; who asks for it again gets what was written down.
+            LOG.exception("The outcome of %s (%s) cannot be sent", request.name, request.id)
+            # Its lane must become free; a sender that asks again gets the recorded outcome.
             self._desk.end(job, None)
 
     # -- within
 
     def _after_a_failure(self, job: Job) -> dict[str, Any] | Refused | None:
         try:
-            self._leave(job, "unknown", "the agent failed while it ran")
+            self._leave(job, "unknown", "the agent failed while the command ran")
             row = self._found(job)
         except (sqlite3.Error, LookupError) as error:
-            LOG.error("The journal can not be used: %s", error)
+            LOG.error("The journal is not usable: %s", error)
             return None
         if not has_begun(row):
-            return Refused("REFUSED", "The agent failed before it ran.")
+            return Refused("REFUSED", "The agent failed before the command ran.")
         return messages.recorded(self._config.identity, job.request, row, replayed=False)
 
     def _outcome(self, job: Job) -> dict[str, Any] | Refused | None:
-        """What to tell; None: nothing."""
+        """Return the outcome to send; None: nothing."""
         try:
             state = self._found(job).state
-            # A person may have settled it while it waited.
+            # An operator may have settled it while it waited.
             if state == "done" or (state == "unknown" and not self._find_out(job)):
                 return self._recorded(job, replayed=True)
             if not self._desk.wanted(job):
@@ -111,7 +111,7 @@ class Worker:
             return None
 
     def _find_out(self, job: Job) -> bool:
-        """Whether a command whose end nobody knows may run again."""
+        """Return whether a command with an unknown outcome may run again."""
         request = job.request
         state, finding = look_at_it(job.spec, self._found(job), job.stop)
         if job.deposed:
@@ -120,13 +120,13 @@ class Worker:
             raise _CutOff
         self._journal.found(request.epoch, request.id, state, finding)
         LOG.info("%s (%s): %s", request.name, request.id, finding)
-        # A person may have settled it meanwhile.
+        # An operator may have settled it in the meantime.
         return self._found(job).state == "received"
 
     def _see_that_it_may_begin(self, job: Job) -> None:
-        """Ask the broker whether the epoch holds, right before the command runs.
+        """Ask the broker, right before the command runs, whether its epoch is current.
 
-        Raises `Refused` when it does not, or when it is too late; either is written down.
+        Raises `Refused` if it is not, or if it is too late; both are recorded.
         """
         request = job.request
         commands = self._config.identity.address.commands(request.epoch)
@@ -135,7 +135,7 @@ class Worker:
             try:
                 there = self._exists(commands)
             except ERRORS as error:
-                LOG.warning("The broker does not say whether the epoch holds: %s", error)
+                LOG.warning("The broker does not tell whether the epoch is current: %s", error)
                 there = None
             if there is False or job.deposed:
                 self._leave(job, "refused", "its epoch had ended")
@@ -145,7 +145,7 @@ class Worker:
                 raise _CutOff
             if elapsed() > job.deadline:
                 self._leave(job, "received", "it could not begin in time")
-                raise Refused("REFUSED", "It could not begin in time.")
+                raise Refused("REFUSED", "The command did not begin in time.")
             if there:
                 return
             job.stop.wait(pauses.next())
@@ -171,7 +171,7 @@ class Worker:
         )
         if ended.stopped:
             why = "the member was deposed" if job.deposed else "the agent was stopped"
-            self._leave(job, "unknown", f"it was cut off, since {why}")
+            self._leave(job, "unknown", f"it was killed because {why}")
             if not job.deposed:
                 raise _CutOff
             return self._recorded(job, replayed=False)
@@ -180,7 +180,7 @@ class Worker:
         return self._recorded(job, replayed=False)
 
     def _record(self, job: Job, ended: runner.Ended) -> None:
-        """Write the outcome down; where the journal can not take it, for as long as it can not."""
+        """Record the outcome; retry for as long as the journal fails."""
         pauses = Backoff()
         while True:
             try:
@@ -193,7 +193,7 @@ class Worker:
                     seconds=ended.seconds,
                 )
             except sqlite3.Error as error:
-                LOG.error("What came of %s can not be written down: %s", job.request.name, error)
+                LOG.error("The outcome of %s cannot be recorded: %s", job.request.name, error)
                 if job.stop.wait(pauses.next()):
                     raise
             else:
@@ -220,8 +220,8 @@ def run_command(
     stop: threading.Event,
     began: Callable[[Trace], None],
 ) -> runner.Ended:
-    """Run a command that the journal has as started. ``began`` writes its process down; where it
-    raises, the command is killed."""
+    """Run a command that the journal has as started. ``began`` records its process; if that raises,
+    the command is killed."""
 
     def it_runs(trace: Trace) -> None:
         began(trace)
@@ -230,22 +230,22 @@ def run_command(
     ended = _run(spec, argv, command_id, stop, it_runs)
     if ended.held:
         LOG.warning(
-            "%s left a process behind that still has its output open: it will not be read any "
-            "more; have it write somewhere else",
+            "%s left a process behind that still holds its output open. The agent stops reading "
+            "it: redirect the output of that process.",
             spec.name,
         )
     return ended
 
 
 def look_at_it(spec: CommandSpec, row: Row, stop: threading.Event) -> tuple[State, str]:
-    """Find out what came of a command whose end nobody knows: ``done``, ``received`` (it may run
-    again) or ``unknown``, and a sentence. ``stop`` cuts it off; then it is unknown."""
+    """Find out the outcome of a command: ``done``, ``received`` (it may run again) or ``unknown``,
+    and a sentence. ``stop`` kills the check; then the outcome is unknown."""
     said = "it has no check"
     if spec.check is not None:
         try:
             argv = spec.words(spec.check, messages.values_of(row.arguments, spec))
         except Refused as error:
-            return "unknown", f"its check can not be made: {error.message.rstrip('.')}"
+            return "unknown", f"its check failed: {error.message.rstrip('.')}"
         ended = _run(spec, argv, row.id, stop, None)
         if ended.exit_code == 0:
             return "done", "its check found that it took effect"
