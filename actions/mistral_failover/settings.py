@@ -119,6 +119,12 @@ _OPTIONS = [
         help="Seconds between two checks of the embedded Mistral for stalled work.",
     ),
     cfg.FloatOpt(
+        "observe_interval",
+        default=60.0,
+        min=1.0,
+        help="Seconds between two looks at the servers, volumes and parameters of a group at rest.",
+    ),
+    cfg.FloatOpt(
         "sweep_after",
         default=30.0,
         min=0.0,
@@ -197,6 +203,7 @@ class Settings:
     repeat_after: float = 60.0
     mistral_url: str | None = None
     sweep_interval: float = 15.0
+    observe_interval: float = 60.0
     sweep_after: float = 30.0
     hang_after: float = 300.0
     keep_goals: int = 50

@@ -21,6 +21,7 @@ TABLES: Mapping[str, str] = {
     "operations": "The ledger: one row for each create, update or delete, written before its first "
     "call. A repeat with the same key finds its own row.",
     "incidents": "Alarms and orders: what arrived, and the decision.",
+    "observations": "What was last seen of a group. One row for each group.",
     "plans": "Plans that can be started. The latest 20 of a group are kept, for a day.",
     "deliveries": "Signed alarms that a webhook accepted, to recognise a repeated request.",
     "journal": "One sentence for each step, in the order in which they were written.",
@@ -170,6 +171,12 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "numbers": {
         "id": "the number; the transaction that takes it deletes its row",
+    },
+    "observations": {
+        "at": "when it was seen",
+        "service": "SERVING, DEGRADED, DOWN, UNKNOWN or OUT_OF_SERVICE",
+        "since": "since when the service is so",
+        "document": "what was seen of each member and resource, and the reasons for the service",
     },
     "plans": {
         "id": "UUID that follows from group, inputs and fingerprint",

@@ -52,10 +52,27 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "chain": None,
         "agents": {},
         "pause": None,
+        "service": {"status": "SERVING", "since": NOW - 30, "reasons": [], "seen_at": NOW - 12},
         "maintenance": None,
         "now": NOW,
         **more,
     }
+
+
+def test_the_screen_says_first_whether_the_group_serves() -> None:
+    down = {"status": "DOWN", "since": NOW - 61, "reasons": ["its server is gone"], "seen_at": NOW}
+    facts = status_screen.facts(status(service=down))
+
+    assert list(facts)[:2] == ["group", "service"]
+    first, why = facts["service"].splitlines()
+    assert first.startswith("DOWN since ")
+    assert "1 min 01 s" in first
+    assert why == "its server is gone"
+
+
+def test_a_service_that_was_not_looked_at_says_so() -> None:
+    unseen = {"status": "SERVING", "since": NOW - 61, "reasons": [], "seen_at": None}
+    assert "not looked at" in status_screen.facts(status(service=unseen))["service"]
 
 
 def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
@@ -192,7 +209,7 @@ def test_watch_and_the_lists_say_no_sooner_who_holds_a_role() -> None:
     assert lines[0] == "payments is COMPLETE; active on db_a"
     assert lines[1].startswith("payments is BLOCKED; active will be on db_a; ")
     assert lines[2].startswith("payments is FAILED; active will be on db_a; it broke; ")
-    row = {"name": "payments", "since": NOW, "held": 0}
+    row = {"name": "payments", "since": NOW, "held": 0, "service": "DOWN"}
     assert "active will be on db_a" in status_commands._row(status("BLOCKED") | row)
     answer = {"overview": [status("IN_PROGRESS") | row, status() | row]}
     _, listed = groups.overview(answer, people=True)

@@ -59,6 +59,43 @@ class Operator:
         url = f"{self._url}/compute/v2.1/servers/{server}/action"
         self._done("POST", url, {"os-start": None})
 
+    def detach(self, volume: str, server: str) -> None:
+        """``openstack server remove volume SERVER VOLUME``; returns when it is available."""
+        url = f"{self._url}/compute/v2.1/servers/{server}/os-volume_attachments/{volume}"
+        self._done("DELETE", url)
+        for _ in range(500):
+            shown = self._volume("GET", f"volumes/{volume}").json()["volume"]
+            if shown["status"] == "available":
+                return
+            time.sleep(0.01)
+        raise AssertionError(shown)
+
+    def delete_volume(self, volume: str) -> None:
+        """``openstack volume delete VOLUME``; returns when it is gone."""
+        self._volume("DELETE", f"volumes/{volume}")
+        for _ in range(500):
+            found = requests.get(
+                self._volumes(f"volumes/{volume}"), headers=self._headers, timeout=10
+            )
+            if found.status_code == 404:
+                return
+            time.sleep(0.01)
+        raise AssertionError(found.text)
+
+    def update_stack(self, stack: str, **parameters: Any) -> None:
+        """``openstack stack update --existing --parameter NAME=VALUE STACK``; returns when it is
+        done."""
+        base = f"{self._url}/orchestration/v1/{self._project}/stacks"
+        shown = self._done("GET", f"{base}/{stack}", None, self._demo).json()["stack"]
+        path, before = f"{base}/{stack}/{shown['id']}", shown["updated_time"]
+        self._done("PATCH", path, {"parameters": parameters}, self._demo)
+        for _ in range(500):
+            shown = self._done("GET", path, None, self._demo).json()["stack"]
+            if shown["stack_status"] == "UPDATE_COMPLETE" and shown["updated_time"] != before:
+                return
+            time.sleep(0.02)
+        raise AssertionError(shown)
+
     def reset_server(self, server: str, state: str) -> None:
         """``openstack server set --state STATE SERVER``"""
         url = f"{self._url}/compute/v2.1/servers/{server}/action"

@@ -7,7 +7,7 @@ from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.mistral import launch
-from mistral_failover.recovery import advance, sweep
+from mistral_failover.recovery import advance, observe, sweep
 from mistral_failover.runtime.inputs import flag, optional_text, stage, text
 from mistral_failover.runtime.process import Request
 
@@ -66,3 +66,15 @@ class Sweep(FailoverAction):
 
     def answer(self, request: Request) -> Any:
         return sweep.sweep(request, optional_text("group", self.group))
+
+
+class Observe(FailoverAction):
+    """Look at the project's groups at rest, or at one at once: is it still as the records say?"""
+
+    def __init__(self, group: Any = None) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        group = optional_text("group", self.group)
+        return observe.observe(request, group, at_once=group is not None)

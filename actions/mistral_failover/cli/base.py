@@ -20,6 +20,8 @@ from mistral_failover.cli import connection
 COMPLETE, FAILED, USAGE, BLOCKED, UNDER_WAY = 0, 1, 2, 3, 4
 """Exit codes: done; failed, with a reason; wrong command line; waits for an operator; still running
 when the command stopped waiting."""
+DEGRADED, DOWN, NOT_KNOWN = 5, 6, 7
+"""Exit codes for whether a group serves, where they are asked for."""
 
 _WIDTH = 90  # characters of a line of text in a table
 

@@ -24,6 +24,8 @@ ENDS = {
     "IN_PROGRESS": base.UNDER_WAY,
 }
 """The exit code for a group's status; every other status is a failure."""
+SERVICES = {"DEGRADED": base.DEGRADED, "DOWN": base.DOWN, "UNKNOWN": base.NOT_KNOWN}
+"""The exit code of ``failover status --exit-code``."""
 _HELD = 100
 
 
@@ -41,6 +43,12 @@ class Status(Asking, ShowOne):
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
+        parser.add_argument(
+            "--exit-code",
+            action="store_true",
+            help="end with 0 if the group serves or is out of service, 5 if it is DEGRADED, 6 if "
+            "it is DOWN, 7 if that is not known",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
@@ -52,10 +60,13 @@ class Status(Asking, ShowOne):
         )
         return list(facts), list(facts.values())
 
+    _service = ""
+
     def _group(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         group = parsed_args.group
         # Asking the agents takes a while, so the engine must not wait for it.
         status = self.ask("failover.status", group=group, agents=True)
+        self._service = status["service"]["status"]
         alarms = status["held"] and self.ask("failover.held", group=group, limit=_HELD)["held"]
         if not for_people(parsed_args):
             return {**status, "alarms": alarms or []}
@@ -63,10 +74,12 @@ class Status(Asking, ShowOne):
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Without a frame for people: commands must be easy to copy."""
-        if not for_people(parsed_args):
-            return int(super().produce_output(parsed_args, column_names, data))
-        self.app.stdout.write(status_screen.text(dict(zip(column_names, data, strict=True))))
-        return 0
+        if for_people(parsed_args):
+            self.app.stdout.write(status_screen.text(dict(zip(column_names, data, strict=True))))
+            code = 0
+        else:
+            code = int(super().produce_output(parsed_args, column_names, data))
+        return SERVICES.get(self._service, 0) if parsed_args.exit_code and not code else code
 
     def _project(self, *, people: bool) -> dict[str, Any]:
         answer: dict[str, Any] = self.ask("failover.status")
@@ -83,6 +96,7 @@ class Status(Asking, ShowOne):
 
 def _row(row: dict[str, Any]) -> str:
     words = [
+        *([row["service"]] if row["service"] else []),
         f"{row['status']} since {when(row['since'])}",
         status_screen.where(row) or "out of service",
     ]

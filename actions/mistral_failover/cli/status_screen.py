@@ -38,6 +38,7 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
     """Return question by question; those without an answer are left out."""
     found = {
         "group": f"{status['group']} (stack {status['stack']})",
+        "service": "\n".join(service(status)),
         "status": _stands(status),
         "why": why(status) or str((status["traversal"] or {}).get("cause", "")),
         "next": "\n".join(helps(status)),
@@ -62,6 +63,18 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
         "times": f"in UTC; now {when(status['now'])}",
     }
     return {name: text for name, text in found.items() if text}
+
+
+def service(status: Mapping[str, Any]) -> Iterable[str]:
+    """Whether the group serves, since when, and when anybody last looked; then why it does not."""
+    found, now = status["service"], status["now"]
+    word = str(found["status"]).replace("_", " ")
+    since = found["since"]
+    begun = f" since {when(since)} ({lasted(now - since)})" if since is not None else ""
+    seen = found["seen_at"]
+    looked = f", seen {lasted(now - seen)} ago" if seen is not None else ", not looked at since"
+    yield f"{word}{begun}{looked}"
+    yield from found["reasons"]
 
 
 def text(facts: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,10 +175,20 @@ class _Patch:
                 f"Stack {self._stack} has no parameter {', '.join(unknown)}; it has: {known}",
                 remedy="Declare the parameter in the stack's template or correct the group file.",
             )
-        shown = {n: v for n, v in self._wanted.items() if current[n] != _HIDDEN}
-        if not all(same_value(value, current[name]) for name, value in shown.items()):
+        if drifted(self._wanted, current):
             return False
-        return True if len(shown) == len(self._wanted) else None
+        return None if any(current[name] == _HIDDEN for name in self._wanted) else True
+
+
+def drifted(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+    """The wanted values that the stack does not carry, by parameter. A hidden one is not shown, so
+    it counts as carried."""
+    return {
+        name: value
+        for name, value in wanted.items()
+        if current.get(name) != _HIDDEN
+        and (name not in current or not same_value(value, current[name]))
+    }
 
 
 def cancelled(stack: Any) -> bool:

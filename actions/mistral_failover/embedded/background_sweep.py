@@ -16,13 +16,16 @@ import time
 from contextlib import ExitStack
 from typing import Self
 
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
 from mistral_failover import settings as configuration
 from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_for
-from mistral_failover.recovery import stuck_executions
+from mistral_failover.recovery import observe, stuck_executions
 from mistral_failover.runtime import process
-from mistral_failover.runtime.process import Runtime, own_project
+from mistral_failover.runtime.process import Request, Runtime, own_project
 from mistral_failover.store import hooks, stalled_work
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -48,9 +51,10 @@ class BackgroundSweep:
 
     def __enter__(self) -> Self:
         self._stack.enter_context(known_to_actions(self._mistral))
-        thread = threading.Thread(target=self._run, name="failover-sweep", daemon=True)
-        thread.start()
-        self._stack.callback(thread.join, stuck_executions.LIMIT)
+        for loop in (self._run, self._observe):
+            thread = threading.Thread(target=loop, name="failover-sweep", daemon=True)
+            thread.start()
+            self._stack.callback(thread.join, stuck_executions.LIMIT)
         self._stack.callback(self._stopped.set)
         return self
 
@@ -105,6 +109,21 @@ class BackgroundSweep:
                     self._mistral.client.start(WORKFLOW, description=why[:200])
             except Exception:  # noqa: BLE001 - a service that is down now may be back at the next look
                 LOG.warning("The check for stalled work failed.", exc_info=True)
+                pause = max(pause, 1.0)
+
+    def _observe(self) -> None:
+        """Look at the groups whose turn it is: in a thread of its own, since a service that is away
+        must not delay a sweep, and without an execution of Mistral's, which would be kept."""
+        pause = 1.0
+        while not self._stopped.wait(pause * (1 + random.uniform(-_JITTER, _JITTER))):  # noqa: S311
+            try:
+                state = process.runtime()
+                pause = min(state.settings.sweep_interval, state.settings.observe_interval)
+                request = Request(state, ActionContext(SecurityContext(), ExecutionContext()))
+                if observe.observe(request, None):
+                    event_hooks.after(request)
+            except Exception:  # noqa: BLE001 - what is away now may be back at the next look
+                LOG.warning("A look at the groups failed.", exc_info=True)
                 pause = max(pause, 1.0)
 
 

@@ -116,6 +116,13 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             "Seconds since the start of the running traversal.",
             _GROUP,
         ),
+        "group_service": Family(
+            "failover_group_service",
+            "gauge",
+            "1 for whether the group serves, as last observed: SERVING, DEGRADED, DOWN, UNKNOWN, "
+            "OUT_OF_SERVICE. Absent while a goal is being reached, and until the next look.",
+            (*_GROUP, "service"),
+        ),
         "group_blocked_seconds": Family(
             "failover_group_blocked_seconds",
             "gauge",

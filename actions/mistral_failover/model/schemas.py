@@ -13,7 +13,10 @@ LABEL: Final = r"^[^/\x00-\x1f\x7f]+\Z"
 MAX_RESOURCES: Final = 1000
 MAX_SECONDS: Final = 86_400
 VERSIONS: Final = ("2026-11-21",)
-EVENTS: Final = ("admitted", "held", "started", "complete", "failed", "blocked", "returned")
+EVENTS: Final = (
+    *("admitted", "held", "started", "complete", "failed", "blocked", "returned"),
+    *("degraded", "down", "well"),
+)
 """What a group's own workflow may be told of (``on_event``)."""
 
 _NAME: dict[str, Any] = {"type": "string", "pattern": RESOURCE_NAME}

@@ -21,7 +21,7 @@ from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import intake
 from mistral_failover.orders.failover import chain_of
-from mistral_failover.recovery import stuck_executions
+from mistral_failover.recovery import observe, stuck_executions
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
@@ -49,6 +49,8 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
       ``incident``, and ``traversal`` and ``workflow``, or ``error``;
     - ``ended``: executions of the project that hung in Mistral, ``execution``, ``workflow``; not
       looked for when ``group`` is given;
+    - ``observed``: groups of which a look at servers, volumes and parameters found that their
+      service has changed, ``group`` and ``service``; only where there is nothing to work on;
     - ``told``: events that workflows of groups were told now, ``group``, ``event``; where there is
       something to work on that comes first, and they are told behind the sweep's back;
     - ``unable``: sentences about what could not be looked at, or told;
@@ -84,6 +86,7 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
         {"traversal": traversal, "workflow": workflow}
         for traversal, workflow in {row["traversal"]: row["workflow"] for row in rows}.items()
     ]
+    swept["observed"] = [] if rows else _observed(request, group, swept["unable"])
     swept["told"] = _told(request, group_id, swept["unable"], urgent=bool(rows))
     _count(request, swept)
     reach("sweep.after")
@@ -103,6 +106,15 @@ def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: 
         return []
     unable += [row["sentence"] for row in rows if row["event"] is None]
     return [row for row in rows if row["event"] is not None]
+
+
+def _observed(request: Request, group: str | None, unable: list[str]) -> list[Row]:
+    """Look at the groups whose turn it is; at the one that a person names at once."""
+    try:
+        return observe.observe(request, group, at_once=group is not None)
+    except Exception as error:  # noqa: BLE001 - what cannot be seen must not stop a sweep
+        unable.append(f"observation: {describe(error)['message']}")
+        return []
 
 
 def _count(request: Request, swept: dict[str, list[Any]]) -> None:

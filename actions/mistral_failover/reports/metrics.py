@@ -187,6 +187,8 @@ def _stand(table: _Table, seen: dict[str, Any], limit: int) -> None:
         label = {"project": each.project, "group": each.name if number < limit else OTHER}
         names[each.id] = label
         table.add("group_status", {**label, "status": each.status}, 1)
+        if each.service is not None:
+            table.add("group_service", {**label, "service": each.service}, 1)
         table.highest("group_traversals_last_hour", label, each.lately)
         if each.status == "IN_PROGRESS":
             table.highest("group_under_way_seconds", label, _ago(now, each.since))

@@ -19,7 +19,8 @@ def project(request: Request) -> dict[str, Any]:
     """The project's groups: ``groups``, all of their names; ``total``; ``overview``, of the first
     500 by name ``name``, ``stack``, ``status`` (DEFINED: no goal was given yet), ``reason``,
     ``cause``, ``since`` (seconds), ``roles``, ``lost``, ``pause``, ``maintenance``, ``held`` (how
-    many of its alarms wait for a person); ``now``."""
+    many of its alarms wait for a person), ``service`` (as last seen; null: not looked at since
+    the engine last worked on it); ``now``."""
 
     def read(tx: SqlTransaction) -> dict[str, Any]:
         now = tx.now()
@@ -48,4 +49,5 @@ def _row(row: dict[str, Any], now: float) -> dict[str, Any]:
         "pause": row["pause"],
         "maintenance": still(row["maintenance"], now),
         "held": row["held"],
+        "service": row["service"],
     }

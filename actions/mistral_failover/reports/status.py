@@ -7,15 +7,17 @@ from typing import Any
 
 from mistral_failover.alarms import suspensions
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.snapshot import group_snapshot
-from mistral_failover.model.goal import FENCE_TYPE, returns
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
+from mistral_failover.model.goal import FENCE_TYPE, goal_resources, returns
+from mistral_failover.model.observation import EngineView, standing
 from mistral_failover.orders import switchover
 from mistral_failover.reports import status_details
+from mistral_failover.resources.observed import missing
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.short_ids import identified
-from mistral_failover.store import groups, incidents, views
+from mistral_failover.store import groups, incidents, observations, views
 from mistral_failover.store.transaction import SqlTransaction
 
 _INCIDENTS_SHOWN = 10
@@ -61,6 +63,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
                 {**row, "next_try": max(0.0, row["next_try"] - now)}
                 for row in (views.waiting(tx, current) if current else [])
             ],
+            "service": _service(tx, snapshot, traversal, records),
             "incidents": [
                 {
                     "id": i.id,
@@ -81,6 +84,36 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
         if found["status"] == "IN_PROGRESS" and not found["reason"]:
             found["reason"] = status_details.chain_reason(found["chain"])
     return {**found, "agents": status_details.agents(request, snapshot) if agents else {}}
+
+
+def _service(
+    tx: SqlTransaction,
+    snapshot: GroupSnapshot,
+    traversal: dict[str, Any] | None,
+    records: list[Record],
+) -> dict[str, Any]:
+    """Whether the group serves: ``status``, ``since``, ``reasons``, and ``seen_at``, when reality
+    was last looked at."""
+    goal = tx.goal(snapshot.state.id, traversal["goal_version"]) if traversal else None
+    wanted = {each.name for each in goal_resources(goal)} if goal else set()
+    engine = EngineView(
+        snapshot.roles,
+        traversal["started_at"] if traversal else None,
+        traversal["ended_at"] if traversal else None,
+        missing(wanted, records, snapshot.lost),
+    )
+    kept = observations.of_group(tx, snapshot.state.id)
+    found = (
+        standing(engine, kept.document, kept.at, kept.since)
+        if kept
+        else standing(engine, None, None, None)
+    )
+    return {
+        "status": str(found.service),
+        "since": found.since,
+        "reasons": list(found.reasons),
+        "seen_at": found.seen_at,
+    }
 
 
 def _remedies(

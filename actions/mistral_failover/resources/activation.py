@@ -8,7 +8,10 @@ from typing import Any
 from mistral_failover.agent.channel.interface import Command, CommandResult
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import SILENCE, run_command
 from mistral_failover.resources.operation_tools import (
@@ -81,3 +84,15 @@ def _command(
         longest=operation["timeout"],
     )
     return run_command(tools.channel, command)
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Whether the agent has stopped the application since it learned that it was deposed. Whether
+    the application itself runs only its own health check can tell."""
+    server_id = record.attributes.get("server_id")
+    if record.member is None or server_id is None:
+        return Look(Presence.UNKNOWN, "no member or no server is recorded")
+    beat = view.heartbeat(Address(record.group_id, group, record.member, server_id))
+    if beat is not None and beat.deposed is not None:
+        return Look(Presence.GONE, f"its agent was deposed: {beat.deposed}")
+    return AS_RECORDED

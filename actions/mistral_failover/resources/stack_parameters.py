@@ -7,7 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.cloud import patches
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import KeptParts
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, shorter, unknown
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.remedies import going_on
 
@@ -24,3 +28,30 @@ def patch_stack(tools: Tools, operation: Document, keep: Callable[[], KeptParts]
             keep,
         )
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Whether the stack still carries the parameters; hidden ones cannot be compared.
+
+    The stack itself is read only when it was updated since it was last found to carry them.
+    """
+    stack, wanted = (record.physical_id or "").partition("/")[0], record.properties or {}
+    try:
+        listed = view.listing.stack(stack)
+        if listed is None:
+            return Look(Presence.GONE, f"stack {stack} does not exist any more")
+        version = f"{listed.version} {record.generation}"
+        if view.same(record.id, version):
+            return AS_RECORDED
+        shown = view.listing.parameters(stack)
+    except CloudError as error:
+        return unknown(error)
+    drifted = patches.drifted(wanted.get("parameters", {}), shown)
+    if not drifted:
+        view.found_well(record.id, version)
+        return AS_RECORDED
+    words = ", ".join(
+        f"parameter {name} is {shorter(shown.get(name))} instead of {shorter(value)}"
+        for name, value in sorted(drifted.items())
+    )
+    return Look(Presence.CHANGED, f"of stack {stack} {words}")

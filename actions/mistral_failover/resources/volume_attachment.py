@@ -8,8 +8,11 @@ from typing import Any
 
 from mistral_failover.cloud import servers, volumes
 from mistral_failover.cloud.detaching import Release
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import replaced_volume
 from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.operation_tools import (
     Document,
@@ -123,3 +126,25 @@ def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
             evidence.observed.rstrip("."),
             f"What fences it: {start_command(operation['group'], lost=member)}",
         )
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Whether the volume is still attached to the server that it was attached to."""
+    volume_id, server_id = record.physical_id, record.attributes.get("server_id")
+    if volume_id is None or server_id is None:
+        return Look(Presence.UNKNOWN, "no volume or no server is recorded")
+    try:
+        volume = view.listing.volume(volume_id)
+    except CloudError as error:
+        return unknown(error)
+    if volume is None:
+        return Look(Presence.GONE, f"volume {volume_id} does not exist any more")
+    if server_id in volume.servers:
+        if volume.status == "in-use":
+            return AS_RECORDED
+        return Look(
+            Presence.UNKNOWN, f"volume {volume_id} is attached, but Cinder says {volume.status}"
+        )
+    where = " and ".join(f"server {each}" for each in sorted(volume.servers)) or "no server"
+    words = f"volume {volume_id} is {volume.status} and attached to {where}, not to {server_id}"
+    return Look(Presence.CHANGED if volume.servers else Presence.GONE, words)

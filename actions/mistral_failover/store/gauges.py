@@ -10,7 +10,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import groups, incidents, journal, members, totals, traversals
+from mistral_failover.store.tables import (
+    groups,
+    incidents,
+    journal,
+    members,
+    observations,
+    totals,
+    traversals,
+)
 from mistral_failover.store.totals import SWEEPS
 
 HOUR = 3600.0
@@ -20,7 +28,8 @@ HOUR = 3600.0
 class GroupGauges:
     """A group. ``status``: of its current traversal, DEFINED where none was; ``since`` and
     ``blocked_since``: when that began, and when it last became BLOCKED, in seconds. ``lately``: the
-    traversals that began within the last hour."""
+    traversals that began within the last hour. ``service``: as last seen, None where it was not
+    looked at since the engine last worked on it."""
 
     id: str
     project: str
@@ -29,6 +38,7 @@ class GroupGauges:
     since: float | None
     blocked_since: float | None
     lately: int
+    service: str | None = None
 
 
 def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupGauges]:
@@ -41,7 +51,11 @@ def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupG
             groups.c.current_traversal,
             traversals.c.status,
             traversals.c.started_at,
+            sa.case((observations.c.at >= traversals.c.ended_at, observations.c.service)).label(
+                "service"
+            ),
         )
+        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
         .order_by(groups.c.created_at, groups.c.id)
     )
@@ -66,6 +80,7 @@ def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupG
             since=row.started_at,
             blocked_since=blocked.get(row.current_traversal),
             lately=lately.get(row.id, 0),
+            service=row.service,
         )
         for row in rows
     ]

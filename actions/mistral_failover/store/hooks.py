@@ -28,6 +28,9 @@ EVENTS: Mapping[str, str] = MappingProxyType(
         "not_reached": "failed",
         "blocked": "blocked",
         "returned": "returned",
+        "degraded": "degraded",
+        "down": "down",
+        "well": "well",
     }
 )
 """The kinds of sentences that are events, and what the events are called."""

@@ -8,14 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import goals, groups, incidents, traversals
+from mistral_failover.store.tables import goals, groups, incidents, observations, traversals
 
 
 def overview(tx: Session, project_id: str, limit: int) -> tuple[int, list[dict[str, Any]]]:
     """How many groups the project has, and of the first ``limit`` by name: name, definition (the
     group file), status (None: no goal was given yet), reason, cause, ``since`` (when it came to
-    stand so, in seconds), goal (the document, None where there is none), pause, maintenance, and
-    ``held``, how many of its alarms wait for a person."""
+    stand so, in seconds), goal (the document, None where there is none), pause, maintenance,
+    ``held``, how many of its alarms wait for a person, and ``service``, as last seen (None: not
+    since its last traversal ended)."""
     of = groups.c.project_id == project_id
     total = tx.connection.execute(sa.select(sa.func.count()).select_from(groups).where(of))
     waiting = (
@@ -39,10 +40,14 @@ def overview(tx: Session, project_id: str, limit: int) -> tuple[int, list[dict[s
             ).label("since"),
             goals.c.document.label("goal"),
             sa.func.coalesce(waiting.c.held, 0).label("held"),
+            sa.case(
+                (observations.c.at >= traversals.c.ended_at, observations.c.service),
+            ).label("service"),
         )
         .select_from(groups)
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
         .join(goals, given, isouter=True)
+        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .join(waiting, waiting.c.group_id == groups.c.id, isouter=True)
         .where(of)
         .order_by(groups.c.name)

@@ -299,6 +299,16 @@ incidents = _table(
     sa.Index("ix_failover_incidents_project_id_decision", "project_id", "decision"),
 )
 
+# What was last seen of a group.
+observations = _table(
+    "failover_observations",
+    _id("group_id", primary_key=True),
+    sa.Column("at", _Time, nullable=False),
+    sa.Column("service", sa.String(16), nullable=False),
+    sa.Column("since", _Time, nullable=False),
+    sa.Column("document", PlainJson, nullable=False),
+)
+
 plans = _table(
     "failover_plans",
     _id("id", primary_key=True),

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a project has, by one list call for each kind of thing: for those who look at many groups.
+
+Each kind is listed when it is first asked for, and once. A service that cannot be asked raises the
+same error each time. A listing may lack what is there (a cell of Nova that is away), so whoever
+does not find a thing asks for it alone before calling it gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.servers import ServerState, server_state, state_of_server
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ListedVolume:
+    """A volume as Cinder lists it. ``servers``: the ids of those that it is attached to."""
+
+    id: str
+    status: str
+    servers: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ListedStack:
+    """A stack as Heat lists it. ``version``: another one after every update."""
+
+    id: str
+    name: str
+    status: str
+    version: str
+
+
+class ProjectListing:
+    """The servers, volumes and stacks of the cloud's project. Not safe for several threads."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._kept: dict[str, Any] = {}
+
+    def server(self, server_id: str) -> ServerState:
+        """The state of a server; one that does not exist is no error. Raises `CloudError`."""
+        listed = self._once("servers", self._servers)
+        if server_id in listed:
+            return listed[server_id]
+        return self._once(f"server {server_id}", lambda: server_state(self._cloud, server_id))
+
+    def volume(self, volume_id: str) -> ListedVolume | None:
+        """A volume; None where it does not exist. Raises `CloudError`."""
+        listed = self._once("volumes", self._volumes)
+        if volume_id in listed:
+            return listed[volume_id]
+        return self._once(f"volume {volume_id}", lambda: self._volume(volume_id))
+
+    def stack(self, stack: str) -> ListedStack | None:
+        """A stack by its name or id; None where it does not exist. Raises `CloudError`."""
+        return self._once("stacks", self._stacks).get(stack)
+
+    def parameters(self, stack: str) -> Mapping[str, Any]:
+        """The parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
+
+        def read() -> Mapping[str, Any]:
+            with translated(f"read stack {stack}"):
+                found = self._cloud.heat.stacks.get(stack, resolve_outputs=False)
+            return dict(found.parameters)
+
+        return self._once(f"parameters of {stack}", read)
+
+    def _once(self, what: str, read: Callable[[], T]) -> T:
+        if what not in self._kept:
+            try:
+                self._kept[what] = read()
+            except CloudError as error:
+                self._kept[what] = error
+        found = self._kept[what]
+        if isinstance(found, CloudError):
+            raise found
+        return found  # type: ignore[no-any-return]  # by its key it is what read returned
+
+    def _servers(self) -> dict[str, ServerState]:
+        with translated("list the project's servers"):
+            return {str(s.id): state_of_server(s) for s in self._cloud.compute.servers()}
+
+    def _volumes(self) -> dict[str, ListedVolume]:
+        with translated("list the project's volumes"):
+            return {str(v.id): _listed(v) for v in self._cloud.volumes.volumes.list()}
+
+    def _volume(self, volume_id: str) -> ListedVolume | None:
+        try:
+            with translated(f"read volume {volume_id}"):
+                return _listed(self._cloud.volumes.volumes.get(volume_id))
+        except CloudError as error:
+            if error.code == "NOT_FOUND":
+                return None
+            raise
+
+    def _stacks(self) -> dict[str, ListedStack]:
+        with translated("list the project's stacks"):
+            found = [
+                ListedStack(
+                    str(each.id),
+                    str(each.stack_name),
+                    str(each.stack_status),
+                    f"{each.stack_status} {each.updated_time or each.creation_time}",
+                )
+                for each in self._cloud.heat.stacks.list()
+            ]
+        return {key: each for each in found for key in (each.name, each.id)}
+
+
+def _listed(volume: Any) -> ListedVolume:
+    servers = {str(held["server_id"]) for held in volume.attachments if held.get("server_id")}
+    return ListedVolume(str(volume.id), str(volume.status), frozenset(servers))

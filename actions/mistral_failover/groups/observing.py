@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one round of observation looks with: a project's listing, and its agents' last words.
+
+Nothing here changes anything. A round is bounded: what it does not get to is unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.project_listing import ProjectListing
+from mistral_failover.groups.agent_health import SILENT
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.text import plain
+from mistral_failover.runtime.process import Request
+
+LISTEN = 20.0
+"""Seconds of a round after which no further agent is asked for."""
+_NOT_RUNNING = frozenset(
+    {"SHUTOFF", "ERROR", "DELETED", "SOFT_DELETED", "SHELVED", "SHELVED_OFFLOADED", "SUSPENDED"}
+    | {"PAUSED", "RESCUE", "BUILD"}
+)
+"""Statuses of Nova in which a guest does not serve."""
+_HOST_NOT_SEEN = frozenset({"DOWN", "UNKNOWN"})
+
+
+class ProjectView:
+    """One round's view of a project."""
+
+    def __init__(self, request: Request) -> None:
+        guard = Unguarded(request.runtime.settings.http_timeout)
+        cloud = request.cloud(guard)
+        self.listing = ProjectListing(cloud)
+        self._channel = request.channel(cloud, guard)
+        self._listen_until = time.monotonic() + LISTEN
+        self._unheard = False
+        self._known: Mapping[str, str] = {}
+        self.well: dict[str, str] = {}
+        """By record, the version of reality that was found to be as recorded."""
+
+    def begin(self, known: Mapping[str, str]) -> None:
+        """Begin with the next group; ``known``: its ``well`` of the round before."""
+        self._known, self.well = known, {}
+
+    def same(self, record_id: str, version: str) -> bool:
+        """Whether a record was found as recorded in this version before: then no look is needed."""
+        if self._known.get(record_id) != version:
+            return False
+        self.found_well(record_id, version)
+        return True
+
+    def found_well(self, record_id: str, version: str) -> None:
+        """Note in which version a record was found as recorded."""
+        self.well[record_id] = version
+
+    def server(self, server_id: str | None) -> Look:
+        """Whether a server runs; while its host is down that cannot be seen."""
+        if server_id is None:
+            return Look(Presence.GONE, "it has no server")
+        try:
+            state = self.listing.server(server_id)
+        except CloudError as error:
+            return unknown(error)
+        if not state.exists:
+            return Look(Presence.GONE, f"its server {server_id} is gone")
+        if state.status in _NOT_RUNNING:
+            return Look(Presence.GONE, f"its server is {state}")
+        if state.status == "UNKNOWN" or state.host_status in _HOST_NOT_SEEN:
+            return Look(Presence.UNKNOWN, f"its server is {state}: the guest may be running")
+        return AS_RECORDED
+
+    def heartbeat(self, to: Address) -> Heartbeat | None:
+        """The last word of an agent; None where none is known, or the channel is out of reach."""
+        if self._unheard or time.monotonic() > self._listen_until:
+            return None
+        try:
+            return self._channel.heard(to)
+        except (ChannelError, CloudError):
+            self._unheard = True  # for the others as well
+            return None
+
+
+def silent(beat: Heartbeat | None) -> str:
+    """What is said of an agent that has not been heard for too long; empty of others, and of one of
+    which nothing is known: it may be new."""
+    if beat is None or beat.ago <= SILENT:
+        return ""
+    return f"its agent has said nothing for {beat.ago:.0f} s"
+
+
+def unknown(error: CloudError) -> Look:
+    """The look of somebody who could not ask."""
+    return Look(Presence.UNKNOWN, f"{error.message.rstrip('.')} [{error.code}]")
+
+
+def shorter(value: Any) -> str:
+    """A value as part of a sentence."""
+    text = plain(str(value))
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a look at reality found, and what follows for a group: does it serve, could it fail over.
+
+The engine's status says what was last done. An observation says what is there. Pure: the looking is
+done elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Presence(StrEnum):
+    """How reality compares with the record of a resource."""
+
+    PRESENT = "present"
+    """As recorded."""
+    CHANGED = "changed"
+    """There, but not as recorded."""
+    GONE = "gone"
+    """Not there."""
+    UNKNOWN = "unknown"
+    """It could not be seen: a service did not answer, or does not know."""
+
+
+class Service(StrEnum):
+    """Whether a group serves."""
+
+    SERVING = "SERVING"
+    """All that the goal wants is there, and a member could take over."""
+    DEGRADED = "DEGRADED"
+    """It serves, but something is not as it should be: a failover would fail, or start too late."""
+    DOWN = "DOWN"
+    """It does not serve."""
+    UNKNOWN = "UNKNOWN"
+    """Whether it serves could not be found out."""
+    OUT_OF_SERVICE = "OUT_OF_SERVICE"
+    """No goal gives anybody a role: it is not supposed to serve."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The outcome of one look. ``why``: a clause for people, empty where all is as recorded."""
+
+    presence: Presence
+    why: str = ""
+
+
+AS_RECORDED = Look(Presence.PRESENT)
+
+
+@dataclass(frozen=True)
+class ObservedResource:
+    """A resource of the current goal. ``serves``: without it the group does not serve; of others
+    the loss is a flaw."""
+
+    name: str
+    type: str
+    member: str | None
+    serves: bool
+    look: Look
+
+
+@dataclass(frozen=True)
+class ObservedMember:
+    """A member. ``roles``: those that it holds. ``look``: its server: GONE (it does not run),
+    UNKNOWN. ``why_not``: what keeps it from taking over a role, None where nothing does."""
+
+    name: str
+    roles: tuple[str, ...]
+    look: Look
+    why_not: str | None = None
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one look at a group found, and what follows."""
+
+    service: Service
+    reasons: tuple[str, ...] = ()
+    members: tuple[ObservedMember, ...] = ()
+    resources: tuple[ObservedResource, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The observation as JSON: ``service``, ``reasons``, ``members`` (name, presence, why,
+        why_not) and ``resources`` (name, type, member, presence, why)."""
+        return {
+            "service": str(self.service),
+            "reasons": list(self.reasons),
+            "members": [
+                {
+                    "name": each.name,
+                    "presence": str(each.look.presence),
+                    "why": each.look.why,
+                    "why_not": each.why_not,
+                }
+                for each in self.members
+            ],
+            "resources": [
+                {
+                    "name": each.name,
+                    "type": each.type,
+                    "member": each.member,
+                    "presence": str(each.look.presence),
+                    "why": each.look.why,
+                }
+                for each in self.resources
+            ],
+        }
+
+
+def judged(
+    roles: Mapping[str, str],
+    members: Sequence[ObservedMember],
+    resources: Sequence[ObservedResource],
+) -> Observation:
+    """Say whether a group serves, from what was seen of its members and resources.
+
+    The worst finding decides: DOWN before UNKNOWN before DEGRADED.
+    """
+
+    def found(service: Service, reasons: Iterable[str]) -> Observation:
+        return Observation(service, tuple(reasons), tuple(members), tuple(resources))
+
+    if not roles:
+        return found(Service.OUT_OF_SERVICE, ())
+    holders = [each for each in members if each.roles]
+    known = {each.name for each in members}
+    down = [
+        f"{role} is on {member}, which is no member of the stack"
+        for role, member in sorted(roles.items())
+        if member not in known
+    ]
+    down += [_of_member(each) for each in holders if each.look.presence is Presence.GONE]
+    serving = [each for each in resources if each.serves]
+    down += [_of(each) for each in serving if each.look.presence is Presence.GONE]
+    down += [_of(each) for each in serving if each.look.presence is Presence.CHANGED]
+    if down:
+        return found(Service.DOWN, down)
+    unknown = [_of_member(each) for each in holders if each.look.presence is Presence.UNKNOWN]
+    unknown += [_of(each) for each in serving if each.look.presence is Presence.UNKNOWN]
+    if unknown:
+        return found(Service.UNKNOWN, unknown)
+    flaws = [
+        _of(each)
+        for each in resources
+        if not each.serves and each.look.presence is not Presence.PRESENT
+    ]
+    flaws += [f"{each.name}: {each.look.why}" for each in holders if each.look.why]
+    standbys = [each for each in members if not each.roles]
+    if not any(each.why_not is None for each in standbys):
+        why = "; ".join(f"{each.name}: {each.why_not}" for each in standbys)
+        flaws.append(f"no member could take over ({why or 'there is no other member'})")
+    return found(Service.DEGRADED if flaws else Service.SERVING, flaws)
+
+
+def _of_member(member: ObservedMember) -> str:
+    return f"{' and '.join(member.roles)} is on {member.name}, and {member.look.why}"
+
+
+def _of(resource: ObservedResource) -> str:
+    on = f" on {resource.member}" if resource.member else ""
+    return f"{resource.name}{on}: {resource.look.why}"
+
+
+@dataclass(frozen=True)
+class EngineView:
+    """What the engine knows of a group. ``ended_at`` None: its traversal is under way. ``missing``:
+    what the goal wants for service and is nowhere, a clause for each."""
+
+    roles: Mapping[str, str] = field(default_factory=dict)
+    started_at: float | None = None
+    ended_at: float | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Whether a group serves now. ``since``: since when that is so, as far as is known;
+    ``seen_at``: when reality was last looked at, None where no look is later than the engine's last
+    work. In seconds by the database's clock."""
+
+    service: Service
+    reasons: tuple[str, ...]
+    since: float | None
+    seen_at: float | None
+
+
+def standing(
+    engine: EngineView, stored: Mapping[str, Any] | None, at: float | None, since: float | None
+) -> Standing:
+    """Put the engine's knowledge and the last stored observation (with its time and the time since
+    which that is so) together.
+
+    What the engine knows to be missing counts first. An observation from before the end of the last
+    traversal says nothing about what that traversal did.
+    """
+    if not engine.roles:
+        return Standing(Service.OUT_OF_SERVICE, (), engine.ended_at, None)
+    if engine.missing:
+        down_before = stored is not None and stored["service"] == Service.DOWN
+        begun = since if down_before and since is not None else engine.started_at
+        return Standing(Service.DOWN, engine.missing, begun, at)
+    outdated = at is None or stored is None or (at < (engine.ended_at or 0.0))
+    if outdated:
+        return Standing(Service.SERVING, (), engine.ended_at, None)
+    assert stored is not None
+    return Standing(Service(stored["service"]), tuple(stored["reasons"]), since, at)

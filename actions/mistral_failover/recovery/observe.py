@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at groups at rest: is what the records say still so?
+
+One round lists a project's servers, volumes and stacks once, whatever the number of groups. It
+changes nothing but what is known: the last observation of each group, and a sentence in its journal
+when its service has changed. Any number of rounds may run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mistral_failover.agent.wire import Address
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.groups.observing import ProjectView, silent
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, group_snapshot_in
+from mistral_failover.model.goal import goal_resources
+from mistral_failover.model.observation import (
+    Look,
+    Observation,
+    ObservedMember,
+    ObservedResource,
+    Presence,
+    Service,
+    judged,
+)
+from mistral_failover.resources.observed import OBSERVED, SERVES
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, observations, suspensions
+from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.transaction import SqlTransaction
+
+_KINDS: Mapping[Service, str] = {
+    Service.SERVING: "well",
+    Service.DEGRADED: "degraded",
+    Service.DOWN: "down",
+}
+"""The kind of the journal's sentence about a service that has become so."""
+
+
+@dataclass(frozen=True)
+class _Facts:
+    snapshot: GroupSnapshot
+    members: Mapping[str, MemberRow]
+    records: tuple[Record, ...]
+    wanted: frozenset[str]
+    in_maintenance: frozenset[str]
+    before: observations.StoredObservation | None
+
+
+def observe(request: Request, group: str | None, *, at_once: bool = False) -> list[dict[str, Any]]:
+    """Look at the project's groups at rest that were not looked at for ``observe_interval``, or at
+    one group; ``at_once``: whenever it was looked at last.
+
+    Returns a row for each group whose service has changed: ``group``, ``service``, ``sentence``.
+    Raises UnknownGroup, and CloudError where the request cannot be authenticated.
+    """
+    group_id = group_snapshot(request, group).state.id if group else None
+    interval = 0.0 if at_once else request.runtime.settings.observe_interval
+    due = request.runtime.database.reading(
+        lambda tx: observations.due(tx, request.project_id, interval, group_id)
+    )
+    if not due:
+        return []
+    view = ProjectView(request)
+    rows: list[dict[str, Any]] = []
+    for each in due:
+        facts = request.runtime.database.reading(partial(_facts, request, each))
+        if facts is None:
+            continue
+        view.begin(facts.before.document.get("well", {}) if facts.before else {})
+        document = _look(view, facts).document() | {"well": view.well}
+        if row := request.runtime.database.atomically(partial(_save, facts, document)):
+            rows.append(row)
+    return rows
+
+
+def _facts(request: Request, group_id: str, tx: SqlTransaction) -> _Facts | None:
+    state = groups.get(tx, group_id)
+    traversal = tx.traversal(state.current_traversal) if state and state.current_traversal else None
+    if state is None or traversal is None or traversal.status == "IN_PROGRESS":
+        return None
+    goal = tx.goal(group_id, traversal.goal_version)
+    work = suspensions.of_group(tx, group_id).get("maintenance")
+    busy = work["members"] if work is not None and tx.now() < work["until"] else ()
+    return _Facts(
+        group_snapshot_in(request, tx, state),
+        groups.members_of(tx, group_id),
+        tuple(tx.records(group_id)),
+        frozenset(each.name for each in goal_resources(goal)) if goal else frozenset(),
+        frozenset(busy),
+        observations.of_group(tx, group_id),
+    )
+
+
+def _look(view: ProjectView, facts: _Facts) -> Observation:
+    snapshot = facts.snapshot
+    members = [_member(view, facts, each) for each in facts.members.values()]
+    return judged(snapshot.roles, members, list(_resources(view, facts)))
+
+
+def _member(view: ProjectView, facts: _Facts, member: MemberRow) -> ObservedMember:
+    snapshot = facts.snapshot
+    roles = tuple(sorted(role for role, name in snapshot.roles.items() if name == member.name))
+    look = view.server(member.server_id)
+    quiet = ""
+    if look.presence is Presence.PRESENT and sends_commands(snapshot.group):
+        to = Address(snapshot.state.id, snapshot.group.name, member.name, member.server_id or "")
+        quiet = silent(view.heartbeat(to))
+    if member.name in snapshot.lost:
+        why_not: str | None = "it was declared lost"
+    elif member.name in facts.in_maintenance:
+        why_not = "it is in maintenance"
+    else:
+        why_not = look.why or quiet or None
+    return ObservedMember(
+        member.name, roles, Look(look.presence, look.why or quiet) if quiet else look, why_not
+    )
+
+
+def _resources(view: ProjectView, facts: _Facts) -> Iterable[ObservedResource]:
+    for record in facts.records:
+        how = OBSERVED.get(record.type)
+        if how is None or record.name not in facts.wanted or record.replaced_by or record.gone:
+            continue
+        serves = record.type in SERVES
+        if record.action == "DELETE" or record.status != "COMPLETE" or record.action == "INIT":
+            words = "it is not there" if record.action == "INIT" else _undone(record)
+            look = Look(Presence.GONE if serves else Presence.CHANGED, words)
+        else:
+            look = how(view, record, facts.snapshot.group.name)
+        yield ObservedResource(record.name, record.type, record.member, serves, look)
+
+
+def _undone(record: Record) -> str:
+    return f"its {record.action.lower()} is {record.status}"
+
+
+def _save(facts: _Facts, document: Mapping[str, Any], tx: SqlTransaction) -> dict[str, Any] | None:
+    """Keep what was seen, unless the group has moved on meanwhile: then it may be seen half-way."""
+    known = facts.snapshot.state
+    state = tx.lock_group(known.id, shared=False)
+    if state is None or state.current_traversal != known.current_traversal:
+        return None
+    service = Service(document["service"])
+    before = observations.save(tx, known.id, str(service), document)
+    if before is not None and before.service == service:
+        return None
+    kind = _KINDS.get(service)
+    if kind is None or (before is None and service is Service.SERVING):
+        return None
+    reasons = "; ".join(document["reasons"])
+    sentence = f"{known.name} is {service}" + (f": {reasons}" if reasons else "")
+    tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
+    return {"group": known.name, "service": str(service), "sentence": sentence}

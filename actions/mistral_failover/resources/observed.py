@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which types can be observed, and which of them a group needs to serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView
+from mistral_failover.model.goal import ATTACHMENT
+from mistral_failover.model.observation import Look
+from mistral_failover.resources import activation, stack_parameters, volume_attachment
+
+OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
+    ATTACHMENT: volume_attachment.observe,
+    "activation": activation.observe,
+    "stack_parameters": stack_parameters.observe,
+}
+"""By type, the read-only look at the reality behind a record; its last argument is the group's
+name."""
+SERVES = frozenset({ATTACHMENT, "activation"})
+"""Without these a group does not serve."""
+
+
+def missing(
+    wanted: Collection[str], records: Iterable[Record], lost: Collection[str]
+) -> tuple[str, ...]:
+    """What the records say a group lacks to serve, a clause for each: of the names that its goal
+    has, those of which nothing is there but on a member that was lost."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record.type in SERVES and record.name in wanted:
+            found.setdefault(record.name, []).append(record)
+    return tuple(
+        f"{name} is not there ({', '.join(_state(each) for each in rows)})"
+        for name, rows in sorted(found.items())
+        if not any(_there(each) and each.member not in lost for each in rows)
+    )
+
+
+def _there(record: Record) -> bool:
+    return record.action in ("CREATE", "UPDATE") and record.status == "COMPLETE"
+
+
+def _state(record: Record) -> str:
+    on = f" on {record.member}" if record.member else ""
+    if record.action == "INIT":
+        return f"not begun{on}"
+    return f"{record.action} {record.status}{on}"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was last seen of each group. Functions over one transaction; times in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import groups, observations, traversals
+
+
+@dataclass(frozen=True)
+class StoredObservation:
+    """``at``: when it was seen; ``since``: since when the service is so; ``document``: see
+    ``model.observation.Observation``."""
+
+    at: float
+    service: str
+    since: float
+    document: Mapping[str, Any]
+
+
+def of_group(tx: Session, group_id: str) -> StoredObservation | None:
+    """What was last seen of a group."""
+    query = sa.select(
+        observations.c.at, observations.c.service, observations.c.since, observations.c.document
+    ).where(observations.c.group_id == group_id)
+    row = tx.connection.execute(query).one_or_none()
+    return StoredObservation(*row) if row else None
+
+
+def due(tx: Session, project_id: str, interval: float, group_id: str | None = None) -> list[str]:
+    """The ids of the project's groups at rest that were not looked at for ``interval`` seconds, nor
+    since their last traversal ended; those not looked at for longest come first."""
+    query = (
+        sa.select(groups.c.id)
+        .join(traversals, traversals.c.id == groups.c.current_traversal)
+        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
+        .where(
+            groups.c.project_id == project_id,
+            traversals.c.ended_at.is_not(None),
+            sa.or_(
+                observations.c.at.is_(None),
+                observations.c.at <= tx.now() - interval,
+                observations.c.at < traversals.c.ended_at,
+            ),
+        )
+        .order_by(sa.func.coalesce(observations.c.at, 0.0), groups.c.id)
+    )
+    if group_id is not None:
+        query = query.where(groups.c.id == group_id)
+    return list(tx.connection.execute(query).scalars())
+
+
+def save(
+    tx: Session, group_id: str, service: str, document: Mapping[str, Any]
+) -> StoredObservation | None:
+    """Keep what was seen just now; returns what had been kept. The caller has locked the group."""
+    before = of_group(tx, group_id)
+    now = tx.now()
+    since = now if before is None or before.service != service else before.since
+    values = {"at": now, "service": service, "since": since, "document": dict(document)}
+    if before is None:
+        tx.insert(observations, group_id=group_id, **values)
+    else:
+        tx.execute(
+            observations.update().where(observations.c.group_id == group_id).values(**values)
+        )
+    return before
+
+
+def forget(tx: Session, group_id: str) -> None:
+    """Forget what was seen of a group."""
+    tx.execute(observations.delete().where(observations.c.group_id == group_id))

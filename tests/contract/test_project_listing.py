@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a project's servers, volumes and stacks are, by one list call for each kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contract.rig import NOBODY, Made
+from mistral_failover.cloud.project_listing import ProjectListing
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.volumes import attach, detach
+
+
+def test_a_listed_server_is_as_it_is_by_itself(cloud: Any, two: Any) -> None:
+    listing = ProjectListing(cloud)
+    assert listing.server(two.a) == server_state(cloud, two.a)
+    assert listing.server(two.b).status == "ACTIVE"
+
+
+def test_what_does_not_exist_is_no_error(cloud: Any) -> None:
+    listing = ProjectListing(cloud)
+    assert not listing.server(NOBODY).exists
+    assert listing.volume(NOBODY) is None
+    assert listing.stack("no-such-stack") is None
+
+
+def test_a_volume_names_the_servers_that_it_is_attached_to(
+    cloud: Any, two: Any, volume: str
+) -> None:
+    found = ProjectListing(cloud).volume(volume)
+    assert found is not None
+    assert (found.status, found.servers) == ("available", frozenset())
+
+    attach(cloud, volume, two.a, 60)
+    found = ProjectListing(cloud).volume(volume)
+    assert found is not None
+    assert (found.status, found.servers) == ("in-use", {two.a})
+
+    detach(cloud, volume, two.a, 60)
+    found = ProjectListing(cloud).volume(volume)
+    assert found is not None
+    assert found.servers == frozenset()
+
+
+def test_a_stack_is_found_by_name_and_by_id(cloud: Any, pair: Made) -> None:
+    listing = ProjectListing(cloud)
+    by_name = listing.stack(pair.name)
+    assert by_name is not None
+    assert by_name == listing.stack(by_name.id)
+    assert by_name.status.endswith("_COMPLETE")
+
+
+def test_an_update_gives_a_stack_another_version(cloud: Any, pair: Made) -> None:
+    before = ProjectListing(cloud).stack(pair.name)
+    cloud.heat.stacks.update(pair.name, existing=True)
+    cloud.wait(
+        lambda: _updated(cloud, pair.name, before.version if before else ""),
+        what="the update to end",
+        limit=120,
+    )
+
+
+def _updated(cloud: Any, name: str, before: str) -> Any:
+    from mistral_failover.cloud.waits import Look
+
+    now = ProjectListing(cloud).stack(name)
+    assert now is not None
+    done = now.status == "UPDATE_COMPLETE" and now.version != before
+    return Look(now.status, done=done)
+
+
+@pytest.mark.parametrize("kind", ["server", "volume", "stack"])
+def test_each_kind_is_listed_once(cloud: Any, two: Any, volume: str, kind: str) -> None:
+    listing = ProjectListing(cloud)
+    known = {"server": two.a, "volume": volume, "stack": "no-such-stack"}[kind]
+    first = getattr(listing, kind)(known)
+    assert getattr(listing, kind)(known) is first

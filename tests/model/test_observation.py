@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what was seen of members and resources to whether a group serves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistral_failover.model.observation import (
+    AS_RECORDED,
+    EngineView,
+    Look,
+    ObservedMember,
+    ObservedResource,
+    Presence,
+    Service,
+    judged,
+    standing,
+)
+
+ROLES = {"active": "db_a"}
+GONE = Look(Presence.GONE, "its server is gone")
+HIDDEN = Look(Presence.UNKNOWN, "nobody answers")
+
+
+def member(name: str, look: Look = AS_RECORDED, why_not: str | None = None) -> ObservedMember:
+    roles = tuple(role for role, holder in ROLES.items() if holder == name)
+    return ObservedMember(name, roles, look, why_not or look.why or None)
+
+
+def resource(look: Look, *, serves: bool = True) -> ObservedResource:
+    return ObservedResource("data", "volume_attachment", "db_a", serves, look)
+
+
+WELL = [member("db_a"), member("db_b")]
+
+
+@pytest.mark.parametrize(
+    ("members", "resources", "service"),
+    [
+        (WELL, [], Service.SERVING),
+        (WELL, [resource(AS_RECORDED)], Service.SERVING),
+        ([member("db_a", GONE), member("db_b")], [], Service.DOWN),
+        ([member("db_b")], [], Service.DOWN),
+        (WELL, [resource(GONE)], Service.DOWN),
+        (WELL, [resource(Look(Presence.CHANGED, "it is elsewhere"))], Service.DOWN),
+        ([member("db_a", HIDDEN), member("db_b")], [], Service.UNKNOWN),
+        (WELL, [resource(HIDDEN)], Service.UNKNOWN),
+        ([member("db_a", HIDDEN), member("db_b")], [resource(GONE)], Service.DOWN),
+        (WELL, [resource(GONE, serves=False)], Service.DEGRADED),
+        ([member("db_a"), member("db_b", GONE)], [], Service.DEGRADED),
+        ([member("db_a"), member("db_b", why_not="it was declared lost")], [], Service.DEGRADED),
+        ([member("db_a")], [], Service.DEGRADED),
+    ],
+)
+def test_the_worst_finding_decides(
+    members: list[ObservedMember], resources: list[ObservedResource], service: Service
+) -> None:
+    found = judged(ROLES, members, resources)
+
+    assert found.service is service
+    assert bool(found.reasons) == (service is not Service.SERVING)
+
+
+def test_a_silent_agent_of_the_active_member_degrades_the_group() -> None:
+    quiet = Look(Presence.PRESENT, "its agent has said nothing for 90 s")
+    assert judged(ROLES, [member("db_a", quiet), member("db_b")], []).service is Service.DEGRADED
+
+
+def test_one_standby_that_is_well_is_enough() -> None:
+    members = [member("db_a"), member("db_b", GONE), member("db_c")]
+    assert judged(ROLES, members, []).service is Service.SERVING
+
+
+def test_without_roles_a_group_is_out_of_service_whatever_was_seen() -> None:
+    assert judged({}, [member("db_a", GONE)], [resource(GONE)]).service is Service.OUT_OF_SERVICE
+
+
+# -- together with what the engine knows
+
+AT_REST = EngineView(ROLES, started_at=90.0, ended_at=100.0)
+
+
+def seen(service: str) -> dict[str, Any]:
+    return {"service": service, "reasons": [] if service == "SERVING" else ["because"]}
+
+
+def test_a_later_observation_counts() -> None:
+    found = standing(AT_REST, seen("DOWN"), 150.0, 140.0)
+    assert (found.service, found.since, found.seen_at) == (Service.DOWN, 140.0, 150.0)
+
+
+def test_an_observation_from_before_the_last_traversal_does_not() -> None:
+    found = standing(AT_REST, seen("DOWN"), 95.0, 80.0)
+    assert (found.service, found.since, found.seen_at) == (Service.SERVING, 100.0, None)
+
+
+def test_what_the_engine_knows_to_be_missing_counts_first() -> None:
+    engine = EngineView(ROLES, started_at=90.0, missing=("database is not there",))
+    found = standing(engine, seen("SERVING"), 95.0, 10.0)
+    assert (found.service, found.since) == (Service.DOWN, 90.0)
+
+
+def test_a_group_that_was_seen_down_before_its_failover_is_down_since_then() -> None:
+    engine = EngineView(ROLES, started_at=90.0, missing=("database is not there",))
+    assert standing(engine, seen("DOWN"), 85.0, 60.0).since == 60.0
+
+
+def test_during_a_planned_move_the_old_holder_serves_until_it_is_stopped() -> None:
+    engine = EngineView(ROLES, started_at=90.0)
+    assert standing(engine, seen("SERVING"), 85.0, 10.0).service is Service.SERVING
+
+
+LOOKS = st.sampled_from([AS_RECORDED, GONE, HIDDEN, Look(Presence.CHANGED, "it changed")])
+
+
+@given(LOOKS, LOOKS, LOOKS)
+def test_a_group_never_serves_by_what_nobody_has_seen(a: Look, b: Look, data: Look) -> None:
+    found = judged(ROLES, [member("db_a", a), member("db_b", b)], [resource(data)])
+    if a is not AS_RECORDED or data is not AS_RECORDED:
+        assert found.service is not Service.SERVING
+    assert found.document()["service"] == found.service

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was last seen of each group, and whose turn it is to be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.store import observations
+from mistral_failover.store.database import Database
+from mistral_failover.store.tables import groups, traversals
+from mistral_failover.store.tables import observations as table
+from support.simulation import PROJECT
+
+DOCUMENT = {"service": "SERVING", "reasons": []}
+
+
+def age(database: Database, group_id: str, seconds: float) -> None:
+    """Have it seen that much earlier."""
+    older = table.update().where(table.c.group_id == group_id).values(at=table.c.at - seconds)
+    database.atomically(lambda tx: tx.execute(older))
+
+
+def save(database: Database, group_id: str, service: str = "SERVING") -> Any:
+    return database.atomically(lambda tx: observations.save(tx, group_id, service, DOCUMENT))
+
+
+@pytest.fixture
+def rests(database: Database, define: Callable[..., tuple[str, Any]]) -> Callable[..., str]:
+    """Make a group whose traversal stands so; returns its id."""
+
+    def make(name: str = "payments", status: TraversalStatus = "COMPLETE") -> str:
+        identity, goal = define({}, name)
+        traversal = f"walk-{name}"
+
+        def walk(tx: Any) -> None:
+            tx.insert(
+                traversals,
+                id=traversal,
+                group_id=identity,
+                goal_version=goal.version,
+                status=status,
+                reason="",
+                cause="",
+                graph={},
+                started_at=tx.clock(),
+                ended_at=None if status == "IN_PROGRESS" else tx.clock(),
+            )
+            current = groups.update().where(groups.c.id == identity)
+            tx.execute(current.values(current_traversal=traversal))
+
+        database.atomically(walk)
+        return identity
+
+    return make
+
+
+@pytest.fixture
+def due(database: Database) -> Callable[..., Sequence[str]]:
+    """Whose turn it is, after so many seconds."""
+    return lambda interval, project=PROJECT: database.reading(
+        lambda tx: observations.due(tx, project, interval)
+    )
+
+
+def test_a_group_at_rest_is_due_until_it_was_looked_at(
+    database: Database, rests: Callable[..., str], due: Callable[..., Sequence[str]]
+) -> None:
+    group = rests()
+    assert due(60.0) == [group]
+
+    save(database, group)
+    assert due(60.0) == []
+
+    age(database, group, 0.5)
+    assert due(0.4) == [group]
+
+
+def test_a_group_is_due_again_after_each_traversal(
+    database: Database, rests: Callable[..., str], due: Callable[..., Sequence[str]]
+) -> None:
+    group = rests()
+    save(database, group)
+    age(database, group, 10.0)
+    assert due(60.0) == [group]
+
+
+def test_while_a_goal_is_being_reached_it_is_not(
+    rests: Callable[..., str], due: Callable[..., Sequence[str]]
+) -> None:
+    rests("payments", "IN_PROGRESS")
+    assert due(0.0) == []
+
+
+def test_the_longest_unseen_comes_first_and_other_projects_do_not(
+    database: Database, rests: Callable[..., str], due: Callable[..., Sequence[str]]
+) -> None:
+    one, two, three = rests("one"), rests("two"), rests("three")
+    save(database, one)
+    save(database, two)
+    age(database, one, 100.0)
+    age(database, two, 200.0)
+
+    assert due(60.0) == [three, two, one]
+    assert due(60.0, "another-project") == []
+
+
+def test_since_when_a_service_is_so_outlives_the_looks_that_see_no_change(
+    database: Database, rests: Callable[..., str]
+) -> None:
+    group = rests()
+
+    def kept() -> observations.StoredObservation:
+        found = database.reading(lambda tx: observations.of_group(tx, group))
+        assert found is not None
+        return found
+
+    assert save(database, group, "DOWN") is None
+    first = kept()
+    assert save(database, group, "DOWN") == first
+    assert kept().since == first.since
+    assert kept().at >= first.at
+
+    before = save(database, group, "SERVING")
+    assert before.service == "DOWN"
+    assert kept().since >= kept().at - 1.0
+    assert kept().service == "SERVING"

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a group's status says when reality was changed behind the engine's back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import recovery
+from support.operators import Operator
+
+
+@pytest.fixture
+def operator(cloud: Any) -> Operator:
+    """Somebody who works on the cloud, and does not know of the group."""
+    return Operator(cloud)
+
+
+@pytest.fixture
+def serving(group: Any) -> Any:
+    """A group that serves on db_a, and was seen to."""
+    group.activate()
+    observe(group)
+    assert service(group) == ("SERVING", [])
+    return group
+
+
+def observe(group: Any) -> list[dict[str, Any]]:
+    """Look at the group now; the rows about services that have changed."""
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    rows = recovery.Observe(group.name).run(context)
+    assert isinstance(rows, list), rows
+    return rows
+
+
+def service(group: Any) -> tuple[str, list[str]]:
+    found = group.status()["service"]
+    return found["status"], found["reasons"]
+
+
+def volume_of(group: Any) -> str:
+    return str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
+
+
+def test_a_group_that_was_brought_up_serves(serving: Any) -> None:
+    assert serving.status()["service"]["seen_at"] is not None
+    assert serving.told("degraded") == serving.told("down") == []
+
+
+def test_a_group_without_a_goal_is_out_of_service(group: Any) -> None:
+    assert service(group) == ("OUT_OF_SERVICE", [])
+    assert observe(group) == []
+
+
+@pytest.mark.parametrize("fault", ["power_off", "delete"])
+def test_the_loss_of_the_active_server_is_seen_without_an_alarm(
+    serving: Any, operator: Operator, fault: str
+) -> None:
+    if fault == "delete":
+        operator.delete_server(serving.server("db_a"))
+    else:
+        operator.stop_server(serving.server("db_a"))
+
+    rows = observe(serving)
+
+    assert [row["service"] for row in rows] == ["DOWN"]
+    word, reasons = service(serving)
+    assert word == "DOWN"
+    assert "active is on db_a" in reasons[0]
+    assert len(serving.told("down")) == 1
+    assert observe(serving) == [], "it is told once"
+
+
+def test_a_lost_standby_degrades_a_group_that_serves(serving: Any, operator: Operator) -> None:
+    operator.delete_server(serving.server("db_b"))
+
+    observe(serving)
+
+    word, reasons = service(serving)
+    assert word == "DEGRADED"
+    assert "no member could take over" in reasons[0]
+    assert "db_b" in reasons[0]
+
+
+def test_a_volume_that_was_detached_by_hand_is_seen(serving: Any, operator: Operator) -> None:
+    operator.detach(volume_of(serving), serving.server("db_a"))
+
+    observe(serving)
+
+    word, reasons = service(serving)
+    assert word == "DOWN"
+    assert reasons[0].startswith("data on db_a: volume ")
+
+
+def test_a_volume_that_was_deleted_is_seen(serving: Any, operator: Operator) -> None:
+    operator.detach(volume_of(serving), serving.server("db_a"))
+    operator.delete_volume(volume_of(serving))
+
+    observe(serving)
+
+    word, reasons = service(serving)
+    assert word == "DOWN"
+    assert "does not exist" in reasons[0]
+
+
+def test_a_stack_parameter_that_drifted_is_seen(serving: Any, operator: Operator) -> None:
+    operator.update_stack(serving.name, active="nobody")
+
+    observe(serving)
+
+    word, reasons = service(serving)
+    assert word == "DEGRADED"
+    assert reasons == [
+        f"routing: of stack {serving.name} parameter active is nobody instead of db_a"
+    ]
+
+
+def test_what_comes_back_is_told_as_well(serving: Any, operator: Operator) -> None:
+    operator.stop_server(serving.server("db_a"))
+    observe(serving)
+    operator.start_server(serving.server("db_a"))
+
+    rows = observe(serving)
+
+    assert [row["service"] for row in rows] == ["SERVING"]
+    assert len(serving.told("well")) == 1
+
+
+def test_a_service_that_can_not_be_asked_leaves_it_unknown(serving: Any) -> None:
+    serving.cloud.api_fault("server_list", status=503, times=100)
+
+    observe(serving)
+
+    assert service(serving)[0] == "UNKNOWN"
+
+
+def test_during_a_failover_the_group_is_down_until_the_application_runs(serving: Any) -> None:
+    body = serving.fails()
+    serving.run("on_alarm", **body)
+
+    found = serving.status()["service"]
+
+    assert found["status"] == "SERVING"
+    assert found["seen_at"] is None, "what was seen before the failover says nothing of it"
+
+
+def test_a_failover_that_is_blocked_does_not_serve(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    group = protect()
+    group.activate()
+    observe(group)
+    group.fails("power_off")
+    group.run("failover", group=group.name, lost=["db_a"])
+    assert group.status()["status"] == "BLOCKED"
+
+    assert service(group)[0] == "DOWN"
+
+
+def test_a_stack_is_read_again_only_after_an_update(serving: Any, operator: Operator) -> None:
+    observe(serving)
+    serving.cloud.api_fault("stack_show", status=503, times=1)
+
+    observe(serving)
+    assert service(serving)[0] == "SERVING", "it was listed, and not read"
