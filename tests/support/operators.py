@@ -82,6 +82,11 @@ class Operator:
             time.sleep(0.01)
         raise AssertionError(found.text)
 
+    def stack(self, stack: str) -> dict[str, Any]:
+        """``openstack stack show STACK``"""
+        url = f"{self._url}/orchestration/v1/{self._project}/stacks/{stack}"
+        return dict(self._done("GET", url, None, self._demo).json()["stack"])
+
     def update_stack(self, stack: str, **parameters: Any) -> None:
         """``openstack stack update --existing --parameter NAME=VALUE STACK``; returns when it is
         done."""

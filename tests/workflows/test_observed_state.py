@@ -166,3 +166,122 @@ def test_a_stack_is_read_again_only_after_an_update(serving: Any, operator: Oper
 
     observe(serving)
     assert service(serving)[0] == "SERVING", "it was listed, and not read"
+
+
+# -- what follows from it
+
+
+def healed(group: Any) -> Any:
+    """Look, and run the workflow that is to be started."""
+    (row,) = [row for row in observe(group) if row["heal"]]
+    return group.workflows.run(row["heal"]["workflow"], row["heal"]["input"], timeout=60)
+
+
+def parameter(group: Any, operator: Operator) -> str:
+    return str(operator.stack(group.name)["parameters"]["active"])
+
+
+def test_a_drifted_parameter_is_repaired_and_nothing_moves(
+    serving: Any, operator: Operator
+) -> None:
+    operator.update_stack(serving.name, active="nobody")
+
+    assert healed(serving).state == "SUCCESS"
+
+    assert parameter(serving, operator) == "db_a"
+    assert serving.runs_on() == ["db_a"]
+    assert observe(serving)[0]["service"] == "SERVING"
+    assert service(serving) == ("SERVING", [])
+
+
+def test_a_repair_that_nobody_started_is_asked_for_again(serving: Any, operator: Operator) -> None:
+    operator.update_stack(serving.name, active="nobody")
+    (first,) = observe(serving)
+    (second,) = observe(serving)
+    assert first["heal"]["workflow"] == second["heal"]["workflow"] == "failover.failover"
+
+    assert healed(serving).state == "SUCCESS"
+    assert parameter(serving, operator) == "db_a"
+
+
+def test_nothing_is_repaired_where_the_group_only_reports(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    group = protect(heal="report")
+    group.activate()
+    operator.update_stack(group.name, active="nobody")
+
+    (row,) = observe(group)
+
+    assert (row["service"], row["heal"]) == ("DEGRADED", None)
+
+
+def test_a_pause_holds_healing_back(serving: Any, operator: Operator) -> None:
+    serving.run("pause", group=serving.name, because="we work on it")
+    operator.update_stack(serving.name, active="nobody")
+
+    (row,) = observe(serving)
+
+    assert row["heal"] is None
+
+
+def test_repairs_end_where_the_limit_of_moves_is_reached(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    group = protect(limits={"per_hour": 2, "cooldown": 0})
+    group.activate()
+    operator.update_stack(group.name, active="nobody")
+    assert healed(group).state == "SUCCESS"
+    operator.update_stack(group.name, active="nobody")
+
+    assert observe(group) == []
+    assert service(group)[0] == "DEGRADED"
+
+
+def test_the_loss_of_the_active_server_is_a_failover_where_the_group_says_so(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    group = protect(heal="failover")
+    group.activate()
+    operator.delete_server(group.server("db_a"))
+
+    assert healed(group).state == "SUCCESS"
+
+    assert group.status()["roles"] == {"active": "db_b"}
+    applications = group.cloud.nodes()[group.server("db_b")]["applications"]
+    assert group.name in applications
+    assert len(group.told("admitted")) == 1
+
+
+def test_a_loss_that_two_looks_see_is_one_alarm(
+    protect: Callable[..., Any], operator: Operator
+) -> None:
+    group = protect(heal="failover")
+    group.activate()
+    operator.stop_server(group.server("db_a"))
+    rows = [observe(group), observe(group)]
+
+    runs = [
+        group.workflows.run(row["heal"]["workflow"], row["heal"]["input"], timeout=60)
+        for ((row,),) in zip(rows, strict=True)
+    ]
+
+    decisions = [run.output["admissions"][0]["decision"] for run in runs]
+    assert decisions == ["ADMITTED", "DUPLICATE"]
+    assert len(group.traversals()) == 2, "the first activation, and one failover"
+
+
+def test_a_lost_server_is_only_reported_unless_the_group_says_otherwise(
+    serving: Any, operator: Operator
+) -> None:
+    operator.delete_server(serving.server("db_a"))
+    assert [row["heal"] for row in observe(serving)] == [None]
+
+
+def test_a_sweep_looks_too_and_says_what_is_to_be_started(serving: Any, operator: Operator) -> None:
+    operator.update_stack(serving.name, active="nobody")
+
+    swept = serving.run("sweep", group=serving.name).output["swept"]
+
+    assert [row["service"] for row in swept["observed"]] == ["DEGRADED"]
+    assert [row["workflow"] for row in swept["heals"]] == ["failover.failover"]

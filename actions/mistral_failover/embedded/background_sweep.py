@@ -119,9 +119,15 @@ class BackgroundSweep:
             try:
                 state = process.runtime()
                 pause = min(state.settings.sweep_interval, state.settings.observe_interval)
+                if not state.settings.cloud:
+                    continue  # no rights of its own to look with; a sweep with a token has them
                 request = Request(state, ActionContext(SecurityContext(), ExecutionContext()))
-                if observe.observe(request, None):
-                    event_hooks.after(request)
+                for row in observe.observe(request, None):
+                    LOG.info("%s.", row["sentence"])
+                    if heal := row["heal"]:
+                        why = f"observed: {row['sentence']}"[:200]
+                        self._mistral.client.start(heal["workflow"], heal["input"], description=why)
+                event_hooks.after(request)
             except Exception:  # noqa: BLE001 - what is away now may be back at the next look
                 LOG.warning("A look at the groups failed.", exc_info=True)
                 pause = max(pause, 1.0)

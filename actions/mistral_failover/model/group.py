@@ -19,6 +19,7 @@ A group file in the manner of a Heat template::
     fence: [{kind: quiesce, limit: 10}, stop, confirm]
     limits: {cooldown: 60, per_hour: 3, patience: 3600}
     on_failure: stop                  # stop (default) or rollback
+    heal: repair                      # report, repair (default) or failover
     workflow: house.failover          # a chain of its own; failover.converge unless given
     on_event: {workflow: house.tell}  # and events: [blocked, failed], unless all of them
 
@@ -110,6 +111,9 @@ class Group:
     fence: tuple[Rung, ...]
     limits: Limits
     on_failure: Literal["stop", "rollback"]
+    heal: Literal["report", "repair", "failover"]
+    """What follows from an observation: nothing; what cannot hurt is repaired; besides, the loss of
+    an active server is a failover."""
     workflow: str | None
     """The chain that works its traversals off; None: failover.converge."""
     on_event: Hook | None
@@ -150,6 +154,7 @@ def parse_group(
         fence=_fence(definition.get("fence", DEFAULT_LADDER)),
         limits=_limits(definition.get("limits", {})),
         on_failure=definition.get("on_failure", "stop"),
+        heal=definition.get("heal", "repair"),
         workflow=_chain(definition.get("workflow")),
         on_event=_hook(definition.get("on_event")),
         types=_types(types),

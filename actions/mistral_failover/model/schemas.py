@@ -100,6 +100,7 @@ GROUP: Final[dict[str, Any]] = {
             "additionalProperties": False,
         },
         "on_failure": {"enum": ["stop", "rollback"]},
+        "heal": {"enum": ["report", "repair", "failover"]},
         "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
         "on_event": {
             "type": "object",

@@ -28,9 +28,9 @@ from mistral_failover.model.observation import (
     Service,
     judged,
 )
-from mistral_failover.resources.observed import OBSERVED, SERVES
+from mistral_failover.resources.observed import OBSERVED, REPAIRED, SERVES
 from mistral_failover.runtime.process import Request
-from mistral_failover.store import groups, observations, suspensions
+from mistral_failover.store import groups, observations, suspensions, views
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -40,6 +40,8 @@ _KINDS: Mapping[Service, str] = {
     Service.DOWN: "down",
 }
 """The kind of the journal's sentence about a service that has become so."""
+
+HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     """Look at the project's groups at rest that were not looked at for ``observe_interval``, or at
     one group; ``at_once``: whenever it was looked at last.
 
-    Returns a row for each group whose service has changed: ``group``, ``service``, ``sentence``.
-    Raises UnknownGroup, and CloudError where the request cannot be authenticated.
+    Returns a row for each group that has changed or is to be healed: ``group``, ``service``,
+    ``sentence``, and ``heal``: null, or the ``workflow`` to be started with its ``input``. A heal
+    that nobody starts is returned again by the next look. Raises UnknownGroup, and CloudError where
+    the request cannot be authenticated.
     """
     group_id = group_snapshot(request, group).state.id if group else None
     interval = 0.0 if at_once else request.runtime.settings.observe_interval
@@ -73,8 +77,8 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
         if facts is None:
             continue
         view.begin(facts.before.document.get("well", {}) if facts.before else {})
-        document = _look(view, facts).document() | {"well": view.well}
-        if row := request.runtime.database.atomically(partial(_save, facts, document)):
+        seen = _look(view, facts)
+        if row := request.runtime.database.atomically(partial(_save, facts, seen, view.well)):
             rows.append(row)
     return rows
 
@@ -137,23 +141,98 @@ def _resources(view: ProjectView, facts: _Facts) -> Iterable[ObservedResource]:
 
 
 def _undone(record: Record) -> str:
-    return f"its {record.action.lower()} is {record.status}"
+    words = f"its {record.action.lower()} is {record.status}"
+    return f"{words}: {record.reason}" if record.reason else words
 
 
-def _save(facts: _Facts, document: Mapping[str, Any], tx: SqlTransaction) -> dict[str, Any] | None:
+def _save(
+    facts: _Facts, seen: Observation, well: Mapping[str, str], tx: SqlTransaction
+) -> dict[str, Any] | None:
     """Keep what was seen, unless the group has moved on meanwhile: then it may be seen half-way."""
     known = facts.snapshot.state
     state = tx.lock_group(known.id, shared=False)
     if state is None or state.current_traversal != known.current_traversal:
         return None
-    service = Service(document["service"])
-    before = observations.save(tx, known.id, str(service), document)
-    if before is not None and before.service == service:
+    before = observations.save(tx, known.id, str(seen.service), seen.document() | {"well": well})
+    reasons = "; ".join(seen.reasons)
+    sentence = f"{known.name} is {seen.service}" + (f": {reasons}" if reasons else "")
+    changed = _changed(before, seen.service)
+    if changed and (kind := _KINDS.get(seen.service)):
+        tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
+    heal = _heal(facts, seen, tx)
+    if not changed and heal is None:
         return None
-    kind = _KINDS.get(service)
-    if kind is None or (before is None and service is Service.SERVING):
+    return {
+        "group": known.name,
+        "service": str(seen.service),
+        "sentence": sentence,
+        "heal": heal,
+    }
+
+
+def _changed(before: observations.StoredObservation | None, service: Service) -> bool:
+    """Whether the service is another one than before; one that is well at the first look is not."""
+    if before is None:
+        return service not in (Service.SERVING, Service.OUT_OF_SERVICE)
+    return before.service != service
+
+
+# -- healing
+
+
+def _heal(facts: _Facts, seen: Observation, tx: SqlTransaction) -> dict[str, Any] | None:
+    """The workflow that the group's policy asks for. People's pauses and maintenances hold it back,
+    and so does the group's limit of moves in an hour."""
+    group = facts.snapshot.group
+    if group.heal == "report" or suspensions.held_back(tx, facts.snapshot.state.id):
         return None
-    reasons = "; ".join(document["reasons"])
-    sentence = f"{known.name} is {service}" + (f": {reasons}" if reasons else "")
-    tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
-    return {"group": known.name, "service": str(service), "sentence": sentence}
+    if seen.service is Service.DOWN:
+        return _loss(facts, seen) if group.heal == "failover" else None
+    if facts.snapshot.reached and seen.service is Service.DEGRADED:
+        return _repair(facts, seen, tx)
+    return None
+
+
+def _loss(facts: _Facts, seen: Observation) -> dict[str, Any] | None:
+    """An alarm about an active member whose server is gone; admission judges it as any other."""
+    state = facts.snapshot.state
+    for member in seen.members:
+        if not member.roles or member.look.presence is not Presence.GONE:
+            continue
+        server = facts.members[member.name].server_id
+        body = {
+            "group": state.name,
+            "member": member.name,
+            # One occasion, however many looks and processes see it.
+            "id": f"observed/{state.current_traversal}/{member.name}/{server}",
+            "reason": f"observed: {member.look.why}",
+        }
+        return {"workflow": "failover.on_event", "input": {"body": body, "kind": "signal"}}
+    return None
+
+
+def _repair(facts: _Facts, seen: Observation, tx: SqlTransaction) -> dict[str, Any] | None:
+    """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
+    the roles are named."""
+    snapshot = facts.snapshot
+    drifted = {
+        each.name: each.look.why
+        for each in seen.resources
+        if each.type in REPAIRED and each.look.presence is Presence.CHANGED
+    }
+    lately = views.traversals_since(tx, snapshot.state.id, tx.now() - HOUR)
+    if not drifted or lately >= snapshot.group.limits.per_hour:
+        return None
+    for record in tx.records(snapshot.state.id):
+        if record.name in drifted and record.type in REPAIRED and record.status == "COMPLETE":
+            tx.amend(record, action="UPDATE", status="FAILED", reason=drifted[record.name])
+    said = "; ".join(f"{name}: {why}" for name, why in sorted(drifted.items()))
+    return {
+        "workflow": "failover.failover",
+        "input": {
+            "group": snapshot.state.name,
+            "to": dict(snapshot.roles),
+            "lost": [],
+            "because": f"observed, to be repaired: {said}",
+        },
+    }

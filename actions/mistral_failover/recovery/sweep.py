@@ -55,8 +55,8 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
       something to work on that comes first, and they are told behind the sweep's back;
     - ``unable``: sentences about what could not be looked at, or told;
 
-    and ``chains``, what is to be started for all of that: ``traversal`` and ``workflow``, each
-    traversal once.
+    and what is to be started for all of that: ``chains``, ``traversal`` and ``workflow``, each
+    traversal once, and ``heals``, ``workflow`` and ``input``.
     """
     group_id = group_snapshot(request, group).state.id if group else None
     swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
@@ -87,6 +87,7 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
         for traversal, workflow in {row["traversal"]: row["workflow"] for row in rows}.items()
     ]
     swept["observed"] = [] if rows else _observed(request, group, swept["unable"])
+    swept["heals"] = [row["heal"] for row in swept["observed"] if row["heal"]]
     swept["told"] = _told(request, group_id, swept["unable"], urgent=bool(rows))
     _count(request, swept)
     reach("sweep.after")

@@ -20,6 +20,8 @@ OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
 name."""
 SERVES = frozenset({ATTACHMENT, "activation"})
 """Without these a group does not serve."""
+REPAIRED = frozenset({"stack_parameters"})
+"""Those that may be updated to what is recorded without asking: nothing that serves is touched."""
 
 
 def missing(

@@ -40,6 +40,8 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
         listed = view.listing.stack(stack)
         if listed is None:
             return Look(Presence.GONE, f"stack {stack} does not exist any more")
+        if listed.status.endswith("_IN_PROGRESS"):
+            return AS_RECORDED  # the next look sees what it comes to
         version = f"{listed.version} {record.generation}"
         if view.same(record.id, version):
             return AS_RECORDED

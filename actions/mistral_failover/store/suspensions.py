@@ -41,3 +41,10 @@ def of_group(tx: Session, group_id: str) -> dict[Kind, Mapping[str, Any]]:
         "maintenance": row.maintenance,
     }
     return {kind: said for kind, said in found.items() if said is not None}
+
+
+def held_back(tx: Session, group_id: str) -> bool:
+    """Whether a pause, or a maintenance whose time is not over, holds a group back."""
+    said = of_group(tx, group_id)
+    work = said.get("maintenance")
+    return "pause" in said or (work is not None and tx.now() < work["until"])

@@ -76,6 +76,14 @@ def told(tx: Session, traversal_id: str, resource_id: str, kind: str) -> int:
     return int(tx.connection.execute(query).scalar_one())
 
 
+def traversals_since(tx: Session, group_id: str, at: float) -> int:
+    """How many traversals of a group have begun since then."""
+    query = sa.select(sa.func.count()).where(
+        traversals.c.group_id == group_id, traversals.c.started_at > at
+    )
+    return int(tx.connection.execute(query).scalar_one())
+
+
 def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
     """When the last operation on a resource of this type ended; None: never."""
     query = (
