@@ -48,7 +48,6 @@ ALLOWED = {
     "cloud/servers.py:tolerant": FOREIGN,
     "cloud/tokens.py:_catalog": FOREIGN,
     "cloud/volume_steps.py:busy": FOREIGN,
-    "embedded/client.py:_refusal": CLEANED,
 }
 """By file and function: why it may read a sentence."""
 

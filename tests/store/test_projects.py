@@ -64,6 +64,7 @@ def ids(project: str) -> dict[str, Any]:
         "group": GROUP,
         "group_id": group_id(project, GROUP),
         "incident_id": f"{project}-incident",
+        "interval": 1.0,
         "keep": 10.0,
         "kind": None,
         "limit": 10,
@@ -208,6 +209,7 @@ def fill(connection: sa.Connection, project: str) -> None:
             group_id=group,
             expires_at=NOW + 1,
         ),
+        row(tables.observations, group_id=group, service="DOWN", at=1.0),
         row(tables.journal, group_id=group, traversal_id=traversal, kind="held", sentence=project),
         row(tables.journal, group_id=group, kind="sweep", sentence=project),
         row(

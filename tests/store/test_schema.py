@@ -79,6 +79,7 @@ WORDS = {
     "failover_nodes": {"status": "WAITING"},
     "failover_operations": {"status": "done"},
     "failover_incidents": {"decision": "HELD"},
+    "failover_observations": {"service": "DOWN"},
 }
 
 
@@ -263,6 +264,8 @@ def test_a_word_that_nobody_knows_is_refused(blank: Database) -> None:
     schema.upgrade(blank, "0005")
     _fill_each_table(blank)
     schema.upgrade(blank)
+    with blank.engine.begin() as connection:
+        _insert(connection, "failover_observations", group_id="g")
     checked = {
         (table.name, str(check.name))
         for table in metadata.tables.values()

@@ -22,6 +22,7 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
+from mistral_failover.model.observation import Service
 
 # What each column holds stands in docs/_ext/columns.py, of which the documentation is made.
 metadata = sa.MetaData(
@@ -302,9 +303,9 @@ incidents = _table(
 # What was last seen of a group.
 observations = _table(
     "failover_observations",
-    _id("group_id", primary_key=True),
+    _id("group_id", _part_of("groups"), primary_key=True),
     sa.Column("at", _Time, nullable=False),
-    sa.Column("service", sa.String(16), nullable=False),
+    *_one_of("service", Service),
     sa.Column("since", _Time, nullable=False),
     sa.Column("document", PlainJson, nullable=False),
 )

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-revision = "0005"
-down_revision = "0004"
+revision = "0007"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
@@ -30,6 +30,16 @@ def upgrade() -> None:
             "document",
             sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb"),
             nullable=False,
+        ),
+        sa.CheckConstraint(
+            "service IN ('SERVING', 'DEGRADED', 'DOWN', 'UNKNOWN', 'OUT_OF_SERVICE')",
+            name=op.f("ck_failover_observations_service"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["group_id"],
+            ["failover_groups.id"],
+            name=op.f("fk_failover_observations_group_id"),
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("group_id", name=op.f("pk_failover_observations")),
         **_MYSQL,
