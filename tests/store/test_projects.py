@@ -47,6 +47,7 @@ def scoped() -> dict[str, Callable[..., Any]]:
 SCOPED = scoped()
 UNSEEN = {
     "groups.define": "it answers with an id that follows from its arguments",
+    "observations.due": "it is for groups at rest",
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",
     "totals.add": "it answers nothing",
     "totals.swept": "it answers nothing",
