@@ -10,6 +10,9 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import recovery
+from mistral_failover.model.ids import group_id
+from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.store import observations
 from support.operators import Operator
 
 
@@ -135,6 +138,9 @@ def test_a_service_that_can_not_be_asked_leaves_it_unknown(serving: Any) -> None
     observe(serving)
 
     assert service(serving)[0] == "UNKNOWN"
+    serving.cloud.clear_api_faults()
+    assert observe(serving) == [], "it was well before, and is"
+    assert serving.told("well") == []
 
 
 def test_during_a_failover_the_group_is_down_until_the_application_runs(serving: Any) -> None:
@@ -194,14 +200,29 @@ def test_a_drifted_parameter_is_repaired_and_nothing_moves(
     assert service(serving) == ("SERVING", [])
 
 
-def test_a_repair_that_nobody_started_is_asked_for_again(serving: Any, operator: Operator) -> None:
+def test_a_repair_whose_start_was_lost_is_asked_for_again_after_a_while(
+    serving: Any, operator: Operator
+) -> None:
     operator.update_stack(serving.name, active="nobody")
     (first,) = observe(serving)
-    (second,) = observe(serving)
-    assert first["heal"]["workflow"] == second["heal"]["workflow"] == "failover.failover"
+    assert first["heal"]["workflow"] == "failover.failover"
+    assert observe(serving) == []
+
+    observe_later(serving)
 
     assert healed(serving).state == "SUCCESS"
     assert parameter(serving, operator) == "db_a"
+
+
+def observe_later(group: Any) -> None:
+    """As if the pause after the last repair were over."""
+
+    def forget(tx: Any) -> None:
+        kept = observations.of_group(tx, group_id(DEFAULT_PROJECT, group.name))
+        document = {**kept.document, "memory": {**kept.document["memory"], "repair_after": 0.0}}
+        observations.save(tx, group_id(DEFAULT_PROJECT, group.name), kept.service, document)
+
+    group.state.database.atomically(forget)
 
 
 def test_nothing_is_repaired_where_the_group_only_reports(

@@ -42,6 +42,8 @@ _KINDS: Mapping[Service, str] = {
 """The kind of the journal's sentence about a service that has become so."""
 
 HOUR = 3600.0
+REPAIR_AGAIN = 300.0
+"""Seconds after which a repair is asked for again that has changed nothing."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     one group; ``at_once``: whenever it was looked at last.
 
     Returns a row for each group that has changed or is to be healed: ``group``, ``service``,
-    ``sentence``, and ``heal``: null, or the ``workflow`` to be started with its ``input``. A heal
-    that nobody starts is returned again by the next look. Raises UnknownGroup, and CloudError where
+    ``sentence``, and ``heal``: null, or the ``workflow`` to be started with its ``input``. If its
+    start is lost, a later look returns it again. Raises UnknownGroup, and CloudError where
     the request cannot be authenticated.
     """
     group_id = group_snapshot(request, group).state.id if group else None
@@ -153,14 +155,19 @@ def _save(
     state = tx.lock_group(known.id, shared=False)
     if state is None or state.current_traversal != known.current_traversal:
         return None
-    before = observations.save(tx, known.id, str(seen.service), seen.document() | {"well": well})
+    before = observations.of_group(tx, known.id)
+    memory = dict(before.document.get("memory", {})) if before else {}
     reasons = "; ".join(seen.reasons)
     sentence = f"{known.name} is {seen.service}" + (f": {reasons}" if reasons else "")
-    changed = _changed(before, seen.service)
-    if changed and (kind := _KINDS.get(seen.service)):
+    kind = _KINDS.get(seen.service)
+    changed = kind != memory.get("told", _KINDS[Service.SERVING])
+    if kind is not None and changed:
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
-    heal = _heal(facts, seen, tx)
-    if not changed and heal is None:
+        memory["told"] = kind
+    heal = _heal(facts, seen, memory, tx)
+    document = seen.document() | {"well": well, "memory": memory}
+    observations.save(tx, known.id, str(seen.service), document)
+    if heal is None and (kind is None or not changed):
         return None
     return {
         "group": known.name,
@@ -170,26 +177,21 @@ def _save(
     }
 
 
-def _changed(before: observations.StoredObservation | None, service: Service) -> bool:
-    """Whether the service is another one than before; one that is well at the first look is not."""
-    if before is None:
-        return service not in (Service.SERVING, Service.OUT_OF_SERVICE)
-    return before.service != service
-
-
 # -- healing
 
 
-def _heal(facts: _Facts, seen: Observation, tx: SqlTransaction) -> dict[str, Any] | None:
-    """The workflow that the group's policy asks for. People's pauses and maintenances hold it back,
-    and so does the group's limit of moves in an hour."""
+def _heal(
+    facts: _Facts, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+) -> dict[str, Any] | None:
+    """The workflow that the group's policy asks for. A pause or a maintenance holds it back, and so
+    does the group's limit of moves in an hour."""
     group = facts.snapshot.group
     if group.heal == "report" or suspensions.held_back(tx, facts.snapshot.state.id):
         return None
     if seen.service is Service.DOWN:
         return _loss(facts, seen) if group.heal == "failover" else None
     if facts.snapshot.reached and seen.service is Service.DEGRADED:
-        return _repair(facts, seen, tx)
+        return _repair(facts, seen, memory, tx)
     return None
 
 
@@ -211,18 +213,24 @@ def _loss(facts: _Facts, seen: Observation) -> dict[str, Any] | None:
     return None
 
 
-def _repair(facts: _Facts, seen: Observation, tx: SqlTransaction) -> dict[str, Any] | None:
+def _repair(
+    facts: _Facts, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+) -> dict[str, Any] | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
-    the roles are named."""
+    the roles are named. A repair that came to nothing is tried again after a while."""
     snapshot = facts.snapshot
     drifted = {
         each.name: each.look.why
         for each in seen.resources
         if each.type in REPAIRED and each.look.presence is Presence.CHANGED
     }
-    lately = views.traversals_since(tx, snapshot.state.id, tx.now() - HOUR)
-    if not drifted or lately >= snapshot.group.limits.per_hour:
+    if not drifted:
         return None
+    now = tx.now()
+    lately = views.traversals_since(tx, snapshot.state.id, now - HOUR)
+    if lately >= snapshot.group.limits.per_hour or now < memory.get("repair_after", 0.0):
+        return None
+    memory["repair_after"] = now + REPAIR_AGAIN
     for record in tx.records(snapshot.state.id):
         if record.name in drifted and record.type in REPAIRED and record.status == "COMPLETE":
             tx.amend(record, action="UPDATE", status="FAILED", reason=drifted[record.name])

@@ -56,10 +56,8 @@ def due(tx: Session, project_id: str, interval: float, group_id: str | None = No
     return list(tx.connection.execute(query).scalars())
 
 
-def save(
-    tx: Session, group_id: str, service: str, document: Mapping[str, Any]
-) -> StoredObservation | None:
-    """Keep what was seen just now; returns what had been kept. The caller has locked the group."""
+def save(tx: Session, group_id: str, service: str, document: Mapping[str, Any]) -> None:
+    """Keep what was seen just now. The caller has locked the group."""
     before = of_group(tx, group_id)
     now = tx.now()
     since = now if before is None or before.service != service else before.since
@@ -70,7 +68,6 @@ def save(
         tx.execute(
             observations.update().where(observations.c.group_id == group_id).values(**values)
         )
-    return before
 
 
 def forget(tx: Session, group_id: str) -> None:
