@@ -33,7 +33,7 @@ drills: $(STAMP)
 	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --durations=10
 
 faults: $(STAMP)
-	$(BIN)/pytest -m faults tests/faults -n 2 --dist worksteal --durations=10
+	$(BIN)/pytest -m faults tests/faults -n 3 --dist worksteal --durations=10
 
 # The agents and their channel on a real RabbitMQ, and everybody killed at every point.
 test-broker: $(STAMP)

@@ -412,7 +412,7 @@ def test_a_body_that_is_no_alarm_is_refused(state: Runtime, context: ActionConte
     refused = alarms.AdmitEvent({"what": "ever"}).run(context)
 
     assert refused.error["code"] == "INVALID_DOCUMENT"
-    assert "Alertmanager" in refused.error["remedy"]
+    assert "alertmanager" in refused.error["remedy"]
 
 
 def test_what_is_said_beside_the_body_wins(begun: Ready, define: Any, hear: Any) -> None:

@@ -18,9 +18,11 @@ from mistral_failover.emulator.server import EmulatedCloud
 
 
 @contextmanager
-def deployed(folder: Path, **more: str) -> Iterator[tuple[MistralProcess, EmulatorClient]]:
-    """Run both while the block lasts; all that they keep is in ``folder``. ``more``: options of
-    [failover]."""
+def deployed(
+    folder: Path, *, sweep: bool = False, **more: object
+) -> Iterator[tuple[MistralProcess, EmulatorClient]]:
+    """Run both while the block lasts; all that they keep is in ``folder``. ``sweep``: the Mistral
+    looks by itself for stalled work, and at its groups. ``more``: options of [failover]."""
     with EmulatedCloud() as cloud:
         clouds = folder / "clouds.yaml"
         write_clouds_yaml(clouds, "emulated", cloud.url)
@@ -33,6 +35,7 @@ def deployed(folder: Path, **more: str) -> Iterator[tuple[MistralProcess, Emulat
         }
         with MistralProcess(
             folder / "mistral",
+            sweep=sweep,
             workflows=mistral_failover.workflows.paths(),
             overrides={f"failover.{name}": value for name, value in options.items()},
             env=os.environ | {"OS_CLIENT_CONFIG_FILE": str(clouds)},

@@ -267,6 +267,7 @@ BOTH: dict[str, Cases] = {
 ACTIONS: dict[str, Cases] = {
     **BOTH,
     **dict.fromkeys(OPERATIONS, _operation),
+    "observe": _group(),
     "admit": _alarm,
     "advance": _advance,
     "admit_event": _event,

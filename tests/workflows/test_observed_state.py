@@ -48,6 +48,15 @@ def volume_of(group: Any) -> str:
     return str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
 
 
+def detach(group: Any, operator: Operator) -> None:
+    """Somebody stops the application, and detaches its volume."""
+    server = group.server("db_a")
+    (epoch,) = (row["epoch"] for row in group.status()["members"] if row["name"] == "db_a")
+    said = {"command_id": f"by-hand-{group.name}", "epoch": epoch}
+    group.cloud.run_command(server, "stop", **said)
+    operator.detach(volume_of(group), server)
+
+
 def test_a_group_that_was_brought_up_serves(serving: Any) -> None:
     assert serving.status()["service"]["seen_at"] is not None
     assert serving.told("degraded") == serving.told("down") == []
@@ -89,7 +98,7 @@ def test_a_lost_standby_degrades_a_group_that_serves(serving: Any, operator: Ope
 
 
 def test_a_volume_that_was_detached_by_hand_is_seen(serving: Any, operator: Operator) -> None:
-    operator.detach(volume_of(serving), serving.server("db_a"))
+    detach(serving, operator)
 
     observe(serving)
 
@@ -99,7 +108,7 @@ def test_a_volume_that_was_detached_by_hand_is_seen(serving: Any, operator: Oper
 
 
 def test_a_volume_that_was_deleted_is_seen(serving: Any, operator: Operator) -> None:
-    operator.detach(volume_of(serving), serving.server("db_a"))
+    detach(serving, operator)
     operator.delete_volume(volume_of(serving))
 
     observe(serving)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Mistral that looks at its groups by itself: what it sees and heals without any alarm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mistral_failover.drill import examples
+from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.emulator.client import EmulatorClient
+from support.deployments import create_example, deployed
+from support.operators import Operator
+
+pytestmark = pytest.mark.drills
+
+INTERVAL = 1.0  # seconds between two looks at a group
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[MistralProcess, EmulatorClient]]:
+    folder = tmp_path_factory.mktemp("deployed")
+    with deployed(
+        folder, sweep=True, observe_interval=INTERVAL, sweep_interval=0.5, sweep_after=1
+    ) as both:
+        yield both
+
+
+@pytest.fixture
+def serving(
+    deployment: tuple[MistralProcess, EmulatorClient], request: pytest.FixtureRequest
+) -> Callable[..., str]:
+    """Bring a group up; returns its name."""
+    mistral, cloud = deployment
+
+    def make(**more: Any) -> str:
+        name = request.node.name.replace("_", "-")[:40]
+        create_example(cloud, name)
+        definition = examples.group(1, name) | more
+        given = {"definition": definition, "name": name}
+        mistral.client.run_action("failover.define", given)
+        mistral.client.run("failover.activate_first", {"group": name}, timeout=60)
+        return name
+
+    return make
+
+
+def until(
+    mistral: MistralProcess, group: str, condition: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """Wait until the group's status is so; returns it."""
+    deadline = time.monotonic() + 60
+    while True:
+        found: dict[str, Any] = mistral.client.run_action("failover.status", {"group": group})
+        if condition(found):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+
+
+def test_the_death_of_the_active_server_is_a_failover_although_every_alarm_is_lost(
+    deployment: tuple[MistralProcess, EmulatorClient], serving: Callable[..., str]
+) -> None:
+    mistral, cloud = deployment
+    group = serving(heal="failover")
+    server = str(cloud.resources(group)["db_a"]["physical_resource_id"])
+    begun = time.monotonic()
+    Operator(cloud).stop_server(server)
+
+    found = until(
+        mistral,
+        group,
+        lambda s: s["roles"] == {"active": "db_b"} and s["status"] == "COMPLETE",
+    )
+
+    print(f"from the stop to the goal: {time.monotonic() - begun:.1f} s, looks every {INTERVAL} s")
+    assert found["lost"] == ["db_a"]
+    assert cloud.violations() == []
+
+
+def test_a_parameter_that_a_stack_update_reset_is_set_again(
+    deployment: tuple[MistralProcess, EmulatorClient], serving: Callable[..., str]
+) -> None:
+    mistral, cloud = deployment
+    group = serving()
+    operator = Operator(cloud)
+    until(mistral, group, lambda s: s["service"]["status"] == "SERVING")
+    operator.update_stack(group, active="nobody")
+
+    until(mistral, group, lambda _: operator.stack(group)["parameters"]["active"] == "db_a")
+    found = until(mistral, group, lambda s: s["service"]["status"] == "SERVING")
+
+    assert found["roles"] == {"active": "db_a"}
+    journal = mistral.client.run_action("failover.history", {"group": group, "limit": 1000})
+    assert [row["kind"] for row in journal if row["kind"] in ("degraded", "down", "well")][:1] == [
+        "degraded"
+    ]
+
+
+def test_a_volume_that_somebody_detached_is_reported_and_left_alone(
+    deployment: tuple[MistralProcess, EmulatorClient], serving: Callable[..., str]
+) -> None:
+    mistral, cloud = deployment
+    group = serving(heal="failover")
+    resources = cloud.resources(group)
+    volume, server = (
+        str(resources[name]["physical_resource_id"]) for name in ("data_volume", "db_a")
+    )
+    Operator(cloud).detach(volume, server)
+
+    found = until(mistral, group, lambda s: s["service"]["status"] == "DOWN")
+
+    assert f"volume {volume}" in found["service"]["reasons"][0]
+    time.sleep(2 * INTERVAL)
+    assert cloud.writers(volume) == []
+    assert mistral.client.run_action("failover.status", {"group": group})["roles"] == {
+        "active": "db_a"
+    }
