@@ -18,11 +18,21 @@ REFERENCE = page("reference")
 ACTIONS = reachable.actions()
 BASE = "mistral_failover.actions.base.FailoverAction"
 
-GOAL = {"CONTENDED", "NO_ELIGIBLE_MEMBER", "UNKNOWN_MEMBER", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED"}
+GOAL = {
+    "CONTENDED",
+    "HOLDER_GONE",
+    "NO_ELIGIBLE_MEMBER",
+    "UNKNOWN_MEMBER",
+    "VOLUME_IS_ROOT",
+    "VOLUME_NOT_SHARED",
+}
 NOT_ENDED_WITH = {
     # An incident that could not be started is a row of `refused`.
     "failover.sweep": {*GOAL, "NOT_IN_SERVICE"},
     "failover.admit_event": {*GOAL, "NOT_IN_SERVICE"},
+    # An alarm and a replacement come through.
+    "failover.admit": {"HOLDER_GONE"},
+    "failover.replace_member": {"HOLDER_GONE"},
     # Findings.
     "failover.doctor": {"BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED"},
     # Risks of the plan.

@@ -111,7 +111,9 @@ def _fact(cloud: Cloud, member: Seen, going: PredictedReplacement | None, end: f
         why = f"its server could not be looked at: {error}"
         return replace(fact, healthy=False, why_not=why, unseen=True)
     unwell = _unwell(state)
-    return replace(fact, healthy=unwell is None, why_not=unwell, **_host(state))
+    return replace(
+        fact, healthy=unwell is None, why_not=unwell, gone=not state.exists, **_host(state)
+    )
 
 
 def _lost(cloud: Cloud, member: Seen, end: float) -> MemberFact:

@@ -36,6 +36,8 @@ class MemberFact:
     healthy: bool = True
     why_not: str | None = None
     """Why it is not healthy, in words."""
+    gone: bool = False
+    """Whether Nova says that its server does not exist."""
     unseen: bool = False
     """Whether it is not healthy because nobody could look at its server."""
     server_id: str | None = None

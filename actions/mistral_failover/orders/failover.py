@@ -51,7 +51,7 @@ class FailoverRequest:
 def next_goal(snapshot: GroupSnapshot, facts: FailoverRequest, members: list[MemberFact]) -> Goal:
     """The goal that follows from where the group stands and what is said now.
 
-    Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER.
+    Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER, HOLDER_GONE.
     """
     # A member that left the stack stays lost until nothing of the group is left on it; one that is
     # being replaced has left it for a moment only.
@@ -62,12 +62,38 @@ def next_goal(snapshot: GroupSnapshot, facts: FailoverRequest, members: list[Mem
     lost = ((snapshot.lost | newly) - set(facts.recovered)) & names
     replaced = _to_replace(snapshot, facts, members, lost)
     roles = _assigned(snapshot, facts, members, lost, replaced)
+    _refuse_gone_holders(snapshot, facts, members, roles)
     going = {
         name: wish
         for name, wish in replaced.items()
         if name in facts.replaced or name not in roles.values()
     }
     return render_goal(snapshot.group, roles, lost, replaced=going)
+
+
+def _refuse_gone_holders(
+    snapshot: GroupSnapshot,
+    facts: FailoverRequest,
+    members: Iterable[MemberFact],
+    roles: Mapping[str, str],
+) -> None:
+    """Refuse an order that moves nothing while the server of a holder does not exist: its goal
+    would be reached, and nothing would serve. Raises ActionError HOLDER_GONE.
+
+    An alarm is about another member, and comes through. So does a replacement of the server.
+    """
+    if facts.heal or facts.replaced or dict(roles) != dict(snapshot.roles):
+        return
+    gone = {fact.name for fact in members if fact.gone} - snapshot.replacing.keys()
+    for role, member in sorted(roles.items()):
+        if member in gone:
+            name = quote(snapshot.group.name)
+            recovered = "".join(f" --recovered {quote(each)}" for each in facts.recovered)
+            raise ActionError(
+                "HOLDER_GONE",
+                f"{role} is on {member}, whose server does not exist, and this order moves nothing",
+                f"Fail over: failover start {name} --lost {quote(member)}{recovered}",
+            )
 
 
 def _assigned(

@@ -10,6 +10,7 @@ from mistral_failover.cloud import servers, volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import replaced_volume
+from mistral_failover.cloud.volume_holders import volume_of
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
@@ -53,6 +54,31 @@ def attach_volume(
 
 def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
     """Detach the volume from the server that it was attached to, and see it gone.
+
+    A volume that does not exist any more is attached nowhere: whatever stands in the way of
+    detaching it, nothing is left to be protected.
+    """
+    try:
+        return _detach(tools, operation)
+    except (ActionError, CloudError):
+        if not _is_gone(tools, operation["resource"]["physical_id"]):
+            raise
+    return {}
+
+
+def _is_gone(tools: Tools, volume_id: str | None) -> bool:
+    """Whether Cinder says that there is no such volume. No other answer shows that."""
+    if volume_id is None:
+        return False
+    try:
+        volume_of(tools.cloud, volume_id)
+    except CloudError as error:
+        return error.code == "NOT_FOUND"
+    return False
+
+
+def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
+    """As :func:`detach_volume`, of a volume that is there.
 
     That server is the one recorded, not the one now behind the member's name. Where its host is
     down it may be deleted, if the user allowed it and a fence proves it off; an agent's word that

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States in which something of a group is gone for good: an order that works leads out of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import groups, reports
+from support.operators import Operator
+
+
+@pytest.fixture
+def operator(cloud: Any) -> Operator:
+    """Somebody who works on the cloud, and does not know of the group."""
+    return Operator(cloud)
+
+
+@pytest.fixture
+def without_volume(group: Any, operator: Operator) -> Any:
+    """A group that served on db_a, whose data volume was deleted."""
+    group.activate()
+    server = group.server("db_a")
+    volume = str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
+    (epoch,) = (row["epoch"] for row in group.status()["members"] if row["name"] == "db_a")
+    group.cloud.run_command(server, "stop", command_id=f"by-hand-{group.name}", epoch=epoch)
+    operator.detach(volume, server)
+    operator.delete_volume(volume)
+    return group
+
+
+def test_a_group_without_its_volume_can_be_taken_out_of_service(without_volume: Any) -> None:
+    without_volume.run("remove", group=without_volume.name).assert_succeeded()
+    assert without_volume.status()["roles"] == {}
+
+
+def test_a_group_goes_on_with_another_volume(without_volume: Any, operator: Operator) -> None:
+    group = without_volume
+    other = operator.make_volume()
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    shown = reports.Status(group.name, definition=True).run(context)
+    definition = shown["definition"]["document"]
+    definition["resources"]["data"]["properties"]["volume"] = other
+    changed = groups.Define(definition, name=group.name).run(context)
+    assert not isinstance(changed, Result), changed.error
+
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    assert group.status()["status"] == "COMPLETE"
+    nodes = group.cloud.nodes()
+    assert other in nodes[group.server("db_a")]["volumes"]
+    assert group.runs_on() == ["db_a"]
+
+
+def test_an_order_that_moves_nothing_is_refused_where_the_holder_s_server_is_gone(
+    group: Any, operator: Operator
+) -> None:
+    group.activate()
+    operator.delete_server(group.server("db_a"))
+
+    refused = group.run("failover", group=group.name, lost=[], recovered=[])
+
+    assert refused.state == "ERROR"
+    error = refused.output["error"]
+    assert error["code"] == "HOLDER_GONE"
+    assert f"failover start {group.name} --lost db_a" in error["remedy"]
+
+
+def test_the_order_that_it_names_leads_on(group: Any, operator: Operator) -> None:
+    group.activate()
+    operator.delete_server(group.server("db_a"))
+
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+
+    assert group.status()["roles"] == {"active": "db_b"}
