@@ -9,7 +9,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups, reports
+from mistral_failover.actions import doctor, groups, reports
 from support.operators import Operator
 
 
@@ -32,6 +32,18 @@ def without_volume(group: Any, operator: Operator) -> Any:
     return group
 
 
+CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
+
+
+def change_volume(group: Any, **properties: str) -> None:
+    """Give the group file other properties of the volume."""
+    shown = reports.Status(group.name, definition=True).run(CONTEXT)
+    definition = shown["definition"]["document"]
+    definition["resources"]["data"]["properties"] |= properties
+    changed = groups.Define(definition, name=group.name).run(CONTEXT)
+    assert not isinstance(changed, Result), changed.error
+
+
 def test_a_group_without_its_volume_can_be_taken_out_of_service(without_volume: Any) -> None:
     without_volume.run("remove", group=without_volume.name).assert_succeeded()
     assert without_volume.status()["roles"] == {}
@@ -40,12 +52,7 @@ def test_a_group_without_its_volume_can_be_taken_out_of_service(without_volume: 
 def test_a_group_goes_on_with_another_volume(without_volume: Any, operator: Operator) -> None:
     group = without_volume
     other = operator.make_volume()
-    context = ActionContext(SecurityContext(), ExecutionContext())
-    shown = reports.Status(group.name, definition=True).run(context)
-    definition = shown["definition"]["document"]
-    definition["resources"]["data"]["properties"]["volume"] = other
-    changed = groups.Define(definition, name=group.name).run(context)
-    assert not isinstance(changed, Result), changed.error
+    change_volume(group, volume=other)
 
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
 
@@ -76,3 +83,13 @@ def test_the_order_that_it_names_leads_on(group: Any, operator: Operator) -> Non
     group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
 
     assert group.status()["roles"] == {"active": "db_b"}
+
+
+def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(group: Any) -> None:
+    group.activate()
+    change_volume(group, when_host_is_down="delete_server")
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    findings = doctor.Doctor(group.name).run(CONTEXT)["findings"]
+
+    assert [row["level"] for row in findings if row["check"] == "volumes"] == ["ok"]

@@ -39,7 +39,7 @@ def volumes(subject: Subject) -> Iterable[Finding]:
     here = {
         r.name: r
         for r in records
-        if r.type == ATTACHMENT and (r.action, r.status) == ("CREATE", "COMPLETE")
+        if r.type == ATTACHMENT and r.action in ("CREATE", "UPDATE") and r.status == "COMPLETE"
     }
     for spec in specs:
         volume = wanted.get(spec.name, spec.properties.get("volume"))
