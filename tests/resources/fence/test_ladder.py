@@ -420,9 +420,8 @@ def test_but_not_for_ever(attempt: Attempt) -> None:
 
     said = observed(attempt, {"kind": "quiesce", "limit": 0.01, "longest": 0.01})
 
-    assert (
-        "db_a's agent says that pg-down and fs-down still run after 0 s, and pg-stop waits" in said
-    )
+    assert "db_a's agent says that pg-down and fs-down still run after" in said
+    assert "and pg-stop waits" in said
 
 
 def test_a_person_who_speaks_during_the_climb_is_heard(
