@@ -7,12 +7,13 @@ import argparse
 import sys
 import time
 
-from bench import admission, broker, core, many, moving, split, workers
+from bench import admission, broker, core, many, moving, observe, split, workers
 
 PARTS = {
     "moving": (moving.main, "one group: total time over the cloud's critical path"),
     "split": (split.main, "one group, no latency: where our own time goes"),
     "many": (many.main, "many groups at once: a host died"),
+    "observe": (observe.main, "one look at many groups at rest: CPU and requests"),
     "admission": (admission.main, "one alarm delivered 10,000 times among 100 different ones"),
     "core": (core.main, "the convergence core without Mistral: size of the graph"),
     "broker": (broker.main, "commands to 1,000 members on one broker, and its memory"),

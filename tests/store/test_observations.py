@@ -25,7 +25,7 @@ def age(database: Database, group_id: str, seconds: float) -> None:
 
 
 def save(database: Database, group_id: str, service: str = "SERVING") -> None:
-    database.atomically(lambda tx: observations.save(tx, group_id, service, DOCUMENT))
+    database.atomically(lambda tx: observations.save(tx, group_id, service, DOCUMENT, tx.now()))
 
 
 @pytest.fixture
@@ -127,3 +127,22 @@ def test_since_when_a_service_is_so_outlives_the_looks_that_see_no_change(
     save(database, group, "SERVING")
     assert kept().since >= kept().at - 1.0
     assert kept().service == "SERVING"
+
+
+def test_what_is_seen_again_only_gets_a_later_time(
+    database: Database, rests: Callable[..., str], due: Callable[..., Sequence[str]]
+) -> None:
+    group = rests()
+    save(database, group, "SERVING")
+    age(database, group, 100.0)
+    before = database.reading(lambda tx: observations.of_group(tx, group))
+    now = database.reading(lambda tx: tx.now())
+    for at in (now, now - 50.0):
+        database.atomically(lambda tx, at=at: observations.seen_again(tx, [group], at))
+
+    after = database.reading(lambda tx: observations.of_group(tx, group))
+    assert before is not None
+    assert after is not None
+    assert after.at == now
+    assert (after.since, after.document) == (before.since, before.document)
+    assert due(60.0) == []

@@ -229,7 +229,9 @@ def observe_later(group: Any) -> None:
     def forget(tx: Any) -> None:
         kept = observations.of_group(tx, group_id(DEFAULT_PROJECT, group.name))
         document = {**kept.document, "memory": {**kept.document["memory"], "repair_after": 0.0}}
-        observations.save(tx, group_id(DEFAULT_PROJECT, group.name), kept.service, document)
+        observations.save(
+            tx, group_id(DEFAULT_PROJECT, group.name), kept.service, document, kept.at
+        )
 
     group.state.database.atomically(forget)
 

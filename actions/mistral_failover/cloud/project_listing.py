@@ -12,11 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from openstack import exceptions
+from openstack.utils import maximum_supported_microversion
+
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.servers import ServerState, server_state, state_of_server
+from mistral_failover.cloud.servers import ServerState, server_state
 
 T = TypeVar("T")
+_NOVA = "2.96"
+"""The newest microversion of Nova whose list of servers is known here."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +90,20 @@ class ProjectListing:
         return found  # type: ignore[no-any-return]  # by its key it is what read returned
 
     def _servers(self) -> dict[str, ServerState]:
+        """Read as plain JSON: openstacksdk takes some 10 ms of CPU for the object of a server."""
+        compute = self._cloud.compute
+        found: dict[str, ServerState] = {}
         with translated("list the project's servers"):
-            return {str(s.id): state_of_server(s) for s in self._cloud.compute.servers()}
+            newest = maximum_supported_microversion(compute, _NOVA)
+            url: str | None = "/servers/detail"
+            while url is not None:
+                answer = compute.get(url, microversion=newest)
+                exceptions.raise_from_response(answer)
+                body = answer.json()
+                found |= {str(row["id"]): _server(row) for row in body["servers"]}
+                links = body.get("servers_links", ())
+                url = next((link["href"] for link in links if link["rel"] == "next"), None)
+        return found
 
     def _volumes(self) -> dict[str, ListedVolume]:
         with translated("list the project's volumes"):
@@ -113,6 +130,17 @@ class ProjectListing:
                 for each in self._cloud.heat.stacks.list()
             ]
         return {key: each for each in found for key in (each.name, each.id)}
+
+
+def _server(row: Mapping[str, Any]) -> ServerState:
+    return ServerState(
+        status=row["status"],
+        task_state=row.get("OS-EXT-STS:task_state"),
+        host_status=row.get("host_status") or None,
+        exists=True,
+        power_state=row.get("OS-EXT-STS:power_state"),
+        host_id=row.get("hostId") or None,
+    )
 
 
 def _listed(volume: Any) -> ListedVolume:

@@ -83,11 +83,6 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
         if error.code == "NOT_FOUND":
             return ServerState("", None, None, exists=False)
         raise
-    return state_of_server(server)
-
-
-def state_of_server(server: Any) -> ServerState:
-    """The state of a server that Nova has shown or listed."""
     return ServerState(
         status=server.status,
         task_state=server.task_state,

@@ -40,6 +40,7 @@ class ProjectView:
         self._channel = request.channel(cloud, guard)
         self._listen_until = time.monotonic() + LISTEN
         self._unheard = False
+        self._heard: dict[Address, Heartbeat | None] = {}
         self._known: Mapping[str, str] = {}
         self.well: dict[str, str] = {}
         """By record, the version of reality that was found to be as recorded."""
@@ -77,13 +78,16 @@ class ProjectView:
 
     def heartbeat(self, to: Address) -> Heartbeat | None:
         """The last word of an agent; None where none is known, or the channel is out of reach."""
+        if to in self._heard:
+            return self._heard[to]
         if self._unheard or time.monotonic() > self._listen_until:
             return None
         try:
-            return self._channel.heard(to)
+            self._heard[to] = self._channel.heard(to)
         except (ChannelError, CloudError):
             self._unheard = True  # for the others as well
             return None
+        return self._heard[to]
 
 
 def silent(beat: Heartbeat | None) -> str:

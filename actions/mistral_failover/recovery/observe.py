@@ -14,11 +14,13 @@ from functools import partial
 from typing import Any
 
 from mistral_failover.agent.wire import Address
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import GroupState, Record, TraversalStatus
+from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.observing import ProjectView, silent
-from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, group_snapshot_in
+from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import goal_resources
+from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     Look,
     Observation,
@@ -48,7 +50,13 @@ REPAIR_AGAIN = 300.0
 
 @dataclass(frozen=True)
 class _Facts:
-    snapshot: GroupSnapshot
+    """A group at rest. ``reached``: its goal is. ``wanted``: the names of its goal's resources."""
+
+    state: GroupState
+    group: Group
+    roles: Mapping[str, str]
+    lost: frozenset[str]
+    reached: bool
     members: Mapping[str, MemberRow]
     records: tuple[Record, ...]
     wanted: frozenset[str]
@@ -65,59 +73,83 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     start is lost, a later look returns it again. Raises UnknownGroup, and CloudError where
     the request cannot be authenticated.
     """
+    database = request.runtime.database
     group_id = group_snapshot(request, group).state.id if group else None
     interval = 0.0 if at_once else request.runtime.settings.observe_interval
-    due = request.runtime.database.reading(
-        lambda tx: observations.due(tx, request.project_id, interval, group_id)
+    # What is listed is as old as the round: nothing that was done since can be judged by it.
+    begun, due = database.reading(
+        lambda tx: (tx.now(), observations.due(tx, request.project_id, interval, group_id))
     )
     if not due:
         return []
     view = ProjectView(request)
     rows: list[dict[str, Any]] = []
+    as_before: list[str] = []
     for each in due:
-        facts = request.runtime.database.reading(partial(_facts, request, each))
+        facts = database.reading(partial(_facts, request, each, begun))
         if facts is None:
             continue
         view.begin(facts.before.document.get("well", {}) if facts.before else {})
         seen = _look(view, facts)
-        if row := request.runtime.database.atomically(partial(_save, facts, seen, view.well)):
+        if _is_as_before(facts, seen, view.well):
+            as_before.append(each)
+        elif row := database.atomically(partial(_save, facts, seen, view.well, begun)):
             rows.append(row)
+    database.atomically(lambda tx: observations.seen_again(tx, as_before, begun))
     return rows
 
 
-def _facts(request: Request, group_id: str, tx: SqlTransaction) -> _Facts | None:
+def _facts(request: Request, group_id: str, begun: float, tx: SqlTransaction) -> _Facts | None:
+    """What is known of a group at rest; None where it is not, or was not when the round began."""
     state = groups.get(tx, group_id)
     traversal = tx.traversal(state.current_traversal) if state and state.current_traversal else None
-    if state is None or traversal is None or traversal.status == "IN_PROGRESS":
+    if state is None or traversal is None or traversal.status == TraversalStatus.IN_PROGRESS:
         return None
+    ended = views.ended_at(tx, traversal.id)
     goal = tx.goal(group_id, traversal.goal_version)
+    if goal is None or ended is None or ended > begun:
+        return None
+    records = tuple(tx.records(group_id))
     work = suspensions.of_group(tx, group_id).get("maintenance")
-    busy = work["members"] if work is not None and tx.now() < work["until"] else ()
+    busy = work["members"] if work is not None and begun < work["until"] else ()
     return _Facts(
-        group_snapshot_in(request, tx, state),
+        state,
+        request.runtime.definitions.group(tx, state),
+        goal.document["roles"],
+        frozenset(goal.document["lost"]) - unfinished_replacements.healed(goal, records),
+        traversal.status == TraversalStatus.COMPLETE,
         groups.members_of(tx, group_id),
-        tuple(tx.records(group_id)),
-        frozenset(each.name for each in goal_resources(goal)) if goal else frozenset(),
+        records,
+        frozenset(each.name for each in goal_resources(goal)),
         frozenset(busy),
         observations.of_group(tx, group_id),
     )
 
 
+def _is_as_before(facts: _Facts, seen: Observation, well: Mapping[str, str]) -> bool:
+    """Whether a look found what the look before did, and nothing follows from it: of most groups,
+    most of the time."""
+    before = facts.before
+    if before is None or seen.service in (Service.DEGRADED, Service.DOWN):
+        return False
+    told = before.document.get("memory", {}).get("told", _KINDS[Service.SERVING])
+    kept = {key: value for key, value in before.document.items() if key != "memory"}
+    return kept == seen.document() | {"well": dict(well)} and _KINDS.get(seen.service, told) == told
+
+
 def _look(view: ProjectView, facts: _Facts) -> Observation:
-    snapshot = facts.snapshot
     members = [_member(view, facts, each) for each in facts.members.values()]
-    return judged(snapshot.roles, members, list(_resources(view, facts)))
+    return judged(facts.roles, members, list(_resources(view, facts)))
 
 
 def _member(view: ProjectView, facts: _Facts, member: MemberRow) -> ObservedMember:
-    snapshot = facts.snapshot
-    roles = tuple(sorted(role for role, name in snapshot.roles.items() if name == member.name))
+    roles = tuple(sorted(role for role, name in facts.roles.items() if name == member.name))
     look = view.server(member.server_id)
     quiet = ""
-    if look.presence is Presence.PRESENT and sends_commands(snapshot.group):
-        to = Address(snapshot.state.id, snapshot.group.name, member.name, member.server_id or "")
+    if look.presence is Presence.PRESENT and sends_commands(facts.group):
+        to = Address(facts.state.id, facts.group.name, member.name, member.server_id or "")
         quiet = silent(view.heartbeat(to))
-    if member.name in snapshot.lost:
+    if member.name in facts.lost:
         why_not: str | None = "it was declared lost"
     elif member.name in facts.in_maintenance:
         why_not = "it is in maintenance"
@@ -138,7 +170,7 @@ def _resources(view: ProjectView, facts: _Facts) -> Iterable[ObservedResource]:
             words = "it is not there" if record.action == "INIT" else _undone(record)
             look = Look(Presence.GONE if serves else Presence.CHANGED, words)
         else:
-            look = how(view, record, facts.snapshot.group.name)
+            look = how(view, record, facts.group.name)
         yield ObservedResource(record.name, record.type, record.member, serves, look)
 
 
@@ -148,10 +180,10 @@ def _undone(record: Record) -> str:
 
 
 def _save(
-    facts: _Facts, seen: Observation, well: Mapping[str, str], tx: SqlTransaction
+    facts: _Facts, seen: Observation, well: Mapping[str, str], begun: float, tx: SqlTransaction
 ) -> dict[str, Any] | None:
     """Keep what was seen, unless the group has moved on meanwhile: then it may be seen half-way."""
-    known = facts.snapshot.state
+    known = facts.state
     state = tx.lock_group(known.id, shared=False)
     if state is None or state.current_traversal != known.current_traversal:
         return None
@@ -166,7 +198,7 @@ def _save(
         memory["told"] = kind
     heal = _heal(facts, seen, memory, tx)
     document = seen.document() | {"well": well, "memory": memory}
-    observations.save(tx, known.id, str(seen.service), document)
+    observations.save(tx, known.id, str(seen.service), document, begun)
     if heal is None and (kind is None or not changed):
         return None
     return {
@@ -185,19 +217,19 @@ def _heal(
 ) -> dict[str, Any] | None:
     """The workflow that the group's policy asks for. A pause or a maintenance holds it back, and so
     does the group's limit of moves in an hour."""
-    group = facts.snapshot.group
-    if group.heal == "report" or suspensions.held_back(tx, facts.snapshot.state.id):
+    group = facts.group
+    if group.heal == "report" or suspensions.held_back(tx, facts.state.id):
         return None
     if seen.service is Service.DOWN:
         return _loss(facts, seen) if group.heal == "failover" else None
-    if facts.snapshot.reached and seen.service is Service.DEGRADED:
+    if facts.reached and seen.service is Service.DEGRADED:
         return _repair(facts, seen, memory, tx)
     return None
 
 
 def _loss(facts: _Facts, seen: Observation) -> dict[str, Any] | None:
     """An alarm about an active member whose server is gone; admission judges it as any other."""
-    state = facts.snapshot.state
+    state = facts.state
     for member in seen.members:
         if not member.roles or member.look.presence is not Presence.GONE:
             continue
@@ -218,7 +250,6 @@ def _repair(
 ) -> dict[str, Any] | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
     the roles are named. A repair that came to nothing is tried again after a while."""
-    snapshot = facts.snapshot
     drifted = {
         each.name: each.look.why
         for each in seen.resources
@@ -227,19 +258,19 @@ def _repair(
     if not drifted:
         return None
     now = tx.now()
-    lately = views.traversals_since(tx, snapshot.state.id, now - HOUR)
-    if lately >= snapshot.group.limits.per_hour or now < memory.get("repair_after", 0.0):
+    lately = views.traversals_since(tx, facts.state.id, now - HOUR)
+    if lately >= facts.group.limits.per_hour or now < memory.get("repair_after", 0.0):
         return None
     memory["repair_after"] = now + REPAIR_AGAIN
-    for record in tx.records(snapshot.state.id):
+    for record in tx.records(facts.state.id):
         if record.name in drifted and record.type in REPAIRED and record.status == "COMPLETE":
             tx.amend(record, action="UPDATE", status="FAILED", reason=drifted[record.name])
     said = "; ".join(f"{name}: {why}" for name, why in sorted(drifted.items()))
     return {
         "workflow": "failover.failover",
         "input": {
-            "group": snapshot.state.name,
-            "to": dict(snapshot.roles),
+            "group": facts.state.name,
+            "to": dict(facts.roles),
             "lost": [],
             "because": f"observed, to be repaired: {said}",
         },

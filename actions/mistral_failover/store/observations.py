@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import sqlalchemy as sa
 
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, observations, traversals
+
+_CHUNK = 500  # SQLite takes some thousand parameters at most
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,11 @@ def due(tx: Session, project_id: str, interval: float, group_id: str | None = No
     return list(tx.connection.execute(query).scalars())
 
 
-def save(tx: Session, group_id: str, service: str, document: Mapping[str, Any]) -> None:
-    """Keep what was seen just now. The caller has locked the group."""
+def save(tx: Session, group_id: str, service: str, document: Mapping[str, Any], at: float) -> None:
+    """Keep what was seen at that time. The caller has locked the group."""
     before = of_group(tx, group_id)
-    now = tx.now()
-    since = now if before is None or before.service != service else before.since
-    values = {"at": now, "service": service, "since": since, "document": dict(document)}
+    since = at if before is None or before.service != service else before.since
+    values = {"at": at, "service": service, "since": since, "document": dict(document)}
     if before is None:
         tx.insert(observations, group_id=group_id, **values)
     else:
@@ -70,6 +71,11 @@ def save(tx: Session, group_id: str, service: str, document: Mapping[str, Any]) 
         )
 
 
-def forget(tx: Session, group_id: str) -> None:
-    """Forget what was seen of a group."""
-    tx.execute(observations.delete().where(observations.c.group_id == group_id))
+def seen_again(tx: Session, group_ids: Sequence[str], at: float) -> None:
+    """Note that these groups were seen at that time to be as they were before."""
+    for begin in range(0, len(group_ids), _CHUNK):
+        some = group_ids[begin : begin + _CHUNK]
+        again = observations.update().where(
+            observations.c.group_id.in_(some), observations.c.at < at
+        )
+        tx.execute(again.values(at=at))

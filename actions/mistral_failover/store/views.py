@@ -76,6 +76,12 @@ def told(tx: Session, traversal_id: str, resource_id: str, kind: str) -> int:
     return int(tx.connection.execute(query).scalar_one())
 
 
+def ended_at(tx: Session, traversal_id: str) -> float | None:
+    """When a traversal ended; None: it has not."""
+    query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)
+    return tx.connection.execute(query).scalar_one_or_none()
+
+
 def traversals_since(tx: Session, group_id: str, at: float) -> int:
     """How many traversals of a group have begun since then."""
     query = sa.select(sa.func.count()).where(
