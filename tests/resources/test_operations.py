@@ -53,6 +53,12 @@ class Obedient:
         return CommandResult(command.id, self.code, "out", "no such device\n", False)
 
 
+@pytest.fixture(autouse=True)
+def volumes_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every volume is there."""
+    monkeypatch.setattr(volumes, "exists", lambda *_: True)
+
+
 def tools(channel: Obedient) -> Tools:
     return Tools(None, channel)  # type: ignore[arg-type] - no operation here calls the cloud
 

@@ -47,6 +47,15 @@ def resolve_volumes(cloud: Cloud, stack: str, names: Iterable[str]) -> dict[str,
     return found
 
 
+def exists(cloud: Cloud, volume_id: str) -> bool:
+    """Return whether there is such a volume. Only Cinder's word that there is none shows that."""
+    try:
+        volume_of(cloud, volume_id)
+    except CloudError as error:
+        return error.code != "NOT_FOUND"
+    return True
+
+
 def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[str]]) -> None:
     """Refuse volumes that cannot do what a group needs; nothing is changed.
 

@@ -10,7 +10,6 @@ from mistral_failover.cloud import servers, volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import replaced_volume
-from mistral_failover.cloud.volume_holders import volume_of
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
@@ -61,20 +60,10 @@ def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
     try:
         return _detach(tools, operation)
     except (ActionError, CloudError):
-        if not _is_gone(tools, operation["resource"]["physical_id"]):
+        volume_id = operation["resource"]["physical_id"]
+        if volume_id is None or volumes.exists(tools.cloud, volume_id):
             raise
     return {}
-
-
-def _is_gone(tools: Tools, volume_id: str | None) -> bool:
-    """Whether Cinder says that there is no such volume. No other answer shows that."""
-    if volume_id is None:
-        return False
-    try:
-        volume_of(tools.cloud, volume_id)
-    except CloudError as error:
-        return error.code == "NOT_FOUND"
-    return False
 
 
 def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
