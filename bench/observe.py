@@ -37,7 +37,7 @@ from mistral_failover.runtime.process import DEFAULT_PROJECT, Request, Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups
 
-GROUPS = (10, 100, 1000)
+GROUPS = (10, 100)
 VOLUMES = 3
 _IDLE = 3600.0  # seconds that the cloud waits for a request
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import recovery
+from mistral_failover.actions import doctor, recovery
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.process import DEFAULT_PROJECT
 from mistral_failover.store import observations
@@ -181,6 +181,17 @@ def test_a_stack_is_read_again_only_after_an_update(serving: Any, operator: Oper
 
     observe(serving)
     assert service(serving)[0] == "SERVING", "it was listed, and not read"
+
+
+def test_the_doctor_looks_as_well_and_keeps_nothing(serving: Any, operator: Operator) -> None:
+    operator.update_stack(serving.name, active="nobody")
+
+    found = doctor.Doctor(serving.name).run(ActionContext(SecurityContext(), ExecutionContext()))
+
+    (row,) = (row for row in found["findings"] if row["check"] == "service")
+    assert row["level"] == "warn"
+    assert "parameter active is nobody instead of db_a" in row["sentence"]
+    assert service(serving) == ("SERVING", []), "status says what the last round saw"
 
 
 # -- what follows from it

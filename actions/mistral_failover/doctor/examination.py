@@ -54,6 +54,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 )
 GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("goal", group_checks.goal),
+    ("service", group_checks.service),
     ("stack", group_checks.stack),
     ("members", group_checks.members),
     ("volumes", volumes.volumes),

@@ -15,8 +15,10 @@ from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.model import assignment
+from mistral_failover.model.observation import Service
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import clock
+from mistral_failover.recovery import observe
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store import details, incidents, views
@@ -60,6 +62,25 @@ def goal(subject: Subject) -> Iterable[Finding]:
                 f"the lock on {lock['resource']} is that of a dead owner ({lock['owner']})",
                 "failover sweep",
             )
+
+
+def service(subject: Subject) -> Iterable[Finding]:
+    """The group serves, and could fail over, as far as a look at the cloud shows."""
+    seen = observe.look_once(subject.look.request, subject.snapshot.state.id)
+    if seen is None or seen.service is Service.OUT_OF_SERVICE:
+        return
+    status = f"failover status {quote(subject.name)}"
+    if seen.service is Service.SERVING:
+        yield ok("it serves, and could fail over")
+    elif seen.service is Service.DOWN:
+        for reason in seen.reasons:
+            yield error(f"it is DOWN: {reason}", f"failover plan {quote(subject.name)}")
+    elif seen.service is Service.DEGRADED:
+        for reason in seen.reasons:
+            yield warn(f"it is DEGRADED: {reason}", status)
+    else:
+        for reason in seen.reasons:
+            yield warn(f"whether it serves cannot be seen: {reason}", status)
 
 
 def stack(subject: Subject) -> Iterable[Finding]:

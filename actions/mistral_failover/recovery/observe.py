@@ -99,6 +99,17 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     return rows
 
 
+def look_once(request: Request, group_id: str) -> Observation | None:
+    """Look at one group and keep nothing; None where it is not at rest, or has no goal. Raises
+    CloudError where the request cannot be authenticated."""
+    facts = request.runtime.database.reading(lambda tx: _facts(request, group_id, tx.now(), tx))
+    if facts is None:
+        return None
+    view = ProjectView(request)
+    view.begin({})
+    return _look(view, facts)
+
+
 def _facts(request: Request, group_id: str, begun: float, tx: SqlTransaction) -> _Facts | None:
     """What is known of a group at rest; None where it is not, or was not when the round began."""
     state = groups.get(tx, group_id)
