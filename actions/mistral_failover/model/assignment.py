@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds which role next.
+"""Choose which member holds each role.
 
-A holder that is still a member and not lost keeps its role.  Vacant roles are given away one after
-the other, each to the eligible member that comes first by:
+A holder that is still a member and not lost keeps its role. Each vacant role goes to the eligible
+member that comes first by:
 
-1. nothing speaks against it (its agent is silent; it is on the host of a member that is lost)
+1. no doubt about it (its agent is silent; it is on the host of a lost member)
 2. its place in the role's ``prefer``
-3. its load: the weights of the roles that it holds already
+3. its load: the weights of the roles that it already holds
 4. its ``priority``, the highest first
-5. ``choose`` of the group: by age, or the one named; members of one age as in the group file, then
-   by name
+5. ``choose`` of the group: by age, or the member named; members of the same age in the order of the
+   group file, then by name
 
-Roles that find a member of their ``prefer`` come first, then the heavier ones, then the group
-file's order.  So of the roles that went by load none would have less company on another member.
+Roles with an eligible member in their ``prefer`` are assigned first, then the heavier ones, then in
+the order of the group file. So no role that was placed by load would share its member with less
+load elsewhere.
 """
 
 import math
@@ -28,28 +29,28 @@ from mistral_failover.model.validation import did_you_mean
 
 @dataclass(frozen=True)
 class MemberFact:
-    """What is known of one member at the moment of choosing."""
+    """What is known about one member when roles are assigned."""
 
     name: str
     created_at: float | None = None
-    """Seconds since the epoch; None when nobody knows."""
+    """Seconds since the epoch; None if unknown."""
     healthy: bool = True
     why_not: str | None = None
     """Why it is not healthy, in words."""
     gone: bool = False
     """Whether Nova says that its server does not exist."""
     unseen: bool = False
-    """Whether it is not healthy because nobody could look at its server."""
+    """Whether it counts as unhealthy only because its server could not be checked."""
     server_id: str | None = None
-    """The server behind its name; None when nobody knows."""
+    """The server behind its name; None if unknown."""
     host: str | None = None
-    """The same for members on one host; None when nobody knows."""
+    """The same value for members on one host; None if unknown."""
     host_down: bool = False
     """Whether its host is known to be down."""
     maintenance: str | None = None
-    """In words, that somebody works on it."""
+    """In words, that it is in maintenance."""
     silent: str | None = None
-    """In words, that its agent says nothing while those of others do."""
+    """In words, that its agent is silent while other agents report."""
 
 
 def assign_roles(
@@ -59,17 +60,17 @@ def assign_roles(
     lost: Set[str],
     to: str | Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return a member for every role of the group; the same facts give the same answer.
+    """Return a member for every role of the group; the same facts give the same result.
 
-    A holder that is still a member and not lost keeps its role, healthy or not: being slow is no
-    reason to lose it.  Whom ``to`` names may also be one that takes no role by itself.
+    A holder that is still a member and not lost keeps its role, even if it is unhealthy: a slow
+    member is no reason to move its role. ``to`` may name a member that takes no role by itself.
 
-    :param members: every member there is.
-    :param current: who held which role last; empty before the first activation.
-    :param to: where to, if somebody said so: a member for each role that shall move, or one
-        member for all vacant roles (for all roles, when none is vacant).
-    :raises NoEligibleMember: when a role finds no member, or ``to`` names one that is not
-        eligible; with the reason for each member.
+    :param members: every existing member.
+    :param current: the last holder of each role; empty before the first activation.
+    :param to: the requested target, if any: a member for each role that must move, or one member
+        for all vacant roles (for all roles if none is vacant).
+    :raises NoEligibleMember: when a role finds no member, or ``to`` names one that is not eligible;
+        with the reason for each member.
     :raises InvalidDocument: when ``to`` names a role that the group does not have.
     """
     present = {fact.name for fact in members}
@@ -86,11 +87,11 @@ def assign_roles(
 def homes(
     group: Group, members: Sequence[MemberFact], current: Mapping[str, str], lost: Set[str]
 ) -> dict[str, str]:
-    """Return where each role of the group belongs while these members are as they are.
+    """Return the home of each role of the group while the members are in this state.
 
-    A role is at home where it would be if every member were well and nobody held anything.  A role
-    whose home can not take it goes by preference and load to another member, or stays with its
-    holder while that is as good.
+    The home of a role is the member that would hold it if every member were healthy and no role
+    were assigned. If that member cannot take the role, the role goes to another member by
+    preference and load. It stays with its holder if the holder is equally good.
 
     :raises NoEligibleMember: when no member takes roles by itself.
     """
@@ -113,7 +114,7 @@ def homes(
 
 
 def ideal_homes(group: Group, members: Sequence[MemberFact]) -> dict[str, str]:
-    """Return where each role would be if every member were well and nobody held anything.
+    """Return where each role would be if every member were healthy and no role were assigned.
 
     :raises NoEligibleMember: when no member takes roles by itself.
     """
@@ -122,8 +123,8 @@ def ideal_homes(group: Group, members: Sequence[MemberFact]) -> dict[str, str]:
 
 
 def eligible(group: Group, members: Sequence[MemberFact], lost: Set[str]) -> list[str]:
-    """Return the members that may take a role by themselves, the first choice of the group's
-    first; with what speaks against them as in the module."""
+    """Return the members that may take a role by themselves, the group's first choice first.
+    Members with doubts against them come last, see the module."""
     refused = reasons(group, members, lost)
     rank = {fact.name: _rank(fact, members, lost) for fact in members}
     order = [name for name in _by_choice(group, members) if name not in refused]
@@ -131,7 +132,7 @@ def eligible(group: Group, members: Sequence[MemberFact], lost: Set[str]) -> lis
 
 
 def reasons(group: Group, members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
-    """Return why, of each member that takes no role by itself now, in words."""
+    """Return the reason, in words, for each member that takes no role by itself now."""
     found = {}
     for fact in members:
         why = _refusal(fact, members, lost)
@@ -145,7 +146,7 @@ def reasons(group: Group, members: Sequence[MemberFact], lost: Set[str]) -> dict
 
 
 def doubts(members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
-    """Return what speaks against members without forbidding them anything, in words."""
+    """Return doubts about members, in words. A doubt does not forbid them a role."""
     found = {}
     for fact in members:
         said = [fact.silent] if fact.silent else []
@@ -157,8 +158,8 @@ def doubts(members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
 
 
 def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
-    """Return the facts as a planned move takes them: a member whose agent is silent is none to move
-    to, since nothing is lost by waiting for it."""
+    """Return the facts for a planned move. A member with a silent agent is no target, because a
+    planned move can wait for the agent."""
     return [
         replace(fact, healthy=False, why_not=fact.silent) if fact.silent and fact.healthy else fact
         for fact in members
@@ -168,9 +169,9 @@ def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
 def require_eligible(
     members: Sequence[MemberFact], roles: Mapping[str, str], lost: Set[str]
 ) -> None:
-    """Check that these roles can be given to these members now, by a person's word.
+    """Check that an operator may give these roles to these members now.
 
-    :raises NoEligibleMember: for the first that can not, with the reason.
+    :raises NoEligibleMember: for the first member that cannot take its role, with the reason.
     """
     facts = {fact.name: fact for fact in members}
     for role, member in sorted(roles.items()):
@@ -187,8 +188,8 @@ def _filled(
     lost: Set[str],
     holders: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Give the roles away that nobody has yet, as the module says; of equally good members to the
-    one of ``holders``."""
+    """Assign the remaining roles as the module describes. Among equally good members, prefer the
+    one in ``holders``."""
     given = dict(roles)
     order = eligible(group, members, lost)
     rank = {fact.name: _rank(fact, members, lost) for fact in members}
@@ -224,7 +225,7 @@ def _filled(
 
 
 def _refusal(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]) -> str | None:
-    """Why a member can take no role, not even where somebody names it."""
+    """Return why a member can take no role, even if it is named for it."""
     if fact.name in lost:
         return "it is declared lost"
     if not fact.healthy:
@@ -236,7 +237,7 @@ def _refusal(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]) ->
 
 
 def _lost_beside(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]) -> str | None:
-    """A lost member on the same host, where one is known to be."""
+    """Return a lost member on the same host, if one is known."""
     if fact.host is None:
         return None
     beside = [e.name for e in members if e.host == fact.host and e.name in lost - {fact.name}]
@@ -244,7 +245,8 @@ def _lost_beside(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]
 
 
 def _rank(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]) -> tuple[bool, bool]:
-    """A silent agent is the worse of the two: nothing can be started through it."""
+    """Rank the doubts about a member. A silent agent is worse: nothing can be started
+    through it."""
     return fact.silent is not None, _lost_beside(fact, members, lost) is not None
 
 

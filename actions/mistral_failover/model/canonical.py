@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One text for one document, so that a hash of it can be its version.
+"""Canonical JSON: one text for one document, so that its hash can be its version.
 
-The rules: keys sorted by code point, no spaces, UTF-8 without escapes that JSON does not demand,
-and numbers by value.  A float that is a whole number below 2**53 is written as that integer,
-because JSON does not tell 3 from 3.0 and a document must keep its version over every journey
-through YAML, JSON and a database.  Other finite floats are written in Python's shortest form that
-reads back as the same number.  NaN and the infinities are not JSON and are refused.
+The rules: keys are sorted by code point, without spaces. The text is UTF-8 with only the escapes
+that JSON requires. Numbers are written by value. A float that is a whole number below 2**53 is
+written as that integer, because JSON does not distinguish 3 from 3.0, and a document must keep its
+version through YAML, JSON and a database. Other finite floats are written in Python's shortest form
+that reads back as the same number. NaN and the infinities are not JSON and are refused.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any
 from mistral_failover.model.errors import InvalidDocument
 
 MAX_DEPTH = 100
-"""Deeper than any document that is accepted plus what rendering wraps around it."""
+"""More than any accepted document needs, including what rendering adds around it."""
 
 _EXACT_INTEGERS = 2**53
 

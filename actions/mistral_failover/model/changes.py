@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a difference between two sets of properties asks for."""
+"""Decide whether changed properties need an update or a replacement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from mistral_failover.model.types import ResourceType
 
 @dataclass(frozen=True)
 class Change:
-    """The step from old properties to new ones, and the properties that cause it."""
+    """The action that new properties require, and the properties that cause it."""
 
     action: Literal["none", "update", "replace"]
     keys: tuple[str, ...] = ()
-    """Sorted.  For ``replace`` the immutable properties that differ, else all that differ."""
+    """Sorted. For ``replace`` the immutable properties that differ, otherwise all that differ."""
 
 
 def compare(
@@ -25,9 +25,10 @@ def compare(
 ) -> Change:
     """Compare two sets of properties of one resource.
 
-    An immutable property that differs asks for a replacement, whatever else differs.  So does any
-    difference where the type has no update.  Values are equal when their canonical JSON is, so
-    that 3 equals 3.0 but not ``true``; a property that is absent differs from one that is null.
+    If an immutable property differs, the resource must be replaced, whatever else differs. If the
+    type has no update, any difference requires a replacement. Values are equal if their canonical
+    JSON is equal, so 3 equals 3.0 but not ``true``. An absent property differs from one that is
+    null.
     """
     differing = tuple(
         sorted(

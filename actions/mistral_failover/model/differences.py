@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two goals, for people to read."""
+"""Show people the differences between two goals."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,14 +9,14 @@ from typing import Any
 from mistral_failover.model.goal import Goal
 
 ABSENT: Any = object()
-"""Stands for what one of two goals does not have at all."""
+"""Marks a value that one of two goals does not have."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One place, named by the keys that lead to it, where two goals differ.
+    """One place where two goals differ, named by the keys that lead to it.
 
-    ``before`` or ``after`` is :data:`ABSENT` where one of them has nothing there.
+    ``before`` or ``after`` is :data:`ABSENT` if that goal has no value there.
     """
 
     path: tuple[str, ...]
@@ -24,7 +24,7 @@ class Difference:
     after: Any
 
     def __str__(self) -> str:
-        """One line: ``~ roles.active: db_a -> db_b``, or with ``+`` and ``-``."""
+        """Return one line: ``~ roles.active: db_a -> db_b``, or with ``+`` and ``-``."""
         where = ".".join(self.path)
         if self.before is ABSENT:
             return f"+ {where}: {_shown(self.after)}"
@@ -33,7 +33,7 @@ class Difference:
         return f"~ {where}: {_shown(self.before)} -> {_shown(self.after)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON: path (keys joined by dots), and before and after where there are any."""
+        """Return plain JSON: path (keys joined by dots), and before and after if they exist."""
         sides = {"before": self.before, "after": self.after}
         return {
             "path": ".".join(self.path),
@@ -42,18 +42,18 @@ class Difference:
 
 
 def differences(before: Goal, after: Goal) -> list[Difference]:
-    """Return every difference: roles first, then who is lost, then the rest by its path.
+    """Return every difference: first roles, then lost members, then the rest by path.
 
-    A resource that only one of them has is one difference; one that both have is compared key by
-    key, lists as a whole.
+    A resource that only one goal has is one difference. A resource that both have is compared key
+    by key, and its lists as a whole.
     """
     found = list(_compared((), before.document, after.document))
     return sorted(found, key=lambda d: (_RANK.get(d.path[0], len(_RANK)), d.path))
 
 
 def in_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """Return every difference between two documents of any kind, by its path; as
-    :func:`differences` compares."""
+    """Return every difference between two documents of any kind, sorted by path. They are compared
+    as in :func:`differences`."""
     return sorted(_compared((), before, after), key=lambda found: found.path)
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the YAML that users write, without trusting it.
+"""Read YAML that users write, without trusting it.
 
-A document is built straight from the parser's events, so nothing is ever constructed that the
-rules forbid: no tags, no anchors or aliases (they make bombs), no key twice, no key that is not
-text, one document only, at most 40 levels deep and 256 KiB long.  Plain scalars are read by the
+A document is built directly from the parser's events, so that nothing forbidden is ever
+constructed: no tags, no anchors or aliases (which make YAML bombs), no duplicate keys, no keys that
+are not text, only one document, at most 40 levels deep and 256 KiB long. Plain scalars follow the
 core schema of YAML 1.2: only ``true`` and ``false`` are booleans (``yes`` and ``on`` are text),
-dates stay text, ``1:30`` is no number.  Numbers that JSON cannot carry (NaN, infinities, integers
-beyond 64 bits) are refused.
+dates stay text, and ``1:30`` is not a number. Numbers that JSON cannot carry (NaN, infinities,
+integers beyond 64 bits) are refused.
 """
 
 import math
@@ -22,7 +22,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 40
 MAX_INTEGER = 2**63 - 1
 
-# libyaml where the wheel has it: ten times faster, with the same events.
+# Use libyaml if the wheel has it: it is ten times faster and gives the same events.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _CONSTANTS: dict[str, bool | None] = {
@@ -39,7 +39,7 @@ _QUOTE_IT = "Put the value in quotes if it is meant as text."
 def load_document(text: str | bytes, what: str) -> dict[str, Any]:
     """Read one YAML (or JSON) document whose top level is a mapping.
 
-    :param what: what the text is, for the messages, as in ``"group file"``.
+    :param what: the name of the text for messages, as in ``"group file"``.
     :raises InvalidDocument: when a rule of this module is broken; the message ends with the line
         and the column, counted from 1.
     """
@@ -62,7 +62,7 @@ def load_document(text: str | bytes, what: str) -> dict[str, Any]:
 
 
 def check_document(obj: Any, what: str = "document") -> dict[str, Any]:
-    """Hold a document that is already parsed (from JSON, say) to the same limits.
+    """Check an already parsed document (for example from JSON) against the same limits.
 
     :returns: a copy made of dict, list and plain scalars only.
     :raises InvalidDocument: as :func:`load_document`, without line and column.
@@ -73,7 +73,7 @@ def check_document(obj: Any, what: str = "document") -> dict[str, Any]:
 
 
 def read_document(source: str | bytes | Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Read text with :func:`load_document`, anything else with :func:`check_document`."""
+    """Read text with :func:`load_document`, and anything else with :func:`check_document`."""
     if isinstance(source, str | bytes):
         return load_document(source, what)
     return check_document(source, what)
@@ -177,7 +177,7 @@ class _Builder:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if _INTEGER.fullmatch(text):
-            # The length first: converting a very long run of digits is slow.
+            # Check the length first: converting a very long run of digits is slow.
             number = int(text, _base(text)) if len(text) <= 66 else MAX_INTEGER + 1
             if abs(number) > MAX_INTEGER:
                 raise self._refusal(path, "an integer beyond 64 bits", event, _QUOTE_IT)
@@ -196,12 +196,12 @@ class _Builder:
 
 
 class _Checker:
-    """Copies a parsed document while counting what it costs."""
+    """Copies a parsed document and counts its size."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        # An object that holds another many times over is small in memory and huge as text,
-        # hence the count on the way rather than a look at the result.
+        # An object that contains another one many times is small in memory and huge as text. So
+        # count during the copy instead of measuring the result.
         self._left = MAX_BYTES
 
     def mapping(self, obj: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the model refuses, each with a stable code, a sentence and a remedy."""
+"""What the model refuses: a stable code, a message and a remedy each."""
 
 import re
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 class InvalidDocument(ValueError):  # noqa: N818 - it names the finding, not the mechanism
     """A group file, type file or goal breaks a rule of its grammar.
 
-    ``path`` leads to the offending place with dots and indexes, as in
+    ``path`` leads to the wrong place with dots and indexes, as in
     ``resources.data.properties.server`` or ``members.servers[1]``; it is empty for the whole
-    document.  ``str()`` is one line: ``path: message. remedy``.
+    document. ``str()`` is one line: ``path: message. remedy``.
     """
 
     code = "INVALID_DOCUMENT"
@@ -29,7 +29,7 @@ class InvalidDocument(ValueError):  # noqa: N818 - it names the finding, not the
 
 
 class UnknownResource(InvalidDocument):
-    """A document names a ``resource`` that is not there."""
+    """A document names a ``resource`` that does not exist."""
 
     def __init__(self, path: str, resource: str, remedy: str) -> None:
         super().__init__(path, f'unknown resource "{resource}"', remedy)
@@ -37,9 +37,9 @@ class UnknownResource(InvalidDocument):
 
 
 class UnresolvedReference(ValueError):  # noqa: N818 - as above
-    """A ``get_param``, ``get_attr`` or ``get_resource`` names something that is not there.
+    """A ``get_param``, ``get_attr`` or ``get_resource`` names something that does not exist.
 
-    ``path`` leads to the place of the reference within the tree that was resolved.
+    ``path`` leads to the reference within the resolved tree.
     """
 
     code = "UNRESOLVED_REFERENCE"
@@ -57,7 +57,7 @@ class UnresolvedReference(ValueError):  # noqa: N818 - as above
 class NoEligibleMember(Exception):  # noqa: N818 - as above
     """No member can take a role.
 
-    ``reasons`` says of each member why not, in words.
+    ``reasons`` has the reason for each member, in words.
     """
 
     code = "NO_ELIGIBLE_MEMBER"
@@ -74,7 +74,7 @@ class NoEligibleMember(Exception):  # noqa: N818 - as above
 
 
 def _shown(text: str) -> str:
-    """Keep a text on one line of bearable length: names in it come from whoever wrote the file."""
+    """Return the text as one line of limited length: it contains names from a user's file."""
     clipped = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", clipped)
 

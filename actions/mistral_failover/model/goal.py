@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goals: what a group shall look like, as one document with a version.
+"""Goals: the desired state of a group, as one document with a version.
 
 The document::
 
@@ -7,12 +7,12 @@ The document::
      "on_failure": "stop" | "rollback", "returns": true,
      "resources": {name: {"type": type, "properties": {...}, "requires": [name, ...]}}}
 
-``get_param`` is resolved in it, ``get_attr`` and ``get_resource`` still stand.  ``requires`` is
-sorted and joins ``depends_on`` with the resources that are referred to.  Each lost member has a
-resource ``fence:<member>``, each member whose server is to be replaced a resource
-``replace:<member>``, which names the server that is to go: a repeat replaces nothing twice.  A
-group file cannot use such names.  ``returns`` is there only in the goal of a planned move: whatever
-fails or needs a person on the way there takes the group back to the goal that it reached last.
+``get_param`` is already resolved; ``get_attr`` and ``get_resource`` are not. ``requires`` is
+sorted; it contains ``depends_on`` and the resources that the properties refer to. Each lost member
+has a resource ``fence:<member>``. Each member whose server must be replaced has a resource
+``replace:<member>``. It names the server that must go, so that a repeat replaces nothing twice. A
+group file cannot use such names. Only the goal of a planned move has ``returns``: if a step of the
+move fails or needs an operator, the group returns to the goal that it reached last.
 """
 
 import copy
@@ -40,10 +40,10 @@ RETURNS = "returns"
 
 @dataclass(frozen=True)
 class Goal:
-    """A desired state; two goals with the same document are the same goal."""
+    """A desired state. Two goals with the same document are the same goal."""
 
     document: Mapping[str, Any]
-    """Plain JSON, see the module; never changed after construction."""
+    """Plain JSON, see the module. It never changes after construction."""
 
     @functools.cached_property
     def version(self) -> str:
@@ -56,13 +56,13 @@ class Goal:
 
 @dataclass(frozen=True)
 class WantedResource:
-    """One resource that a goal asks for."""
+    """One resource of a goal."""
 
     name: str
     type: str
     properties: Mapping[str, Any]
     requires: tuple[str, ...]
-    """Names of resources that must be there first, sorted."""
+    """Names of resources that must exist first, sorted."""
 
 
 def render_goal(
@@ -73,15 +73,16 @@ def render_goal(
     returns: bool = False,
     replaced: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Goal:
-    """Render the goal in which ``roles`` are held so and the ``lost`` members are fenced off.
+    """Render the goal in which these members hold the ``roles`` and the ``lost`` members are
+    fenced.
 
     :param roles: a member for each role of the group.
-    :param returns: it is a planned move's, see the module.
-    :param replaced: by member: the properties of its replacement but for the member, which are
-        ``server_id``, the server that is to go, perhaps ``resource`` and ``order``.
-    :raises InvalidDocument: when a role is missing or unknown, is given to a lost member, to one
-        that is to be replaced or to one that the group does not have, or when a property breaks
-        its type's schema.
+    :param returns: whether the goal belongs to a planned move, see the module.
+    :param replaced: by member, the properties of its replacement without ``member``: ``server_id``,
+        the server that must go, and optionally ``resource`` and ``order``.
+    :raises InvalidDocument: when a role is missing or unknown; when a role is given to a lost
+        member, to one that is replaced or to one that the group does not have; or when a property
+        breaks its type's schema.
     """
     gone = sorted(set(lost))
     _check_roles(group, roles, gone)
@@ -96,21 +97,21 @@ def render_goal(
 
 
 def empty_goal(group: Group, lost: Iterable[str] = ()) -> Goal:
-    """Return the goal of removing the group: it asks for nothing, but to fence the ``lost``."""
+    """Return the goal for removing the group: it only fences the ``lost`` members."""
     return Goal(_document(group, {}, sorted(set(lost)), {}))
 
 
 def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> Goal:
-    """Return the goal that brings back what ``target`` asked for, while the facts of ``present``
-    stand.
+    """Return the goal that restores ``target`` under the current facts of ``present``.
 
-    Who is lost is a fact and no wish: no rollback lifts a fence, and none fences a member that
-    recovered meanwhile.  So where the lost members differ, the result is a goal of its own; where
-    they do not, it is ``target``, but for its promise to return, since coming back is no planned
-    move, and for its replacements, since no server is replaced for a goal of long ago.  Those of
-    ``present`` stand for the members that are lost.
+    Which members are lost is a fact, not a wish. A rollback never lifts a fence, and it never
+    fences a member that has recovered since. So if the lost members differ, the result is a new
+    goal. If they do not, it is ``target`` without two things: without ``returns``, because coming
+    back is not a planned move, and without replacements, because an old goal must not replace a
+    server. Instead it keeps the replacements of lost members from ``present``.
 
-    :param recovered: members lost in ``present`` that somebody vouches for again.
+    :param recovered: members that are lost in ``present`` and that an operator confirms as
+        recovered.
     :raises InvalidDocument: when a role of ``target`` was held by a member that is lost now.
     """
     lost = sorted(set(present.document["lost"]).difference(recovered))
@@ -138,7 +139,7 @@ def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> G
 
 
 def returns(goal: Goal) -> bool:
-    """Whether the goal is that of a planned move, see the module."""
+    """Return whether the goal belongs to a planned move, see the module."""
     return goal.document.get(RETURNS) is True
 
 

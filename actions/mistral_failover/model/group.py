@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Group files: what is protected, and how.
 
-A group file in the manner of a Heat template::
+A group file looks like a Heat template::
 
     failover_template_version: 2026-11-21
     description: PostgreSQL on one shared volume
     stack: payments
     members:
       servers: [db_a, db_b]           # or  autoscaling_group: db_servers
-      choose: oldest                  # oldest (default), newest, or a member: who is next
-      priority: {db_b: 80}            # 0 to 100, 50 unless given; 0: takes no role by itself
+      choose: oldest                  # who is next: oldest (default), newest, or a member
+      priority: {db_b: 80}            # 0 to 100, default 50; 0: takes no role by itself
     roles: [active]                   # the default; each is a parameter whose value is a member
     resources:
       data:
@@ -20,14 +20,13 @@ A group file in the manner of a Heat template::
     limits: {cooldown: 60, per_hour: 3, patience: 3600}
     on_failure: stop                  # stop (default) or rollback
     heal: repair                      # report, repair (default) or failover
-    workflow: house.failover          # a chain of its own; failover.converge unless given
-    on_event: {workflow: house.tell}  # and events: [blocked, failed], unless all of them
+    workflow: house.failover          # your own chain; default failover.converge
+    on_event: {workflow: house.tell}  # and events: [blocked, failed]; default: all of them
 
 A rung of the fence is the name of a kind (``model.rungs``), or a mapping of ``kind``, ``limit`` in
-seconds and the fields of the kind; ``{workflow: name}`` needs no ``kind``.  Roles may also be a
+seconds and the fields of the kind; ``{workflow: name}`` needs no ``kind``. Roles may also be a
 mapping of each name to ``prefer``, a list of members, and ``weight`` (see ``model.roles``).
-``cooldown`` and ``patience`` are in seconds.
-Every check that can be made without a cloud is made here.
+``cooldown`` and ``patience`` are in seconds. Every check that needs no cloud is made here.
 """
 
 import graphlib
@@ -46,31 +45,31 @@ from mistral_failover.model.validation import check_grammar, did_you_mean, disti
 
 DEFAULT_LADDER = ("quiesce", "stop", "confirm")
 PRIVATE_WORKFLOWS = "failover._"
-"""How the names of workflows begin that nobody but the engine may ask for."""
+"""The prefix of workflow names that only the engine may use."""
 SHIPPED_WORKFLOWS = "failover."
 SHIPPED_CHAIN = "failover.converge"
-"""The workflow that works traversals off, unless a group file names another one."""
+"""The workflow that carries out traversals, unless a group file names another one."""
 INTERNAL_TYPES = frozenset({"fence", "group_member"})
-"""Types that only the engine may ask for."""
+"""Types that only the engine may use."""
 
 
 @dataclass(frozen=True)
 class MembersSpec:
-    """Who belongs to the group: named servers of the stack, or an autoscaling group's."""
+    """The members of the group: named servers of the stack, or those of an autoscaling group."""
 
     servers: tuple[str, ...] = ()
     autoscaling_group: str | None = None
     choose: str = "oldest"
-    """``oldest``, ``newest`` or a member: who takes a role that falls vacant."""
+    """Which member takes a vacant role: ``oldest``, ``newest`` or a member's name."""
     priority: Mapping[str, int] = field(default_factory=dict)
-    """How much a member is wanted for roles, 0 to 100; see ``model.roles``."""
+    """The preference for a member when roles are assigned, 0 to 100; see ``model.roles``."""
     replace: Literal["never", "lost"] = "never"
     """``lost``: a member that an alarm declares lost gets another server."""
 
 
 @dataclass(frozen=True)
 class ResourceSpec:
-    """One resource as the group file states it, intrinsic functions unresolved."""
+    """One resource as in the group file, with unresolved intrinsic functions."""
 
     name: str
     type: str
@@ -80,7 +79,7 @@ class ResourceSpec:
 
 @dataclass(frozen=True)
 class Hook:
-    """A workflow of the user's that is started once for each of these events."""
+    """A user's workflow that is started once for each of these events."""
 
     workflow: str
     events: tuple[str, ...] = EVENTS
@@ -91,10 +90,10 @@ class Limits:
     """How often a group may fail over by itself, and how long it waits for a service."""
 
     cooldown: float = 60.0
-    """Seconds after an admitted alarm in which further ones are held back."""
+    """Seconds after an admitted alarm during which further alarms are held."""
     per_hour: int = 3
     patience: float = 3600.0
-    """Seconds for which an operation is tried again while a service is away; 0: not at all."""
+    """Seconds for which an operation is retried while a service does not answer; 0: no retry."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +111,15 @@ class Group:
     limits: Limits
     on_failure: Literal["stop", "rollback"]
     heal: Literal["report", "repair", "failover"]
-    """What follows from an observation: nothing; what cannot hurt is repaired; besides, the loss of
-    an active server is a failover."""
+    """What happens after an observation. ``report``: nothing. ``repair``: safe repairs are made.
+    ``failover``: in addition, the loss of an active server starts a failover."""
     workflow: str | None
-    """The chain that works its traversals off; None: failover.converge."""
+    """The chain that carries out its traversals; None: failover.converge."""
     on_event: Hook | None
     types: Mapping[str, ResourceType] = field(repr=False)
-    """Every type by name: those installed and the user's."""
+    """Every type by name: installed types and the user's."""
     definition: dict[str, Any] = field(repr=False)
-    """The group file as given, to be stored."""
+    """The group file as given; this is stored."""
 
 
 def parse_group(
@@ -131,9 +130,9 @@ def parse_group(
 ) -> Group:
     """Read a group file: its YAML text, or the mapping parsed from it.
 
-    :param name: the group's name; the stack's unless given.
-    :param types: type files of the user's, beside the installed ones.
-    :raises InvalidDocument: when it breaks the grammar or makes no sense.
+    :param name: the group's name; default: the name of the stack.
+    :param types: the user's type files, in addition to the installed types.
+    :raises InvalidDocument: when it breaks the grammar or is inconsistent.
     """
     definition = read_document(source, "group file")
     check_grammar("group", definition)
@@ -201,7 +200,7 @@ def _resource(name: str, given: Mapping[str, Any]) -> ResourceSpec:
 
 
 def _chain(given: str | None) -> str | None:
-    """The group's own chain; of the shipped workflows only failover.converge is one."""
+    """Return the group's own chain, or None. The only shipped chain is failover.converge."""
     if given is None or given == SHIPPED_CHAIN:
         return None
     if given.startswith(SHIPPED_WORKFLOWS):
@@ -294,8 +293,8 @@ def _check_resource(group: Group, spec: ResourceSpec) -> None:
 
 
 def _check_member(group: Group, resource_type: ResourceType, spec: ResourceSpec) -> None:
-    """A resource sits where a role is: fixed to one member it could not leave it when that is
-    lost, and a server outside the group nothing would ever fence."""
+    """Check that a resource follows a role. A resource that is fixed to one member could not leave
+    it if that member is lost. A server outside the group would never be fenced."""
     key = resource_type.member_property
     if key is None or key not in spec.properties:
         return
@@ -359,10 +358,10 @@ def _check_cycles(group: Group) -> None:
         for spec in group.resources.values()
     }
     try:
-        # Not networkx.find_cycle: it takes quadratic time to find that there is none.
+        # Not networkx.find_cycle: it takes quadratic time if there is no cycle.
         graphlib.TopologicalSorter(needs).prepare()
     except graphlib.CycleError as error:
-        # There each name is needed by the next one, and the last is the first again.
+        # In this list each name is needed by the next one, and the last is the first again.
         cycle = error.args[1][:0:-1]
     else:
         return

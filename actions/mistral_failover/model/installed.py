@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What installed packages add to this one: rungs, resource types and alarm sources.
+"""Extensions from installed packages: rungs, resource types and alarm sources.
 
 Each of these is an entry point, in this package's own ``setup.cfg`` or in another package's.
 """
@@ -17,7 +17,7 @@ _OWN = "mistral_failover."
 
 @functools.cache
 def installed(group: str) -> Mapping[str, Any]:
-    """Return what the entry points of ``group`` lead to, by name; looked up once.
+    """Return the objects of the entry points of ``group``, by name. The result is cached.
 
     This package's own come first, then the others by name. If two use one name, the first counts.
     An entry that cannot be imported is left out. Both are logged as errors.

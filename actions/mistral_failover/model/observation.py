@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a look at reality found, and what follows for a group: does it serve, could it fail over.
+"""The result of an observation: does the group serve, and could it fail over?
 
-The engine's status says what was last done. An observation says what is there. Pure: the looking is
-done elsewhere.
+The engine's status says what was last done. An observation says what exists. This module is pure:
+other modules make the observation.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ class Presence(StrEnum):
     CHANGED = "changed"
     """There, but not as recorded."""
     GONE = "gone"
-    """Not there."""
+    """It does not exist."""
     UNKNOWN = "unknown"
-    """It could not be seen: a service did not answer, or does not know."""
+    """It could not be checked: a service did not answer, or does not know."""
 
 
 class Service(StrEnum):
     """Whether a group serves."""
 
     SERVING = "SERVING"
-    """All that the goal wants is there, and a member could take over."""
+    """Everything that the goal wants exists, and a member could take over."""
     DEGRADED = "DEGRADED"
-    """It serves, but something is not as it should be: a failover would fail, or start too late."""
+    """It serves, but something is wrong: a failover would fail, or start too late."""
     DOWN = "DOWN"
     """It does not serve."""
     UNKNOWN = "UNKNOWN"
-    """Whether it serves could not be found out."""
+    """Whether it serves could not be checked."""
     OUT_OF_SERVICE = "OUT_OF_SERVICE"
-    """No goal gives anybody a role: it is not supposed to serve."""
+    """The goal assigns no roles: the group is not supposed to serve."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """The outcome of one look. ``why``: a clause for people, empty where all is as recorded."""
+    """The result of one check. ``why``: a clause for people, empty if all is as recorded."""
 
     presence: Presence
     why: str = ""
@@ -54,8 +54,8 @@ AS_RECORDED = Look(Presence.PRESENT)
 
 @dataclass(frozen=True)
 class ObservedResource:
-    """A resource of the current goal. ``serves``: without it the group does not serve; of others
-    the loss is a flaw."""
+    """A resource of the current goal. ``serves``: the group does not serve without it. The loss of
+    any other resource only degrades the group."""
 
     name: str
     type: str
@@ -66,8 +66,8 @@ class ObservedResource:
 
 @dataclass(frozen=True)
 class ObservedMember:
-    """A member. ``roles``: those that it holds. ``look``: its server: GONE (it does not run),
-    UNKNOWN. ``why_not``: what keeps it from taking over a role, None where nothing does."""
+    """A member. ``roles``: the roles that it holds. ``look``: its server: GONE (it does not run),
+    UNKNOWN. ``why_not``: why it cannot take over a role, None if it can."""
 
     name: str
     roles: tuple[str, ...]
@@ -77,7 +77,7 @@ class ObservedMember:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one look at a group found, and what follows."""
+    """What one observation of a group found, and the conclusion."""
 
     service: Service
     reasons: tuple[str, ...] = ()
@@ -85,8 +85,8 @@ class Observation:
     resources: tuple[ObservedResource, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """The observation as JSON: ``service``, ``reasons``, ``members`` (name, presence, why,
-        why_not) and ``resources`` (name, type, member, presence, why)."""
+        """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, presence,
+        why, why_not) and ``resources`` (name, type, member, presence, why)."""
         return {
             "service": str(self.service),
             "reasons": list(self.reasons),
@@ -117,7 +117,7 @@ def judged(
     members: Sequence[ObservedMember],
     resources: Sequence[ObservedResource],
 ) -> Observation:
-    """Say whether a group serves, from what was seen of its members and resources.
+    """Judge whether a group serves, from the state of its members and resources.
 
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """
@@ -168,8 +168,8 @@ def _of(resource: ObservedResource) -> str:
 
 @dataclass(frozen=True)
 class EngineView:
-    """What the engine knows of a group. ``ended_at`` None: its traversal is under way. ``missing``:
-    what the goal wants for service and is nowhere, a clause for each."""
+    """What the engine knows about a group. ``ended_at`` None: its traversal is running.
+    ``missing``: what the goal needs for service and does not exist, a clause for each."""
 
     roles: Mapping[str, str] = field(default_factory=dict)
     started_at: float | None = None
@@ -179,9 +179,9 @@ class EngineView:
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether a group serves now. ``since``: since when that is so, as far as is known;
-    ``seen_at``: when reality was last looked at, None where no look is later than the engine's last
-    work. In seconds by the database's clock."""
+    """Whether a group serves now. ``since``: the start of this state, as far as known. ``seen_at``:
+    the time of the last observation, None if there was none after the engine's last work. Both are
+    in seconds by the database's clock."""
 
     service: Service
     reasons: tuple[str, ...]
@@ -192,11 +192,11 @@ class Standing:
 def standing(
     engine: EngineView, stored: Mapping[str, Any] | None, at: float | None, since: float | None
 ) -> Standing:
-    """Put the engine's knowledge and the last stored observation (with its time and the time since
-    which that is so) together.
+    """Combine the engine's knowledge with the last stored observation, its time ``at`` and the time
+    ``since`` which its result has been the same.
 
-    What the engine knows to be missing counts first. An observation from before the end of the last
-    traversal says nothing about what that traversal did.
+    Resources that the engine knows to be missing count first. An observation from before the end of
+    the last traversal says nothing about the result of that traversal.
     """
     if not engine.roles:
         return Standing(Service.OUT_OF_SERVICE, (), engine.ended_at, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every problem of a group file at once, for whoever is writing one."""
+"""Find every problem of a group file at once, for its author."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def group_problems(
     name: str | None = None,
     types: Iterable[ResourceType] = (),
 ) -> list[InvalidDocument]:
-    """What ``parse_group`` refuses about a group file: every problem, by its place, where that one
-    raises the most telling alone. Empty: the file is accepted.
+    """Return every problem of a group file, sorted by path. An empty list: the file is accepted.
+    ``parse_group`` raises only the most important one.
 
-    What is wrong with the grammar of a part hides what is wrong with its meaning, so it is looked
-    for again in what is left without that part; what only misses it is no problem.
+    A grammar error in a part hides errors in its meaning. So the search is repeated on the document
+    without that part. A reference to the removed part is not a problem.
     """
     try:
         document = read_document(source, "group file")
@@ -46,7 +46,7 @@ def group_problems(
 def _meaning(
     left: dict[str, Any], name: str | None, types: list[ResourceType], dropped: set[str]
 ) -> Iterator[InvalidDocument]:
-    """One refusal after the other, each without the part that the one before refused."""
+    """Yield the refusals one by one, each time without the part that was refused before."""
     rest: dict[str, Any] | None = left
     for _ in range(_MOST):
         if rest is None:
@@ -62,8 +62,9 @@ def _meaning(
 
 
 def _without(document: dict[str, Any], path: str, dropped: set[str]) -> dict[str, Any] | None:
-    """The document without the part that was refused, whose name goes to ``dropped``; as it is
-    where that is done, None where nothing could be said without it."""
+    """Return the document without the refused part, and add the part's name to ``dropped``. Return
+    it unchanged if the part was removed before, and None if no check is possible without the part.
+    """
     top, rest = re.match(r"([^.\[]*)[.\[]?([^.\[\]]*)", path).groups()  # type: ignore[union-attr]
     if top == "members":
         return {**document, "members": _STAND_IN}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intrinsic functions: ``get_param``, ``get_attr`` and ``get_resource``.
 
-They mean what they mean in a Heat template and look the same: a mapping with that one key.
+They have the same meaning and form as in a Heat template: a mapping with that one key.
 
 ===============================  =================================================
 ``{get_param: role}``            the member that holds the role
@@ -10,7 +10,7 @@ They mean what they mean in a Heat template and look the same: a mapping with th
 ``{get_resource: name}``         the physical id of a resource
 ===============================  =================================================
 
-What a function returns is data and is never searched for functions again.
+The result of a function is data. It is never searched for functions again.
 """
 
 import copy
@@ -40,7 +40,7 @@ class Reference:
 
     kind: Kind
     target: str
-    """The parameter or the resource that is named."""
+    """The name of the parameter or resource."""
     path: tuple[str | int, ...] = ()
     """For ``get_attr``: the attribute and the steps into it; empty otherwise."""
     where: str = ""
@@ -63,7 +63,7 @@ def find_references(tree: Any) -> list[Reference]:
 
 
 def holds_reference(tree: Any) -> bool:
-    """Say whether any intrinsic function stands in the tree."""
+    """Return whether the tree contains an intrinsic function."""
     return bool(find_references(tree))
 
 
@@ -92,10 +92,10 @@ def resolve_params(tree: Any, params: Mapping[str, Any]) -> Any:
 def resolve_attributes(tree: Any, data: Mapping[str, Mapping[str, Any]]) -> Any:
     """Return a copy of the tree with every ``get_attr`` and ``get_resource`` replaced.
 
-    :param data: what is known of each resource, by name: ``{"id": physical id or None,
+    :param data: what is known about each resource, by name: ``{"id": physical id or None,
         "attributes": {name: value}}``.
-    :raises UnresolvedReference: for a resource that is not in ``data``, one without a physical
-        id, an attribute or a step that is not there, and a ``get_param`` left over.
+    :raises UnresolvedReference: for a resource that is not in ``data``, one without a physical id,
+        an attribute or a step that does not exist, and a remaining ``get_param``.
     """
 
     def replace(reference: Reference, node: Any) -> Any:
@@ -131,7 +131,7 @@ def _descend(attributes: Any, reference: Reference) -> Any:
     for depth, step in enumerate(reference.path):
         place = ".".join([reference.target, *map(str, reference.path[: depth + 1])])
         if isinstance(value, Mapping):
-            # A mapping that came through JSON has text keys only.
+            # A mapping that was read from JSON has only text keys.
             key = str(step)
             if key in value:
                 value = value[key]
@@ -156,7 +156,7 @@ def _index(step: str | int) -> int | None:
 
 
 def _walk(node: Any, where: str, visit: Callable[[Reference, Any], Any]) -> Any:
-    """Copy a tree, handing each reference to ``visit`` and taking what it returns."""
+    """Copy a tree and replace each reference by what ``visit`` returns for it."""
     if isinstance(node, Mapping):
         if not FUNCTIONS.isdisjoint(node):
             return visit(_parse(node, where), node)

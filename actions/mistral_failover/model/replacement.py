@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose server is replaced next."""
+"""Choose the member whose server is replaced next."""
 
 import math
 from collections.abc import Mapping, Sequence, Set
@@ -9,12 +9,12 @@ from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.group import Group
 
 POLICIES = ("oldest", "newest")
-"""Words that stand for a member; a member of such a name can only be meant by another one."""
+"""Words that choose a member. A member with such a name must be chosen in another way."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The member that is chosen, and why, in words."""
+    """The chosen member, and the reason in words."""
 
     member: str
     why: str
@@ -23,13 +23,13 @@ class Choice:
 def choose_member(
     group: Group, members: Sequence[MemberFact], lost: Set[str], named: str | None
 ) -> Choice:
-    """Choose whose server is replaced; the same facts give the same answer.
+    """Choose the member whose server is replaced; the same facts give the same result.
 
-    A member that is ``named`` is taken as it is.  Else those that failed come first: who is
-    declared lost, then who is seen not to be well.  Among equals decides ``named`` where it is one
-    of :data:`POLICIES`, else ``members.choose`` of the group; then the name.
+    A member that is ``named`` is taken. Otherwise failed members come first: declared lost, then
+    seen to be unhealthy. Among equals ``named`` decides if it is one of :data:`POLICIES`, otherwise
+    ``members.choose`` of the group; then the name.
 
-    :param members: every member that there is, one at least.
+    :param members: every existing member, at least one.
     :param named: one of them, one of :data:`POLICIES`, or None.
     """
     if named is not None and named not in POLICIES:
@@ -53,7 +53,8 @@ def choose_member(
 
 
 def failure(fact: MemberFact, lost: Set[str]) -> str | None:
-    """Why a member counts as failed, in words; None where it is well, or nobody could look."""
+    """Return why a member counts as failed, in words. Return None if it is healthy or could not be
+    checked."""
     if fact.name in lost:
         return "it is declared lost"
     if fact.healthy or fact.unseen:
@@ -68,11 +69,10 @@ def next_in_turn(
     roles: Mapping[str, str],
     waiting: Set[str],
 ) -> Choice | None:
-    """Choose who is next when all of ``waiting`` are replaced one by one, None when nobody is left.
+    """Choose the next member when all of ``waiting`` are replaced one by one; None if none is left.
 
-    Those that failed and hold a role come first: an update of the stack that is about another one
-    might take their servers away. Then those without a role, so that a role that has to move comes
-    to a new server.
+    Failed members that hold a role come first: a stack update for another member might remove their
+    servers. Then come members without a role, so that a role that has to move goes to a new server.
     """
     there = [fact for fact in members if fact.name in waiting]
     holders = set(roles.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles as a group file states them, and how much its members are wanted for them."""
+"""Roles as a group file describes them, and the members that are preferred for them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,25 +10,26 @@ from mistral_failover.model.validation import did_you_mean, distinct
 
 DEFAULT_PRIORITY = 50
 NEVER = 0
-"""The priority of a member that takes a role only where somebody names it for that."""
+"""The priority of a member that takes a role only if it is named for it."""
 
 
 @dataclass(frozen=True)
 class RoleSpec:
-    """One role. ``prefer``: the members that shall hold it, the first choice first; others only
-    where none of these can. ``weight``: its share of the load on whoever holds it, 1 to 100."""
+    """One role. ``prefer``: the members that should hold it, the first choice first; others are
+    used only if none of these can. ``weight``: the load that the role adds to its holder, 1 to 100.
+    """
 
     prefer: tuple[str, ...] = ()
     weight: int = 1
 
 
 def read_roles(given: Any) -> dict[str, RoleSpec]:
-    """Read ``roles``: a list of names, or a mapping of names to what is said of each.
+    """Read ``roles``: a list of names, or a mapping of each name to its settings.
 
-    A list keeps its order, a mapping is read in the alphabet's: not every database keeps the order
+    A list keeps its order. A mapping is sorted by name, because not every database keeps the order
     of a mapping's keys.
 
-    :raises InvalidDocument: for a name that stands there twice.
+    :raises InvalidDocument: for a duplicate name.
     """
     if isinstance(given, list):
         return dict.fromkeys(distinct(given, "roles"), RoleSpec())
@@ -38,12 +39,12 @@ def read_roles(given: Any) -> dict[str, RoleSpec]:
 def check_preferences(
     roles: Mapping[str, RoleSpec], priority: Mapping[str, int], choose: str, servers: Iterable[str]
 ) -> None:
-    """Check the members that roles prefer, and those that have a priority.
+    """Check the members that roles prefer, and the members that have a priority.
 
-    :param choose: whom the group prefers for all roles, if that is a member.
-    :param servers: the members, where the group file names them; else anybody may be one.
-    :raises InvalidDocument: for one that is no member, and for a preference for one that shall take
-        no role by itself.
+    :param choose: the member that the group prefers for all roles, if it is a member.
+    :param servers: the members, if the group file names them; if it is empty, any name is accepted.
+    :raises InvalidDocument: for a name that is not a member, and for a preference for a member with
+        priority 0.
     """
     known = list(servers)
     for name in sorted(priority):

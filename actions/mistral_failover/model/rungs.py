@@ -3,8 +3,8 @@
 
 A kind of rung is one class, and one entry point of the group ``mistral_failover.rungs`` that gives
 it its name. The schema of group files, the goal, the plan, the doctor, the ladder and the
-documentation ask :func:`rung_kinds`. :class:`RungKind` has what can be said of a kind without
-running it; ``resources.fence.rung.FenceRung`` adds how it runs.
+documentation use :func:`rung_kinds`. :class:`RungKind` describes a kind without running it;
+``resources.fence.rung.FenceRung`` adds how it runs.
 """
 
 import functools
@@ -24,52 +24,54 @@ fields of its kind."""
 
 
 class ServerAfter(StrEnum):
-    """What a proof says of the member's server."""
+    """What a proof says about the member's server."""
 
     RUNNING = "running"
-    """The guest runs on; only its applications have stopped."""
+    """The guest still runs; only its applications have stopped."""
     SHUTOFF = "shutoff"
     """Nova has the server SHUTOFF. If Nova shows it ACTIVE later, it was started again."""
     CUT_OFF = "cut_off"
-    """The guest is off, deleted or cut off. What Nova shows of the server says nothing."""
+    """The guest is off, deleted or cut off. What Nova shows of the server proves nothing."""
 
 
 class RungKind:
-    """One kind of rung. A subclass states the class variables; the defaults suit most kinds."""
+    """One kind of rung. A subclass sets the class variables; the defaults suit most kinds."""
 
     proof: ClassVar[str]
     """What proves the fence, as a clause; ``{field}`` is the value of a required field."""
     limit: ClassVar[float]
     """Seconds to wait for a proof, unless the group file says otherwise."""
     fields: ClassVar[Mapping[str, Any]] = {}
-    """JSON schema of each field beside ``kind`` and ``limit``, with the keywords that type files
-    may use and ``pattern``. A kind with a field of its own name needs no ``kind`` beside it."""
+    """JSON schema of each field in addition to ``kind`` and ``limit``, with the keywords that type
+    files may use and ``pattern``. A kind that has a field with its own name needs no ``kind``."""
     required: ClassVar[tuple[str, ...]] = ()
     """Fields that must be given. A kind without any may be written as a word."""
     server_after: ClassVar[ServerAfter] = ServerAfter.CUT_OFF
     for_dead_host: ClassVar[bool] = False
     """Whether it can prove something about a member whose host is dead."""
     asks_person: ClassVar[bool] = False
-    """Whether it is an operator's word, which is not waited for."""
+    """Whether it asks for an operator's confirmation, which does not block the ladder."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         """The name in group files."""
 
     def name(self, rung: Rung) -> str:
-        """Return what a rung is called; a ladder has each name once."""
+        """Return the name of a rung; it is unique in a ladder."""
         return self.kind
 
     def read(self, stated: Mapping[str, Any], path: str) -> Rung:
-        """Return the rung of what a group file states, which fits :meth:`schema`, with defaults.
+        """Return the rung with its defaults. ``stated`` is from a group file and fits
+        :meth:`schema`.
 
-        :raises InvalidDocument: with a path below ``path``, for what the schema cannot say.
+        :raises InvalidDocument: with a path below ``path``, for errors that the schema cannot
+            express.
         """
         limit = float(stated.get("limit", self.limit))
         return {**stated, "kind": self.kind, "limit": limit}
 
     def longest(self, rung: Rung) -> float:
-        """Return the seconds after which the next rung is tried, at most."""
+        """Return the maximum number of seconds until the next rung is tried."""
         return float(rung["limit"])
 
     def words(self, rung: Rung) -> str:
@@ -86,7 +88,7 @@ class RungKind:
 
 
 class _NotInstalled(RungKind):
-    """A kind that a stored goal names and no installed package has. It proves the least."""
+    """A kind in a stored goal that no installed package provides. It proves the least."""
 
     proof = "an unknown rung, whose package is not installed, proves it"
     limit = 0.0

@@ -6,10 +6,10 @@ from typing import Any, Final
 from mistral_failover.model.stages import Stage
 
 RESOURCE_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z"
-"""No colon: names with one are the engine's."""
+"""No colon: names with a colon belong to the engine."""
 WORKFLOW_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z"
 LABEL: Final = r"^[^/\x00-\x1f\x7f]+\Z"
-"""A member is a resource of the stack, so Heat's rule for names is the one that counts."""
+"""A member is a resource of the stack, so Heat's rule for names applies."""
 MAX_RESOURCES: Final = 1000
 MAX_SECONDS: Final = 86_400
 VERSIONS: Final = ("2026-11-21",)
@@ -17,7 +17,7 @@ EVENTS: Final = (
     *("admitted", "held", "started", "complete", "failed", "blocked", "returned"),
     *("degraded", "down", "well"),
 )
-"""What a group's own workflow may be told of (``on_event``)."""
+"""Events that a group's own workflow can receive (``on_event``)."""
 
 _NAME: dict[str, Any] = {"type": "string", "pattern": RESOURCE_NAME}
 _TEXT: dict[str, Any] = {"type": "string", "maxLength": 4096}
@@ -120,7 +120,7 @@ GROUP: Final[dict[str, Any]] = {
     "required": ["failover_template_version", "stack", "members", "resources"],
     "additionalProperties": False,
 }
-"""A group file, without ``$defs.rung``, which depends on what is installed."""
+"""A group file, without ``$defs.rung``, which depends on the installed rungs."""
 
 _OPERATION: dict[str, Any] = {
     "type": "object",
@@ -170,16 +170,17 @@ TYPE: Final[dict[str, Any]] = {
     "additionalProperties": False,
 }
 
-# What a type may say of a property.  A closed list: a misspelt keyword would be ignored by JSON
-# schema and the check silently lost; references could reach out to the network; and a regular
-# expression of a user's own, or choices within choices, could keep a process busy for ever.
+# The schema keywords that a type file may use for a property. The list is closed for three reasons.
+# JSON schema ignores a misspelt keyword, and the check would be lost silently. References could
+# reach out to the network. A user's regular expression, or nested choices, could keep a process
+# busy forever.
 _SCALARS: list[str] = ["string", "number", "integer", "boolean", "null", "array", "object"]
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 _NUMBER: dict[str, Any] = {"type": "number"}
 
 
 def _keywords(nested: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a schema, by name, whose inner schemas are ``nested``."""
+    """Return the keywords of a schema by name. Their inner schemas are ``nested``."""
     return {
         "type": {
             "type": ["string", "array"],
@@ -234,4 +235,4 @@ PROPERTY: Final[dict[str, Any]] = {
     },
     **_schema({**_KEYWORDS, "required": {"type": "boolean"}, "immutable": {"type": "boolean"}}),
 }
-"""One property of a type file: a JSON schema in which ``required`` is ours, and ``immutable``."""
+"""One property of a type file: a JSON schema in which ``required`` and ``immutable`` are ours."""

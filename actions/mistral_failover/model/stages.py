@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stages of a failover: the milestones that its workflow shows, in their order.
 
-A stage belongs to an operation of a type (``stage`` in the type file). It orders nothing by itself:
-the graph does. A node is never of an earlier stage than what it waits for, so whoever works off one
-stage after the other can always finish the earlier one first.
+A stage belongs to an operation of a type (``stage`` in the type file). The graph decides the order,
+not the stage. The stage of a node is never earlier than the stages of the nodes that it waits for.
+So a worker that carries out one stage after the other can always finish the earlier one first.
 """
 
 from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """One milestone; the members stand in the order in which they are passed."""
+    """One milestone, in the order in which they are passed."""
 
     FENCE = "fence"
     QUIESCE = "quiesce"

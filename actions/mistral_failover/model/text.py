@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words and times from outside, and how people read them."""
+"""Words and times from outside, and their form for people."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def moment(text: Any) -> float | None:
-    """A time in ISO 8601 as seconds since the epoch, UTC where it does not say; None for what is
-    no time: an alarm is not refused for its clock."""
+    """Return a time in ISO 8601 as seconds since the epoch (UTC if it has no zone). Return None if
+    it is not a time: an alarm is not refused because of its clock."""
     if not isinstance(text, str):
         return None
     try:
@@ -25,10 +25,10 @@ def moment(text: Any) -> float | None:
 
 
 def plain(text: str) -> str:
-    """A word from outside as it may stand in a sentence: one line of bearable length."""
+    """Return a word from outside so that it fits in a sentence: one line of limited length."""
     return _CONTROL.sub(" ", text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
 
 
 def clock(at: float) -> str:
-    """A time for people."""
+    """Return a time in a form for people."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

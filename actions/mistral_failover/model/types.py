@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource types: what a resource may be asked for, and what makes it so.
+"""Resource types: the properties of a resource, and the operations that create it.
 
 A type is one YAML file::
 
@@ -9,7 +9,7 @@ A type is one YAML file::
     replace: delete_first            # or create_first (the default)
     revive: true                     # false by default
     quiesce_covers: true             # false by default
-    member: server                   # the property that names the member it sits on
+    member: server                   # the property that names the member it belongs to
     properties:                      # by name: JSON schema, and two words of ours
       volume: {type: string, required: true, immutable: true}
       server: {type: string, required: true, immutable: true}
@@ -20,16 +20,16 @@ A type is one YAML file::
       create: {action: failover.attach_volume, timeout: 300, stage: move_volumes}
       delete: {workflow: house.take_volume_away}
 
-``required`` and ``immutable`` are true or false (keys that a mapping needs inside are said with
-``allOf: [{required: [...]}]``); properties beyond the named ones are always mutable.  An operation
-that is absent (or ``{}``) has no side effect; only ``create`` must be there, and ``update`` when
-anything is mutable.  Either an ``action`` or a ``workflow`` carries an operation out; the action,
-where both are named.  ``timeout`` is in seconds, 300 unless given.  ``stage`` is the milestone that
-the operation belongs to (``model.stages``); without one it belongs to the latest stage among what
-it waits for.  ``revive`` says of a resource whose deletion failed that ``create`` brings it back
-where it is, whatever is left of it; else it is deleted first, then made anew.  ``quiesce_covers``
-says that nothing writes through the resource once the applications on its server have stopped, so
-that the rung ``quiesce`` proves the fence of it too.
+``required`` and ``immutable`` are true or false. For keys that a mapping needs inside, use ``allOf:
+[{required: [...]}]``. Properties beyond the named ones are always mutable. An operation that is
+absent (or ``{}``) has no side effect. ``create`` is always needed, ``update`` only if a property is
+mutable. An ``action`` or a ``workflow`` carries out an operation; if both are named, the action
+does. ``timeout`` is in seconds, default 300. ``stage`` is the milestone of the operation
+(``model.stages``); without it, the operation belongs to the latest stage among what it waits for.
+``revive`` applies to a resource whose deletion failed: ``create`` brings it back in place, whatever
+is left of it; otherwise it is deleted and created again. ``quiesce_covers`` says that nothing
+writes through the resource after the applications on its server have stopped. So the rung
+``quiesce`` also proves its fence.
 """
 
 import copy
@@ -59,14 +59,14 @@ OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 @dataclass(frozen=True)
 class OperationSpec:
-    """How one operation of a type is carried out: by its action, or else by its workflow."""
+    """How one operation of a type is carried out: by its action, otherwise by its workflow."""
 
     workflow: str | None = None
     action: str | None = None
     timeout: int = DEFAULT_TIMEOUT
     """Seconds after which the operation counts as failed."""
     stage: Stage | None = None
-    """The milestone that it belongs to; None: that of what it waits for."""
+    """Its milestone; None: the latest of what it waits for."""
 
     @property
     def carried_out_by(self) -> str:
@@ -86,15 +86,15 @@ class ResourceType:
     """Properties whose change replaces the resource."""
     replace: Replace
     revive: bool
-    """Whether ``create`` brings back what a failed deletion left, in place."""
+    """Whether ``create`` restores in place what a failed deletion left."""
     quiesce_covers: bool
-    """Whether it is at rest as soon as the applications on its server have stopped."""
+    """Whether it is idle as soon as the applications on its server have stopped."""
     member_property: str | None
-    """The property that names the member the resource sits on."""
+    """The property that names the resource's member."""
     attributes: tuple[str, ...]
     """What ``get_attr`` may ask for, sorted."""
     operations: Mapping[Operation, OperationSpec]
-    """An operation that is not here has no side effect."""
+    """A missing operation has no side effect."""
     document: Mapping[str, Any] = field(repr=False)
     """The type file as given."""
 
@@ -153,7 +153,7 @@ def _installed() -> dict[str, ResourceType]:
 
 
 def _add(found: dict[str, ResourceType], text: bytes, file: str) -> None:
-    """Add the type of a file. One that is wrong must not keep the others from being used."""
+    """Add the type of a file. An invalid file must not block the others."""
     try:
         resource_type = load_type(text)
     except InvalidDocument as error:
@@ -164,17 +164,17 @@ def _add(found: dict[str, ResourceType], text: bytes, file: str) -> None:
 
 
 def installed_types() -> dict[str, ResourceType]:
-    """Return the types that come with this package and with other installed ones, by name."""
+    """Return the types of this package and of other installed packages, by name."""
     return dict(_installed())
 
 
 def check_properties(
     resource_type: ResourceType, properties: Mapping[str, Any], path: str = "properties"
 ) -> None:
-    """Hold the properties of a resource against its type.
+    """Check the properties of a resource against its type.
 
-    A property in whose value an intrinsic function still stands is taken as given; check again
-    once it is resolved.
+    A property whose value still contains an intrinsic function counts as given. Check again after
+    it is resolved.
 
     :raises InvalidDocument: with a path that begins with ``path``.
     """
@@ -191,7 +191,7 @@ def check_properties(
 
 
 def _property_schema(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return the JSON schema in a property's entry, without the words that are ours."""
+    """Return the JSON schema of a property's entry, without our own words."""
     check_grammar("property", spec, path)
     return {key: value for key, value in spec.items() if key not in ("required", "immutable")}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holding documents against JSON schemas, with findings that people can act on.
+"""Check documents against JSON schemas, with findings that people can act on.
 
-A finding never shows a value of the document: properties may hold secrets.
+A finding never shows a value of the document: properties may contain secrets.
 """
 
 import difflib
@@ -71,15 +71,15 @@ def _grammar(name: Grammar) -> Any:
 
 
 def check_grammar(grammar: Grammar, document: Any, path: str = "") -> None:
-    """Hold a document against one of the grammars of the model.
+    """Check a document against one of the grammars of the model.
 
-    :raises InvalidDocument: for the most telling of its faults.
+    :raises InvalidDocument: for the most important of its errors.
     """
     _check(_grammar(grammar), document, path)
 
 
 def every_slip(grammar: Grammar, document: Any) -> Iterator[InvalidDocument]:
-    """What :func:`check_grammar` refuses: every fault, not the most telling alone."""
+    """Yield every error that :func:`check_grammar` finds, not only the most important one."""
     for error in _grammar(grammar).iter_errors(document):
         if error.validator == "additionalProperties":
             known = error.schema.get("properties", {})
@@ -92,15 +92,15 @@ def every_slip(grammar: Grammar, document: Any) -> Iterator[InvalidDocument]:
 
 
 def check_schema(schema: Mapping[str, Any], value: Any, path: str) -> None:
-    """Hold a value against a schema made of the keywords that a type file may use.
+    """Check a value against a schema made of the keywords that a type file may use.
 
-    :raises InvalidDocument: for the most telling of its faults.
+    :raises InvalidDocument: for the most important of its errors.
     """
     _check(_validator(schema), value, path)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a remedy for an unknown word: the nearest known one, and what is known."""
+    """Return a remedy for an unknown word: the nearest known word, and all known words."""
     words = sorted(known)
     if not words:
         return "None is defined."
@@ -113,7 +113,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def distinct(names: list[str], path: str) -> tuple[str, ...]:
     """Return the names of a list.
 
-    :raises InvalidDocument: for the first that stands there twice.
+    :raises InvalidDocument: for the first duplicate.
     """
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -166,7 +166,7 @@ def _finding(error: ValidationError, prefix: str) -> InvalidDocument:
         return InvalidDocument(path, problem, remedy)
     if keyword in _BOUNDS:
         return InvalidDocument(path, _BOUNDS[keyword].format(rule), "Keep within that bound.")
-    # What is left of the keywords that are let in: anyOf and oneOf.
+    # The remaining keywords that are allowed: anyOf and oneOf.
     count = "at least" if keyword == "anyOf" else "exactly"
     return InvalidDocument(
         path,
