@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which volume each attachment of a group was made with last. Functions over one transaction."""
+"""The volume that each attachment of a group last used. Each function runs in one transaction."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mistral_failover.store.tables import resources
 
 @dataclass(frozen=True)
 class AttachedVolume:
-    """A volume by its id, and the ``name`` that the group file had for it."""
+    """A volume by its id, and its ``name`` in the group file."""
 
     name: str
     volume_id: str
 
 
 def volumes(tx: Session, group_id: str, attachment: str) -> dict[str, AttachedVolume]:
-    """By resource, what its latest record with a volume says, gone or not; ``attachment`` is the
-    type. So a volume is known also while it hangs nowhere."""
+    """Return, by resource, the volume of its latest record that has one, even if that record is
+    gone. ``attachment`` is the type. So a volume is known while it is attached nowhere."""
     query = (
         sa.select(resources.c.name, resources.c.properties, resources.c.physical_id)
         .where(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting rows: what the metrics know of incidents, traversals, operations and the journal.
+"""Count rows for the metrics: incidents, traversals, operations and the journal.
 
-Each function counts the rows under a condition. The same functions count what is there and what is
-about to be forgotten (``store.totals``), so that forgetting changes no sum.
+Each function counts the rows that match a condition. The same functions count the existing rows and
+the rows that are about to be deleted (``store.totals``), so that a deletion changes no sum.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from mistral_failover.store.tables import (
 )
 
 BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
-"""Upper bounds of the histograms, in seconds; what takes longer is in one more bucket."""
+"""Upper bounds of the histograms, in seconds. There is one more bucket for longer times."""
 KINDS = ("blocked", "ended", "handed_back", "steal", "sweep")
-"""The kinds of the journal's sentences that are counted."""
+"""The kinds of journal entries that are counted."""
 SEPARATOR = "|"
-"""Between labels; no name of a type, verb, decision or rule has it."""
+"""Separates labels. No type, verb, decision or rule has it in its name."""
 STARTED = "operations_started"
-"""Operations by type, whatever became of them: since when a type is used."""
-_PERSON = "operator"  # incidents.OPERATOR, which can not be imported here
+"""Operations by type, whatever their outcome: since when a type is used."""
+_PERSON = "operator"  # incidents.OPERATOR, which cannot be imported here
 
 
 @dataclass(frozen=True)
 class Count:
-    """A sum, and when what it counts was first seen, in seconds by the database's clock."""
+    """A sum, and the first time of what it counts, in seconds by the database's clock."""
 
     value: float
     first_at: float
@@ -46,11 +46,11 @@ class Count:
 
 
 Counts = dict[tuple[str, str], Count]
-"""By name and by labels, joined with :data:`SEPARATOR`."""
+"""Counts by name and by labels, joined with :data:`SEPARATOR`."""
 
 
 def merged(*parts: Counts) -> Counts:
-    """The sums of several."""
+    """Return the sums of several counts."""
     found: Counts = {}
     for part in parts:
         for key, count in part.items():
@@ -59,8 +59,8 @@ def merged(*parts: Counts) -> Counts:
 
 
 def of_traversals(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
-    """``traversals_started``; ``traversals`` by outcome, ``traversal_seconds`` by outcome and
-    bucket, ``traversal_seconds_sum`` by outcome; ``deferrals``."""
+    """Return ``traversals_started``; ``traversals`` by outcome; ``traversal_seconds`` by outcome
+    and bucket; ``traversal_seconds_sum`` by outcome; ``deferrals``."""
     came_back = sa.and_(traversals.c.back, traversals.c.status == "COMPLETE")
     outcome = sa.case((came_back, "RETURNED"), else_=traversals.c.status).label("outcome")
     query = _timed(traversals, outcome).where(where)
@@ -73,7 +73,7 @@ def of_traversals(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
         _add(found, "traversals", (row.outcome,), count)
         if row.outcome != "SUPERSEDED":
             _add_timed(found, "traversal_seconds", (row.outcome,), row)
-    # What is still among the sync points was not added to its traversal yet.
+    # The deferrals of existing sync points are not yet added to their traversal.
     deferred = sa.select(
         sa.func.sum(traversals.c.deferrals), sa.func.min(traversals.c.started_at)
     ).where(where, traversals.c.deferrals > 0)
@@ -90,9 +90,9 @@ def of_traversals(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
 
 
 def of_operations(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
-    """``operations`` by type, verb and outcome, of those that have ended; of those that are done
-    ``operation_seconds`` by type, verb and bucket, and ``operation_seconds_sum``; ``unknowns`` by
-    type and verb; :data:`STARTED`."""
+    """Return ``operations`` by type, verb and outcome, for operations that have ended;
+    ``operation_seconds`` by type, verb and bucket, and ``operation_seconds_sum``, for those that
+    are done; ``unknowns`` by type and verb; :data:`STARTED`."""
     join = resources.c.id == operations.c.resource_id
     labels = (resources.c.type, operations.c.verb)
     query = (
@@ -127,7 +127,7 @@ def of_operations(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
 
 
 def of_incidents(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
-    """``incidents`` by decision, rule and whose they are; ``repeats``."""
+    """Return ``incidents`` by decision, rule and source (a person or an alarm); ``repeats``."""
     source = sa.case((incidents.c.source == _PERSON, "person"), else_="alarm").label("source")
     labels = (incidents.c.decision, incidents.c.rule, source)
     query = (
@@ -150,7 +150,7 @@ def of_incidents(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
 
 
 def of_journal(tx: Session, group_ids: sa.Select[Any]) -> Counts:
-    """``journal`` by kind, for the :data:`KINDS`, of these groups."""
+    """Return ``journal`` by kind, for the :data:`KINDS`, of these groups."""
     query = (
         sa.select(journal.c.kind, sa.func.count(), sa.func.min(journal.c.at))
         .where(journal.c.group_id.in_(group_ids), journal.c.kind.in_(KINDS))
@@ -163,7 +163,7 @@ def of_journal(tx: Session, group_ids: sa.Select[Any]) -> Counts:
 
 
 def there(tx: Session, project_id: str | None) -> Counts:
-    """Everything that is there of a project; None: of all."""
+    """Return the counts of all existing rows of a project; None: of all projects."""
     mine = sa.select(groups.c.id)
     incident: sa.ColumnElement[bool] = sa.true()
     if project_id is not None:
@@ -178,7 +178,7 @@ def there(tx: Session, project_id: str | None) -> Counts:
 
 
 def _timed(table: sa.Table, *labels: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Count rows by labels and by the bucket of how long they took."""
+    """Count rows by labels and by the bucket of their duration."""
     took = sa.func.coalesce(table.c.ended_at, table.c.started_at) - table.c.started_at
     steps = [(took <= bound, number) for number, bound in enumerate(BUCKETS)]
     bucket = sa.case(*steps, else_=len(BUCKETS)).label("bucket")
@@ -191,7 +191,7 @@ def _timed(table: sa.Table, *labels: sa.ColumnElement[Any]) -> sa.Select[Any]:
             sa.func.min(table.c.started_at).label("first_at"),
         )
         .select_from(table)
-        # By their names: an expression with parameters does not look like itself to a database.
+        # Group by name: a database does not recognise an expression with parameters as the same.
         .group_by(*_names(labels), "bucket")
     )
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections, transactions and the clock. SQLite for one process, MySQL or MariaDB for many.
 
-SQLite: WAL, and every writing transaction is ``BEGIN IMMEDIATE``, so that none fails half way
-because another one wrote. MySQL and MariaDB: READ COMMITTED; a deadlock runs the transaction again.
+SQLite: WAL. Every writing transaction is ``BEGIN IMMEDIATE``, so that it cannot fail half way
+because of another writer. MySQL and MariaDB: READ COMMITTED. A transaction that hits a deadlock
+runs again.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ T = TypeVar("T")
 
 _BUSY_SECONDS = 30
 _ATTEMPTS = 10
-# Of MySQL: deadlock, lock wait timeout, and a row that was not there when it was looked for, and is
-# now; the repeat finds it.
+# MySQL's deadlock, lock wait timeout, and duplicate row. In the last case another transaction has
+# inserted the row since it was looked for; the repeat finds it.
 _REPEATABLE = frozenset({1213, 1205, 1062})
 _SUPPORTED = frozenset({"sqlite", "mysql", "mariadb"})
 
 
 class UnsupportedDatabase(ValueError):
-    """The URL names a database that the state store cannot be in."""
+    """The URL names a database that is not supported for the state store."""
 
     code = "CONFIG"
     remedy = (
@@ -58,7 +59,7 @@ def supported(url: str) -> sa.URL:
 
 
 class DatabaseClock(FunctionElement[float]):
-    """The database's own time, in seconds since the epoch."""
+    """The database's time, in seconds since the epoch."""
 
     type = sa.Double()
     inherit_cache = True
@@ -86,7 +87,7 @@ class Database:
         clock: Callable[[], float] | None = None,
         pool_size: int = 32,
     ) -> None:
-        """``clock`` replaces the database's clock, for simulations of time.
+        """Open the database. ``clock`` replaces the database's clock, to simulate time.
 
         Raises as :func:`supported`.
         """
@@ -95,9 +96,9 @@ class Database:
         self.engine = self._connectable(pool_size)
         self._reader = self.engine.execution_options(failover_reads=True)
         self._snapshots = self._reader
-        # SQLite makes a second writer sleep and look again: with many threads most of the time
-        # goes by asleep. So the threads of this process queue up here. In memory there is but
-        # one connection, for readers as well.
+        # In SQLite a second writer sleeps and tries again: with many threads, most of the time is
+        # lost asleep. So the threads of this process queue here. A database in memory has only one
+        # connection, so readers queue too.
         sqlite = self.url.get_backend_name() == "sqlite"
         self._writers = threading.Lock() if sqlite else contextlib.nullcontext()
         if not sqlite:
@@ -114,7 +115,7 @@ class Database:
                 max_overflow=pool_size,
                 pool_pre_ping=True,
                 pool_recycle=1800,
-                hide_parameters=True,  # an exception's text must not show what is kept
+                hide_parameters=True,  # an exception's text must not show stored data
             )
         pool: dict[str, Any] = {"pool_size": pool_size}
         if _in_memory(self.url):
@@ -130,7 +131,7 @@ class Database:
         return engine
 
     def now(self) -> sa.ColumnElement[float]:
-        """An SQL expression for the time now."""
+        """Return an SQL expression for the current time."""
         if self._clock is None:
             return DatabaseClock()
         return sa.literal(self._clock(), sa.Double)
@@ -140,11 +141,11 @@ class Database:
         return self._run(self.engine, self._writers, function)
 
     def reading(self, function: Callable[[SqlTransaction], T]) -> T:
-        """Run ``function`` in a transaction that only reads, and keeps no writer waiting."""
+        """Run ``function`` in a transaction that only reads, and does not block writers."""
         return self._run(self._reader, self._readers, function)
 
     def snapshot(self, function: Callable[[SqlTransaction], T]) -> T:
-        """As :meth:`reading`, and everything that is read is of one moment."""
+        """Run as :meth:`reading`; everything that is read is from the same moment."""
         return self._run(self._snapshots, self._readers, function)
 
     def _run(
@@ -168,7 +169,7 @@ class Database:
         raise AssertionError("unreachable: the last attempt raises")
 
     def close(self) -> None:
-        """Give every connection back."""
+        """Close every connection."""
         self.engine.dispose()
 
 
@@ -177,11 +178,11 @@ def _in_memory(url: sa.URL) -> bool:
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
-    # The driver must not open transactions by itself: _begin_sqlite says which kind is opened.
+    # The driver must not open transactions: _begin_sqlite chooses which kind is opened.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
-    # An intent that a power cut takes back after its side effect would be no intent.
+    # An intent must survive a power cut that comes after its side effect.
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
     cursor.execute("PRAGMA foreign_keys=ON")

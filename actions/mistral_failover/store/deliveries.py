@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signed alarms that were taken, by the digest of their signature: what is sent once more, to any
-server on this store, is known again. Functions over one transaction."""
+"""Signed alarms that were accepted, by the digest of their signature. So every server on this store
+recognises an alarm that is sent again. Each function runs in one transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TAKEN = sa.select(deliveries.c.execution)
 
 
 def taken(tx: Session, project_id: str, signature: str) -> str | None:
-    """The execution that an alarm was taken as; None when it was not."""
+    """Return the execution that was started for an alarm; None if it was not accepted."""
     query = _TAKEN.where(
         deliveries.c.project_id == project_id, deliveries.c.digest == _digest(signature)
     )
@@ -24,8 +24,8 @@ def taken(tx: Session, project_id: str, signature: str) -> str | None:
 
 
 def take(tx: Session, project_id: str, signature: str, execution: str, keep: float) -> bool:
-    """Record that an alarm was taken; False: it was already. What is older than ``keep`` seconds,
-    by the database's clock, is forgotten."""
+    """Record an accepted alarm. Return False if it was already recorded. Entries older than
+    ``keep`` seconds by the database's clock are deleted."""
     if taken(tx, project_id, signature) is not None:
         return False
     now = tx.now()

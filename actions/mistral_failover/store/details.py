@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people read of one thing: its operations, deferrals, traversals, the locks. Functions over
-one transaction; times are seconds since the epoch."""
+"""Details of one object for people: its operations, deferrals, traversals, locks. Each function
+runs in one transaction. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, journal, nodes, operations, resources, traversals
 
 STEALS = ("steal", "broken")
-"""The kinds of the journal's sentences about a lock that was taken from its owner."""
+"""The kinds of journal entries about a lock that was taken from its owner."""
 
 
 def carried_out(
@@ -23,8 +23,8 @@ def carried_out(
     key: str | None = None,
     limit: int = 1000,
 ) -> list[dict[str, Any]]:
-    """The operations of a traversal, on a resource, or the one of a key, in the order of their
-    start, each with the name, type and member of what it is about."""
+    """Return the operations of a traversal, on a resource, or with a key, in the order of their
+    start. Each has the name, type and member of its resource."""
     query = (
         sa.select(
             operations.c.key,
@@ -57,8 +57,9 @@ def carried_out(
 
 
 def deferrals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
-    """The nodes of a traversal that met a lock when they were ready: ``node``, ``resource_id``,
-    ``resource``, ``deferred_to``, ``deferred_at``, the last time if there were several."""
+    """Return the nodes of a traversal that found a lock when they were ready: ``node``,
+    ``resource_id``, ``resource``, ``deferred_to``, ``deferred_at``. If there were several
+    deferrals, the last one is returned."""
     query = (
         sa.select(
             nodes.c.node,
@@ -82,7 +83,7 @@ def walks(
     goal_version: str | None = None,
     limit: int = 20,
 ) -> list[dict[str, Any]]:
-    """The traversals of a group that an incident caused, or to a goal, the oldest first."""
+    """Return the traversals of a group that an incident caused, or to a goal, the oldest first."""
     query = sa.select(
         traversals.c.id,
         traversals.c.goal_version.label("goal"),
@@ -107,10 +108,10 @@ def locks(
     group_id: str | None = None,
     resource_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The locks that are held in the project, in a group of it, or on one resource: ``group_id``,
-    ``group``, ``resource``, ``resource_id``, ``type``, ``owner``, ``token``, ``lease_left``
-    (seconds; less than 0 where the lease is over), ``since``, ``operation`` (its key) and
-    ``traversal`` (None where the ledger has none under this token)."""
+    """Return the locks that are held in the project, in one of its groups, or on one resource:
+    ``group_id``, ``group``, ``resource``, ``resource_id``, ``type``, ``owner``, ``token``,
+    ``lease_left`` (seconds; negative if the lease is over), ``since``, ``operation`` (its key) and
+    ``traversal`` (None if the ledger has none under this token)."""
     begun = (
         sa.select(sa.func.max(journal.c.at))
         .where(
@@ -156,7 +157,7 @@ def locks(
 
 
 def steals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
-    """The locks that were broken in a traversal: ``at``, ``resource_id``, ``sentence``."""
+    """Return the locks that were broken in a traversal: ``at``, ``resource_id``, ``sentence``."""
     query = (
         sa.select(journal.c.at, journal.c.resource_id, journal.c.sentence)
         .where(journal.c.traversal_id == traversal_id, journal.c.kind.in_(STEALS))
@@ -166,8 +167,8 @@ def steals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
 
 
 def broken_by_hand(tx: Session, group_id: str, resource_id: str, owner: str) -> str | None:
-    """What was last said about a lock of this owner's on a resource that a person broke; None:
-    nobody did."""
+    """Return the last journal entry about an operator who broke this owner's lock on a resource;
+    None if there is none."""
     query = (
         sa.select(journal.c.sentence)
         .where(
@@ -184,7 +185,7 @@ def broken_by_hand(tx: Session, group_id: str, resource_id: str, owner: str) -> 
 
 
 def last_said(tx: Session, group_id: str, kind: str, traversal_id: str) -> float | None:
-    """When a sentence of a kind was last said of a traversal."""
+    """Return the time of the last journal entry of a kind about a traversal."""
     query = sa.select(sa.func.max(journal.c.at)).where(
         journal.c.group_id == group_id,
         journal.c.traversal_id == traversal_id,
@@ -195,7 +196,7 @@ def last_said(tx: Session, group_id: str, kind: str, traversal_id: str) -> float
 
 
 def made_at(tx: Session, group_id: str) -> dict[str, float]:
-    """When each resource of a group was made: the end of its last create that was done."""
+    """Return when each resource of a group was made: the end of its last successful create."""
     query = (
         sa.select(operations.c.resource_id, sa.func.max(operations.c.ended_at))
         .where(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How groups stand now, for the metrics. Functions over one transaction; None as a project: all."""
+"""The current state of groups, for the metrics. Each function runs in one transaction. None as the
+project means all projects."""
 
 from __future__ import annotations
 
@@ -26,10 +27,10 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class GroupGauges:
-    """A group. ``status``: of its current traversal, DEFINED where none was; ``since`` and
+    """A group. ``status``: of its current traversal, DEFINED if there is none. ``since`` and
     ``blocked_since``: when that began, and when it last became BLOCKED, in seconds. ``lately``: the
-    traversals that began within the last hour. ``service``: as last seen, None where it was not
-    looked at since the engine last worked on it."""
+    number of traversals that began within the last hour. ``service``: as last observed, None if the
+    group was not observed since the engine last worked on it."""
 
     id: str
     project: str
@@ -42,7 +43,7 @@ class GroupGauges:
 
 
 def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupGauges]:
-    """Every group, the oldest first."""
+    """Return every group, the oldest first."""
     query = (
         sa.select(
             groups.c.id,
@@ -87,7 +88,8 @@ def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupG
 
 
 def held_alarms(tx: Session, project_id: str | None) -> dict[tuple[str, str | None], int]:
-    """How many alarms wait for a person, by project and group (None: nobody knows which)."""
+    """Return the number of alarms that wait for an operator, by project and group (None:
+    unknown)."""
     query = (
         sa.select(incidents.c.project_id, incidents.c.group_id, sa.func.count())
         .where(incidents.c.decision == "HELD")
@@ -99,7 +101,7 @@ def held_alarms(tx: Session, project_id: str | None) -> dict[tuple[str, str | No
 
 
 def last_sweeps(tx: Session, project_id: str | None) -> dict[str, float]:
-    """When each project was last swept, in seconds."""
+    """Return the time of each project's last sweep, in seconds."""
     query = (
         sa.select(totals.c.project_id, sa.func.max(totals.c.last_at))
         .where(totals.c.name == SWEEPS)
@@ -111,7 +113,7 @@ def last_sweeps(tx: Session, project_id: str | None) -> dict[str, float]:
 
 
 def with_servers(tx: Session, group_ids: Sequence[str]) -> list[tuple[str, str, str]]:
-    """The (group id, member, server id) of the members of these groups that have a server."""
+    """Return (group id, member, server id) for each member of these groups that has a server."""
     found: list[tuple[str, str, str]] = []
     for some in _chunks(group_ids):
         query = sa.select(members.c.group_id, members.c.name, members.c.server_id).where(
@@ -145,5 +147,5 @@ def _counts(tx: Session, query: sa.Select[Any]) -> dict[str, int]:
 
 
 def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
-    """SQLite takes some thousand parameters at most."""
+    """Split the items: SQLite accepts only some thousand parameters."""
     return (items[i : i + size] for i in range(0, len(items), size))

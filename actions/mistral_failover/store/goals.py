@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goals that a group was given: listed, found again, and forgotten by policy.
+"""The goals of a group: list them, find one, and delete old ones by policy.
 
-Functions over one transaction. Times are seconds since the epoch.
+Each function runs in one transaction. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mistral_failover.store.tables import goals, groups, operations, resources, 
 
 @dataclass(frozen=True)
 class KeptGoal:
-    """A goal, and what came of the traversals to it.
+    """A goal, and the result of its traversals.
 
-    ``walked`` counts them, ``status`` is that of the latest, which began at ``given_at``;
-    ``reached_at`` is when the goal was last reached, None when it never was.
+    ``walked`` is their number. ``status`` is that of the latest one, which began at ``given_at``.
+    ``reached_at`` is when the goal was last reached, None if never.
     """
 
     goal: Goal
@@ -37,7 +37,7 @@ class KeptGoal:
 
 
 def listed(tx: Session, group_id: str) -> list[KeptGoal]:
-    """A group's goals, the one that was given last first."""
+    """Return a group's goals, the latest first."""
     walks: dict[str, list[Any]] = {}
     query = (
         sa.select(
@@ -75,7 +75,7 @@ def _kept(document: Any, walks: Sequence[Any]) -> KeptGoal:
 
 
 def reached(tx: Session, group_id: str) -> list[str]:
-    """The versions of the goals that were reached, the latest first, each once."""
+    """Return the versions of the goals that were reached, the latest first, each once."""
     query = (
         sa.select(traversals.c.goal_version)
         .where(traversals.c.group_id == group_id, traversals.c.status == "COMPLETE")
@@ -88,7 +88,7 @@ def reached(tx: Session, group_id: str) -> list[str]:
 
 
 def beginning_with(tx: Session, group_id: str, prefix: str) -> list[str]:
-    """The versions of a group's goals that begin with ``prefix``; two at most."""
+    """Return the versions of a group's goals that begin with ``prefix``; two at most."""
     query = sa.select(goals.c.version).where(
         goals.c.group_id == group_id, goals.c.version.startswith(prefix, autoescape=True)
     )
@@ -96,7 +96,7 @@ def beginning_with(tx: Session, group_id: str, prefix: str) -> list[str]:
 
 
 def needed_types(tx: Session, group_id: str) -> set[str]:
-    """The names of the types that a group's goals ask for."""
+    """Return the names of the types that a group's goals use."""
     query = sa.select(goals.c.document).where(goals.c.group_id == group_id)
     return {
         entry["type"]
@@ -106,12 +106,12 @@ def needed_types(tx: Session, group_id: str) -> set[str]:
 
 
 def prune(tx: Session, group_id: str, *, keep: int, older_than: float) -> int:
-    """Forget the goals of a group that nothing needs any more; returns how many.
+    """Delete the goals of a group that are no longer needed. Return their number.
 
-    Kept are: the current goal, the last one that was reached, those that a record carries which is
-    not gone; of the others the ``keep`` latest, the ``keep`` latest that were reached, and
-    whatever was given since ``older_than``. With a goal go its traversals, their operations, and
-    its records that are gone, but what alone tells what stood behind a resource last.
+    These are kept: the current goal, the last goal that was reached, and the goals of records that
+    are not gone. Of the others: the ``keep`` latest, the ``keep`` latest that were reached, and all
+    since ``older_than``. A goal is deleted with its traversals, their operations, and its records
+    that are gone. A record is spared if only it shows what was last behind a resource.
     """
     count = sa.select(sa.func.count()).where(goals.c.group_id == group_id)
     if tx.connection.execute(count).scalar_one() <= keep:
@@ -151,7 +151,7 @@ def _forget(tx: Session, group_id: str, version: str, spared: Set[str]) -> None:
         resources.c.group_id == group_id, resources.c.goal_version == version, _gone()
     )
     left = list(set(tx.connection.execute(gone).scalars()) - spared)
-    # What an older goal's traversal did to a record that is still there stays with the record.
+    # Operations of an older goal's traversal on a record that still exists stay with the record.
     still_there = sa.select(resources.c.id).where(
         resources.c.group_id == group_id, sa.not_(_gone())
     )
@@ -167,8 +167,8 @@ def _forget(tx: Session, group_id: str, version: str, spared: Set[str]) -> None:
 
 
 def _last_of_a_name(tx: Session, group_id: str) -> set[str]:
-    """The records that alone tell what stood behind a resource whose present record has nothing
-    yet (``store.attached_volumes``)."""
+    """Return the records that are the only trace of what was behind a resource, because its present
+    record has nothing yet (``store.attached_volumes``)."""
     rows = tx.connection.execute(
         sa.select(resources.c.id, resources.c.name, _gone().label("gone"), resources.c.physical_id)
         .where(resources.c.group_id == group_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forgetting a group for good. Functions over one transaction, which has the group's lock."""
+"""Delete a group for good. Each function runs in one transaction that has the group's lock."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mistral_failover.store.tables import Decision, groups, incidents, members, 
 
 
 def orphan(tx: Session, incident_id: str, sentence: str) -> None:
-    """Let an alarm be held as one whose group nobody knows: it may be about a later one."""
+    """Hold an alarm as one of an unknown group: it may be about a group that is defined later."""
     decide(tx, incident_id, Decision.HELD, sentence, rule="unknown")
     tx.execute(incidents.update().where(incidents.c.id == incident_id).values(group_id=None))
 
 
 def forget(tx: Session, group_id: str) -> None:
-    """Delete a group and all that is its own: goals, traversals, records, operations, incidents,
-    journal. What it counted for is kept.
+    """Delete a group and everything that belongs to it: goals, traversals, records, operations,
+    incidents, journal. Its counts are kept.
 
-    Its members stay: agents remember the epoch that they were in, so a group that is defined again
-    under this name goes on counting from there, and never sends a command of an epoch that was.
+    Its members stay, because agents remember their last epoch. If a group is defined again under
+    this name, it continues from there and never sends a command with an old epoch.
     """
     totals.keep_group(tx, group_id)
     walked = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups and their members, by project. Functions over one transaction."""
+"""Groups and their members, by project. Each function runs in one transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mistral_failover.store.tables import groups, members, resources, traversals
 
 @dataclass(frozen=True)
 class MemberRow:
-    """A member as it was last seen; ``confirmed_because`` holds for this epoch only."""
+    """A member as last seen. ``confirmed_because`` is for this epoch only."""
 
     name: str
     server_id: str | None
@@ -30,10 +30,10 @@ class MemberRow:
 
 
 def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any]) -> str:
-    """Create a group or change its definition; returns its id.
+    """Create a group or change its definition. Return its id.
 
     ``definition`` is ``{"document": group file, "types": [type files]}``. Types that live records
-    and kept goals still need, and that the new definition does not bring, are kept.
+    and kept goals still need are kept, even if the new definition does not contain them.
     """
     identity = group_id(project_id, name)
     row = tx.connection.execute(
@@ -76,18 +76,18 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
 
 
 def _hook(definition: Mapping[str, Any]) -> str | None:
-    """The workflow that is to be told of events."""
+    """Return the workflow that receives events."""
     told: Mapping[str, Any] | None = definition.get("document", {}).get("on_event")
     return None if told is None else str(told["workflow"])
 
 
 def find(tx: Session, project_id: str, name: str) -> GroupState | None:
-    """A project's group by its name; read without a lock."""
+    """Return a project's group by its name. It is read without a lock."""
     return get(tx, group_id(project_id, name))
 
 
 def get(tx: Session, identity: str) -> GroupState | None:
-    """A group by its id; read without a lock."""
+    """Return a group by its id. It is read without a lock."""
     query = sa.select(
         groups.c.id,
         groups.c.project_id,
@@ -101,13 +101,13 @@ def get(tx: Session, identity: str) -> GroupState | None:
 
 
 def names(tx: Session, project_id: str) -> list[str]:
-    """The names of a project's groups."""
+    """Return the names of a project's groups."""
     query = sa.select(groups.c.name).where(groups.c.project_id == project_id)
     return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
 
 
 def members_of(tx: Session, identity: str) -> dict[str, MemberRow]:
-    """The members of a group, by name."""
+    """Return the members of a group, by name."""
     query = sa.select(
         members.c.name,
         members.c.server_id,
@@ -130,8 +130,8 @@ def members_of(tx: Session, identity: str) -> dict[str, MemberRow]:
 
 @dataclass(frozen=True)
 class Replaced:
-    """A member behind whose name another server was found. ``server_id``: the one before, None if
-    there was none; ``epoch``: the new one."""
+    """A member that has another server now. ``server_id``: the server before, None if there was
+    none; ``epoch``: the new one."""
 
     name: str
     server_id: str | None
@@ -139,7 +139,7 @@ class Replaced:
 
 
 class SeenTooLate(Exception):  # noqa: N818 - no error: it is looked at again
-    """A member was noticed to be another server after the look began that shall be remembered."""
+    """A member's server changed after these observations of the members began."""
 
 
 def see_members(
@@ -148,12 +148,13 @@ def see_members(
     seen: Iterable[tuple[str, str, float | None]],
     before: Mapping[str, MemberRow] | None = None,
 ) -> list[Replaced]:
-    """Record members as (name, server id, creation time). Another server behind a known name is a
-    replacement: the member's epoch is raised, and what was begun on the former one stays known to
-    be there, also where nobody heard how that ended. Returns those that this raised.
+    """Record members as (name, server id, creation time). Return those that were replaced. If a
+    known member has another server, it was replaced: its epoch is raised. Resources that were begun
+    on the former server stay recorded there, even if their outcome is unknown.
 
-    ``before``: :func:`members_of` from before anybody looked, None where that was just now. Raises
-    SeenTooLate where a member is neither whom it was then nor who was seen: the look may be older.
+    ``before``: :func:`members_of` from before the members were read from the cloud, None if that
+    was just now. Raises SeenTooLate if a member has neither the server it had then nor the one that
+    was seen, because what was seen may be older.
     """
     known = members_of(tx, identity)
     before = known if before is None else before
@@ -188,8 +189,8 @@ def see_members(
 
 
 def _pin(tx: Session, identity: str, member: str, server_id: str | None) -> None:
-    """Write down on which server the records of a member were begun that do not say it: from now on
-    the member's name means another one."""
+    """Record the current server on a member's records that do not name one. From now on the
+    member's name means another server."""
     query = sa.select(resources.c.id, resources.c.attributes).where(
         resources.c.group_id == identity,
         resources.c.member == member,
@@ -206,8 +207,8 @@ def _pin(tx: Session, identity: str, member: str, server_id: str | None) -> None
 
 
 def confirm_fenced(tx: Session, identity: str, member: str, because: str) -> bool:
-    """A person vouches that a member, in its present epoch, writes no more. False: no such
-    member."""
+    """Record that an operator confirms: this member, in its present epoch, no longer writes. Return
+    False if there is no such member."""
     return tx.changed(
         members.update()
         .where(members.c.group_id == identity, members.c.name == member)
@@ -218,8 +219,8 @@ def confirm_fenced(tx: Session, identity: str, member: str, because: str) -> boo
 def member_behind(
     tx: Session, project_id: str, server_id: str, group: str | None = None
 ) -> tuple[str, str] | None:
-    """The (group name, member name) whose server this is, within the project; of several groups
-    the one named, else the first by name."""
+    """Return the (group name, member name) of the member with this server, within the project. If
+    there are several groups, return the one named, otherwise the first by name."""
     query = (
         sa.select(groups.c.name, members.c.name)
         .join(groups, groups.c.id == members.c.group_id)
@@ -233,7 +234,7 @@ def member_behind(
 
 
 def with_a_goal(tx: Session, project_id: str) -> int:
-    """How many groups of a project were given a goal."""
+    """Return how many groups of a project were given a goal."""
     query = sa.select(sa.func.count()).where(
         groups.c.project_id == project_id, groups.c.current_traversal.is_not(None)
     )
@@ -241,14 +242,15 @@ def with_a_goal(tx: Session, project_id: str) -> int:
 
 
 def first_of(tx: Session, project_id: str) -> str | None:
-    """The id of one group of the project, the same for everybody who asks."""
+    """Return the id of one group of the project. All callers get the same one."""
     query = sa.select(sa.func.min(groups.c.id)).where(groups.c.project_id == project_id)
     identity: str | None = tx.connection.execute(query).scalar_one()
     return identity
 
 
 def declared_lost_since(tx: Session, identity: str, member: str, at: float) -> bool:
-    """Whether a goal that held at a time, or was given later, declares a member lost."""
+    """Return whether a goal declares a member lost: the goal that was current at that time, or a
+    later one."""
     held_then = (
         sa.select(sa.func.max(traversals.c.number))
         .where(traversals.c.group_id == identity, traversals.c.started_at <= at)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events a group's own workflow was told of: a cursor in its journal.
+"""Which events a group's own workflow has received: a cursor in its journal.
 
-An event is a sentence of the journal of one of some kinds. Those of a group are written one after
-the other, under the group's lock (the end of a traversal is written once), so behind the cursor
-nothing appears later on. Functions over one transaction.
+An event is a journal entry of certain kinds. The events of a group are written one after the other,
+under the group's lock (the end of a traversal is written once). So no event ever appears behind the
+cursor later. Each function runs in one transaction.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ EVENTS: Mapping[str, str] = MappingProxyType(
         "well": "well",
     }
 )
-"""The kinds of sentences that are events, and what the events are called."""
+"""The kinds of journal entries that are events, and the names of the events."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One sentence of the journal; ``at`` in seconds by the database's clock."""
+    """One journal entry; ``at`` in seconds by the database's clock."""
 
     id: int
     kind: str
@@ -50,8 +50,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Pending:
-    """What a group's workflow was not told yet, oldest first. ``goals``: by traversal, the version
-    of its goal; ``stuck``: the event at which it was written down that telling fails."""
+    """The events that a group's workflow has not received yet, oldest first. ``goals``: by
+    traversal, the version of its goal. ``stuck``: the event whose delivery failure was recorded."""
 
     definition: Mapping[str, Any]
     name: str
@@ -71,20 +71,20 @@ _committed = _Committed()
 
 
 def committed(group_ids: Iterable[str]) -> None:
-    """Remember, for this thread, the groups whose workflows are to be told of something that was
-    just committed."""
+    """Remember, for this thread, the groups whose workflows must receive an event that was just
+    committed."""
     _committed.groups.update(group_ids)
 
 
 def take() -> frozenset[str]:
-    """What was remembered since this thread asked last."""
+    """Return what this thread has remembered since its last call."""
     found = frozenset(_committed.groups)
     _committed.groups.clear()
     return found
 
 
 def begin(tx: Session, group_id: str) -> None:
-    """From now on the group has a workflow: it is not told of what was before."""
+    """Record that the group has a workflow now. It receives only later events."""
     latest = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0)).where(
         journal.c.group_id == group_id
     )
@@ -93,8 +93,8 @@ def begin(tx: Session, group_id: str) -> None:
 
 
 def pending(tx: Session, project_id: str, group_id: str, limit: int) -> Pending | None:
-    """What a group's workflow was not told yet, ``limit`` events at most; None where it has no
-    workflow, or is none of the project's."""
+    """Return the events that a group's workflow has not received yet, ``limit`` at most. Return
+    None if the group has no workflow or does not belong to the project."""
     group = tx.connection.execute(
         sa.select(groups).where(
             groups.c.id == group_id,
@@ -139,7 +139,8 @@ def pending(tx: Session, project_id: str, group_id: str, limit: int) -> Pending 
 
 
 def told(tx: Session, group_id: str, event_id: int) -> bool:
-    """Move the cursor on to an event; False when somebody else was faster. *Compare-and-swap*."""
+    """Move the cursor to an event. Return False if another process was faster.
+    *Compare-and-swap*."""
     return tx.changed(
         groups.update()
         .where(
@@ -151,7 +152,8 @@ def told(tx: Session, group_id: str, event_id: int) -> bool:
 
 
 def stick(tx: Session, group_id: str, event_id: int) -> bool:
-    """Note that telling of an event fails; False when that was noted before. *Compare-and-swap*."""
+    """Record that an event could not be delivered. Return False if that was recorded before.
+    *Compare-and-swap*."""
     return tx.changed(
         groups.update()
         .where(
@@ -163,9 +165,9 @@ def stick(tx: Session, group_id: str, event_id: int) -> bool:
 
 
 def waiting(tx: Session, project_id: str, *, quiet: float, stuck: bool = True) -> list[str]:
-    """The ids of a project's groups of which something happened more than ``quiet`` seconds ago
-    that their workflows were not told. ``stuck`` False: without those of which it is written down
-    that telling fails."""
+    """Return the ids of a project's groups with events that are older than ``quiet`` seconds and
+    that their workflows have not received. ``stuck`` False: without groups whose delivery failure
+    is recorded."""
     untold = sa.exists().where(
         journal.c.group_id == groups.c.id,
         journal.c.kind.in_(EVENTS),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an id, or the beginning of one, stands for within a project."""
+"""Find the object that an id, or the beginning of one, means within a project."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from mistral_failover.store.tables import (
 )
 
 SHORTEST = 8
-"""Digits of an id that must be given at least."""
+"""The minimum number of digits of an id."""
 CANDIDATES = 6
-"""Matches of one kind that are looked for at most."""
+"""The maximum number of matches of one kind."""
 _BEGINNING = re.compile(rf"[0-9a-f-]{{{SHORTEST},}}")
 
 
 @dataclass(frozen=True)
 class Match:
-    """Something that has the id. ``kind``: incident, traversal, goal, operation, resource or plan.
-    ``group_id`` and ``group`` are None for an incident of which nobody knows whose it is."""
+    """An object with the id. ``kind``: incident, traversal, goal, operation, resource or plan.
+    ``group_id`` and ``group`` are None for an incident of an unknown group."""
 
     kind: str
     id: str
@@ -40,9 +40,9 @@ class Match:
 def matches(
     tx: Session, project_id: str, said: str, group: str | None = None, kind: str | None = None
 ) -> list[Match]:
-    """What of the project has this id, or one that begins so, where at least :data:`SHORTEST`
-    digits are given; an id that fits as a whole hides those that only begin so. ``group`` and
-    ``kind`` narrow it down."""
+    """Return the project's objects with this id. Also accept the beginning of an id with at least
+    :data:`SHORTEST` digits. If an id matches completely, matches by beginning are left out.
+    ``group`` and ``kind`` restrict the search."""
     tables = {
         "incident": incidents.c.id,
         "traversal": traversals.c.id,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Incidents: what was said about a group, what was decided, how often it was said again."""
+"""Incidents: what was reported about a group, the decision, and the number of repeats."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from mistral_failover.store.session import Session
 from mistral_failover.store.tables import Decision, groups, incidents
 
 OPERATOR = "operator"
-"""The source of incidents that a person started."""
+"""The source of incidents that an operator started."""
 
 
 @dataclass(frozen=True)
 class Incident:
     """One incident; times in seconds by the database's clock.
 
-    ``group_id`` None: nobody knows yet which group it is about. ``fact`` is ``{"group", "lost":
-    member}`` or what else was said. ``rule`` names the rule of admission that decided, if one
-    spoke. ``firing`` and ``series`` are the alarm's. A DUPLICATE of a fact that was known is kept
-    to be recognised when it comes again, and counts on ``duplicate_of``. ``execution`` is
-    Mistral's that began the traversal, None for an action that was run by itself. ``number`` grows
-    from one incident to the next, ``said`` from one word to the next, also where an incident is
-    said again.
+    ``group_id`` None: the group is not known yet. ``fact`` is ``{"group", "lost": member}`` or
+    whatever else was reported. ``rule`` names the rule of admission that decided, if any.
+    ``firing`` and ``series`` are the alarm's. A DUPLICATE of a known fact is kept so that its
+    repeat is recognised; it is counted on ``duplicate_of``. ``execution`` is the Mistral execution
+    that began the traversal, None for an action that ran by itself. ``number`` grows with each
+    incident. ``said`` grows with each report, also when an incident is reported again.
     """
 
     id: str
@@ -77,9 +76,9 @@ _OUTDONE = (
     .correlate(incidents)
     .label("outdone")
 )
-"""Whether something else was said in an incident's series since."""
+"""Whether a later report exists in an incident's series."""
 _IN_ORDER = (incidents.c.number, incidents.c.first_at, incidents.c.id)
-# The times count among rows that a process of a version without numbers wrote.
+# Use the times for rows that a process of a version without numbers wrote.
 _NEWEST_FIRST = (
     incidents.c.said.desc(),
     incidents.c.last_at.desc(),
@@ -89,7 +88,7 @@ _NEWEST_FIRST = (
 
 
 def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
-    """A project's incident."""
+    """Return a project's incident."""
     row = tx.connection.execute(
         sa.select(incidents).where(
             incidents.c.id == incident_id, incidents.c.project_id == project_id
@@ -99,14 +98,14 @@ def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
 
 
 def add(tx: Session, incident: Incident) -> None:
-    """Record a new incident, now."""
+    """Record a new incident, with the current time."""
     now, number = tx.now(), tx.number()
     times = {"decided_at": now, "first_at": now, "last_at": now}
     tx.insert(incidents, **{**incident.__dict__, **times, "number": number, "said": number})
 
 
 def say_again(tx: Session, incident_id: str) -> None:
-    """The same was said again: it is the latest word."""
+    """Count a repeat of an incident. It becomes the latest report."""
     count_duplicate(tx, incident_id)
     _is_the_latest_word(tx, incident_id)
 
@@ -117,16 +116,16 @@ def _is_the_latest_word(tx: Session, incident_id: str) -> None:
 
 
 def count_duplicate(tx: Session, incident_id: str) -> None:
-    """Another incident told of the same fact: it counts here, but is no word of this series."""
+    """Count another incident with the same fact. It is not a report in this series."""
     tx.execute(
         incidents.update().where(incidents.c.id == incident_id).values(**_COUNT, last_at=tx.clock())
     )
 
 
 def count_again(tx: Session, project_id: str, incident_id: str) -> tuple[str, str | None] | None:
-    """Count a repeat of an incident that is decided for good, without any other lock than its
-    row's; returns the (incident, traversal) that it counts on. None: there is no such incident, or
-    it is yet to be judged or begun, and nothing was changed."""
+    """Count a repeat of an incident with a final decision. This locks only the incident's row.
+    Return the (incident, traversal) on which it is counted. Return None and change nothing if there
+    is no such incident, or if it is still to be judged or begun."""
     known = tx.changed(
         incidents.update()
         .where(
@@ -160,8 +159,7 @@ def decide(
     group_id: str | None = None,
     duplicate_of: str | None = None,
 ) -> None:
-    """Replace the decision on an incident, and the fact and the group where they are known better
-    by now."""
+    """Replace the decision on an incident, and also the fact and the group if they are given."""
     totals.keep_decision(tx, incident_id, (decision, rule))
     known: dict[str, Any] = {} if fact is None else {"fact": fact}
     if group_id is not None:
@@ -181,7 +179,8 @@ def decide(
 
 
 def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
-    """Give an incident that belongs to no group to one; False when another one was faster."""
+    """Assign an incident without a group to this group. Return False if another process was
+    faster."""
     return tx.changed(
         incidents.update()
         .where(incidents.c.id == incident_id, incidents.c.group_id.is_(None))
@@ -190,7 +189,7 @@ def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
 
 
 def dismiss(tx: Session, incident_id: str, sentence: str) -> bool:
-    """Take a held incident off the list; False when it is not held (any more)."""
+    """Dismiss a held incident. Return False if it is not held or no longer held."""
     dismissed = tx.changed(
         incidents.update()
         .where(incidents.c.id == incident_id, incidents.c.decision == Decision.HELD)
@@ -202,8 +201,7 @@ def dismiss(tx: Session, incident_id: str, sentence: str) -> bool:
 
 
 def link(tx: Session, incident_id: str, traversal_id: str, execution: str | None = None) -> None:
-    """Remember the one traversal that an incident caused, and which of Mistral's executions began
-    it."""
+    """Record the one traversal that an incident caused, and the Mistral execution that began it."""
     tx.execute(
         incidents.update()
         .where(incidents.c.id == incident_id, incidents.c.traversal_id.is_(None))
@@ -212,7 +210,8 @@ def link(tx: Session, incident_id: str, traversal_id: str, execution: str | None
 
 
 def admitted_alarms_since(tx: Session, group_id: str, since: float) -> list[float]:
-    """When alarms of a group were admitted since a time, oldest first; operators do not count."""
+    """Return when alarms of a group were admitted since a time, oldest first. Orders of operators
+    do not count."""
     query = sa.select(incidents.c.decided_at).where(
         incidents.c.group_id == group_id,
         incidents.c.decision == Decision.ADMITTED,
@@ -223,7 +222,7 @@ def admitted_alarms_since(tx: Session, group_id: str, since: float) -> list[floa
 
 
 def yet_to_begin(tx: Session, group_id: str) -> list[Incident]:
-    """The admitted alarms of a group that have no traversal yet, oldest first."""
+    """Return the admitted alarms of a group that have no traversal yet, oldest first."""
     query = sa.select(incidents).where(
         incidents.c.group_id == group_id,
         incidents.c.decision == Decision.ADMITTED,
@@ -235,15 +234,15 @@ def yet_to_begin(tx: Session, group_id: str) -> list[Incident]:
 
 
 def waiting(tx: Session, group_id: str) -> list[Incident]:
-    """The alarms of a group that nobody has decided on, oldest first: held, or admitted and not
-    begun."""
+    """Return the undecided alarms of a group, oldest first: held, or admitted and not begun."""
     query = sa.select(incidents).where(incidents.c.group_id == group_id, _WAITING)
     rows = tx.connection.execute(query.order_by(*_IN_ORDER))
     return [_incident(row._mapping) for row in rows]
 
 
 def said_lost(incident: Incident) -> tuple[str, ...]:
-    """The members that an alarm says are lost, or who admitted it: they may know better."""
+    """Return the members that are lost, according to the operator who admitted the alarm, otherwise
+    according to the alarm. The operator may know better."""
     said = incident.fact.get("asked_for")
     if said is not None:
         return tuple(said["lost"])
@@ -252,7 +251,7 @@ def said_lost(incident: Incident) -> tuple[str, ...]:
 
 
 def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None:
-    """What was last said in a series of a group: that it went off, or that it cleared."""
+    """Return the latest report in a series of a group: that it fired, or that it cleared."""
     query = (
         sa.select(incidents)
         .where(incidents.c.group_id == group_id, incidents.c.series == series)
@@ -264,8 +263,8 @@ def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None
 
 
 def failing_since(tx: Session, project_id: str, since: float, rules: Collection[str]) -> set[str]:
-    """The ids of the project's groups of which an alarm was admitted since a time, or held by one
-    of these rules; what a person ordered does not count."""
+    """Return the ids of the project's groups with an alarm that was admitted since a time, or held
+    by one of these rules. Orders of operators do not count."""
     held = sa.and_(incidents.c.decision == Decision.HELD, incidents.c.rule.in_(rules))
     query = (
         sa.select(incidents.c.group_id)
@@ -282,7 +281,7 @@ def failing_since(tx: Session, project_id: str, since: float, rules: Collection[
 
 
 def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
-    """The latest incidents of a group, newest first, each occasion once."""
+    """Return the latest incidents of a group, newest first, without duplicates."""
     query = (
         sa.select(incidents)
         .where(incidents.c.group_id == group_id, incidents.c.decision != Decision.DUPLICATE)
@@ -295,8 +294,8 @@ def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
 def held_alarms(
     tx: Session, project_id: str, group_id: str | None, limit: int
 ) -> tuple[int, list[tuple[Incident, str | None]]]:
-    """How many alarms of the project, or of a group of it, are held, and the latest of them with
-    their groups' names."""
+    """Return how many alarms of the project, or of one of its groups, are held, and the latest of
+    them with their groups' names."""
     of = [incidents.c.project_id == project_id, incidents.c.decision == Decision.HELD]
     if group_id is not None:
         of.append(incidents.c.group_id == group_id)
@@ -317,8 +316,8 @@ def held_alarms(
 
 
 def unstarted(tx: Session, project_id: str) -> list[Incident]:
-    """Admitted incidents that caused no traversal yet, oldest first: whoever admitted them
-    died."""
+    """Return admitted incidents that have caused no traversal yet, oldest first: the process that
+    admitted them died."""
     query = sa.select(incidents).where(
         incidents.c.project_id == project_id,
         incidents.c.decision == Decision.ADMITTED,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping leases alive, and knowing at once when one is lost.
+"""Keep leases alive, and notice at once when one is lost.
 
-A process renews the leases of the operations that it carries out, from one thread. What it may
-still do it decides by its own clock, which it read *before* it asked the database: so its idea of
-a lease always ends before the database's. A process that was frozen finds its time used up and
+A process renews the leases of its operations from one thread. It decides by its own clock how long
+it may continue. It reads that clock *before* it asks the database, so for the process a lease
+always ends earlier than for the database. A process that was frozen finds its time used up and
 stops by itself.
 """
 
@@ -23,17 +23,17 @@ LOG = logging.getLogger(__name__)
 
 
 def elapsed() -> float:
-    """Seconds on a clock that also counts while the machine is suspended."""
+    """Return the seconds on a clock that also counts while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
-    """One lease as its holder sees it."""
+    """One lease from its holder's point of view."""
 
     def __init__(
         self, store: Store, lock: Lock, since: float, clock: Callable[[], float] = elapsed
     ) -> None:
-        """``since``: when, by ``clock``, the lock was asked for or last renewed."""
+        """``since``: when the lock was requested or last renewed, by ``clock``."""
         self._store = store
         self.lock = lock
         self._clock = clock
@@ -41,15 +41,15 @@ class Lease:
         self.lost = False
 
     def due_in(self) -> float:
-        """Seconds until it should be renewed: at a third of its length."""
+        """Return the seconds until it should be renewed, which is after a third of its length."""
         return self._until - self._clock() - self.lock.lease * 2 / 3
 
     def remaining(self) -> float:
-        """Seconds that are certainly left; 0 when the lease is lost or has run out."""
+        """Return the seconds that are certainly left; 0 if the lease is lost or has expired."""
         return 0.0 if self.lost else max(0.0, self._until - self._clock())
 
     def renew(self) -> bool:
-        """Prolong the lease. False: it is lost for good."""
+        """Extend the lease. Return False if it is lost for good."""
         if self.lost or self.remaining() <= 0:
             self.lost = True
             return False
@@ -64,7 +64,7 @@ class Lease:
 
 
 class LeaseKeeper:
-    """Renews the leases that this process holds, each at a third of its length."""
+    """Renews the leases that this process holds, each after a third of its length."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = elapsed) -> None:
         self._store = store
@@ -75,9 +75,9 @@ class LeaseKeeper:
 
     @contextmanager
     def hold(self, lock: Lock, since: float | None = None) -> Iterator[Lease]:
-        """Keep a lease alive while the block runs; the same lock may be held by nested blocks.
+        """Keep a lease alive while the block runs. Nested blocks may hold the same lock.
 
-        Without ``since`` (the lock was taken elsewhere, nobody knows when) the outermost block
+        If ``since`` is None (the lock was taken elsewhere at an unknown time), the outermost block
         renews the lease at once.
         """
         lease, outermost = self._enter(lock, since)
@@ -108,7 +108,8 @@ class LeaseKeeper:
                 self._held[key] = (lease, count - 1)
 
     def _run(self) -> None:
-        """Runs as long as the process: a daemon thread, since a lease of a dead process ends."""
+        """Run until the process ends. It is a daemon thread, because a dead process's leases must
+        end."""
         while True:
             with self._changed:
                 leases = [lease for lease, _ in self._held.values() if not lease.lost]

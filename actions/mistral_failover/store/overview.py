@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where all groups of a project stand: a row for each, in few queries however many there are."""
+"""An overview of all groups of a project: a row for each, in a fixed small number of queries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mistral_failover.store.tables import goals, groups, incidents, observations
 
 
 def overview(tx: Session, project_id: str, limit: int) -> tuple[int, list[dict[str, Any]]]:
-    """How many groups the project has, and of the first ``limit`` by name: name, definition (the
-    group file), status (None: no goal was given yet), reason, cause, ``since`` (when it came to
-    stand so, in seconds), goal (the document, None where there is none), pause, maintenance,
-    ``held``, how many of its alarms wait for a person, and ``service``, as last seen (None: not
-    since its last traversal ended)."""
+    """Return the number of the project's groups, and the first ``limit`` by name: name, definition
+    (the group file), status (None: no goal was given yet), reason, cause, ``since`` (when this
+    state began, in seconds), goal (the document, None if there is none), pause, maintenance,
+    ``held``, the number of its alarms that wait for an operator, and ``service``, as last observed
+    (None: not since its last traversal ended)."""
     of = groups.c.project_id == project_id
     total = tx.connection.execute(sa.select(sa.func.count()).select_from(groups).where(of))
     waiting = (

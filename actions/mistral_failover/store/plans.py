@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans that were made, so that one can be started later; and how long operations took.
+"""Stored plans, so that one can be started later; and how long operations took.
 
-Functions over one transaction. Times are seconds, those of plans since the epoch.
+Each function runs in one transaction. Times are seconds; those of plans are since the epoch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, operations, plans, resources
 
 KEPT = 20
-"""Plans of a group that are kept at most, the latest."""
+"""The maximum number of plans that are kept for a group, the latest."""
 REMEMBERED = 86400.0
-"""Seconds for which a plan is kept that expired, so that whoever starts it hears why not."""
+"""Seconds for which an expired plan is kept, so that a user who starts it gets the reason."""
 _SAMPLES = 200
 
 Durations = Mapping[tuple[str, str], float]
@@ -29,8 +29,8 @@ Durations = Mapping[tuple[str, str], float]
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """A plan: what was asked for, and the world that it rests on. ``id`` is derived from the group,
-    ``inputs`` and ``fingerprint``, so the same plan in the same world is the same row."""
+    """A plan: the request, and the state that it depends on. ``id`` is derived from the group,
+    ``inputs`` and ``fingerprint``, so the same plan in the same state is the same row."""
 
     id: str
     project_id: str
@@ -45,7 +45,7 @@ class KeptPlan:
 
 
 def keep(tx: Session, plan: KeptPlan, lifetime: float) -> float:
-    """Keep a plan, or keep it longer if it is known, and forget old ones; returns when it expires.
+    """Keep a plan, extend it if it is known, and delete old ones. Return when it expires.
 
     The group is locked (``Transaction.lock_group``).
     """
@@ -66,7 +66,7 @@ def keep(tx: Session, plan: KeptPlan, lifetime: float) -> float:
 
 
 def find(tx: Session, project_id: str, plan_id: str) -> tuple[KeptPlan, GroupState] | None:
-    """A project's plan, and its group."""
+    """Return a project's plan and its group."""
     group = (
         groups.c.id,
         groups.c.project_id,
@@ -87,8 +87,8 @@ def find(tx: Session, project_id: str, plan_id: str) -> tuple[KeptPlan, GroupSta
 
 
 def durations(tx: Session, project_id: str, group_id: str) -> Durations:
-    """How long operations lasted that succeeded: for each type and verb the median of the group's
-    latest ones, or of the project's where the group had none."""
+    """Return how long successful operations took: for each type and verb the median of the group's
+    latest ones, or of the project's if the group had none."""
     ours = groups.c.project_id == project_id
     return {
         **_medians(tx, ours),

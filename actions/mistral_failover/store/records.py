@@ -23,7 +23,8 @@ from mistral_failover.store.tables import members, operations, resources
 _COLUMNS = [c for c in resources.c if c.name not in ("created_at", "number")]
 BIRTH = (resources.c.number, resources.c.created_at, resources.c.id)
 """Records in the order in which they were inserted."""
-# Building a statement takes longer than running it, so those of every check are built once.
+# Building a statement takes longer than running it, so the statements of every check are built
+# once.
 _ONE = sa.select(*_COLUMNS).where(resources.c.id == sa.bindparam("resource_id"))
 _ONE_LOCKED = _ONE.with_for_update(read=True)
 _UNKNOWN = (
@@ -68,7 +69,7 @@ class Records(Session):
         return self._broken(record, reason, resources.c.lease_until <= self.clock())
 
     def break_lock(self, record: Record, reason: str) -> bool:
-        """As :meth:`steal`, whether or not the owner lives: a person has decided."""
+        """Break the lock as :meth:`steal`, even if the owner is alive: an operator has decided."""
         return self._broken(record, reason)
 
     def _broken(self, record: Record, reason: str, *terms: sa.ColumnElement[bool]) -> bool:
@@ -202,7 +203,7 @@ class Records(Session):
             )
 
     def insert_records(self, records: Iterable[Record], now: float) -> None:
-        """Insert new records, born at ``now``."""
+        """Insert new records with the creation time ``now``."""
         rows = [
             {column.name: getattr(record, column.name) for column in _COLUMNS} for record in records
         ]
@@ -211,7 +212,7 @@ class Records(Session):
             self.connection.execute(resources.insert(), [row | born for row in rows])
 
     def insert_record(self, record: Record, now: float) -> None:
-        """Insert a new record, born at ``now``."""
+        """Insert a new record with the creation time ``now``."""
         self.insert_records((record,), now)
 
 

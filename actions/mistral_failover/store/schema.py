@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing a database to the schema of this version, with alembic."""
+"""Bring a database to the schema of this version, with alembic."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from alembic.script import ScriptDirectory
 from mistral_failover.store.database import Database
 
 VERSION_TABLE = "failover_schema"
-"""Where the database says at which revision it is."""
+"""The table that holds the revision of the schema."""
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
 _SECONDS = 120  # to wait for another process that is changing the schema
-_mutex = threading.Lock()  # alembic keeps the migration that runs in a global
+_mutex = threading.Lock()  # alembic keeps the running migration in a global
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Create or upgrade the tables; does nothing where they are up to date.
+    """Create or upgrade the tables. Do nothing if they are up to date.
 
-    Many processes may ask for it at once: they take turns. Raises TimeoutError when another one
-    does not come to an end.
+    Several processes may call this at once: they take turns. Raises TimeoutError if another process
+    does not finish.
     """
     with _alone(database) as connection:
         alembic.command.upgrade(_config(connection), revision)
 
 
 def downgrade(database: Database, revision: str) -> None:
-    """Take the tables back to an earlier revision ("base": remove them)."""
+    """Return the tables to an earlier revision ("base": remove them)."""
     with _alone(database) as connection:
         alembic.command.downgrade(_config(connection), revision)
 
 
 def revisions(database: Database) -> tuple[str | None, str | None]:
-    """The revision that the tables are at, and the one that this version needs."""
+    """Return the revision of the tables, and the one that this version needs."""
     with database.engine.connect() as connection:
         options = {"version_table": VERSION_TABLE}
         has = MigrationContext.configure(connection, opts=options).get_current_revision()
@@ -50,14 +50,15 @@ def revisions(database: Database) -> tuple[str | None, str | None]:
 
 
 def knows(revision: str) -> bool:
-    """Whether a revision is one of this version's: another is of a later one."""
+    """Return whether a revision belongs to this version. If not, it is from a later version."""
     scripts = ScriptDirectory(str(_SCRIPTS))
     return revision in {each.revision for each in scripts.walk_revisions()}
 
 
 @contextmanager
 def _alone(database: Database) -> Iterator[sa.Connection]:
-    """A transaction beside which nobody else changes the schema. SQLite's is that by nature."""
+    """Open a transaction and exclude all others that change the schema. SQLite's transactions do
+    this anyway."""
     with (
         _mutex,
         database.engine.connect() as connection,
@@ -70,8 +71,9 @@ def _alone(database: Database) -> Iterator[sa.Connection]:
 
 @contextmanager
 def _locked(connection: sa.Connection) -> Iterator[None]:
-    """MySQL commits at every change of the schema, so only a lock of the session lasts. It is given
-    back after the last commit: who gets it next must see which revision was reached."""
+    """Lock the schema. MySQL commits at every change of the schema, so only a lock of the session
+    lasts. It is released after the last commit, because the next process must see the new revision.
+    """
     if connection.dialect.name == "sqlite":
         yield
         return
@@ -89,8 +91,9 @@ def _locked(connection: sa.Connection) -> Iterator[None]:
 
 @contextmanager
 def _tables_can_be_replaced(connection: sa.Connection) -> Iterator[None]:
-    """SQLite changes a table by making another one and dropping the first, with which everything
-    would go that belongs to its rows. This can not be said within a transaction."""
+    """Turn off foreign keys in SQLite. SQLite changes a table by making a new one and dropping the
+    old one, which would delete the rows that refer to it. Foreign keys cannot be turned off within
+    a transaction."""
     if connection.dialect.name != "sqlite":
         yield
         return

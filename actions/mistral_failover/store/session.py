@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of a transaction share."""
+"""The common base of the parts of a transaction."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Session:
         self.clock = clock
 
     def now(self) -> float:
-        """The database's time, in seconds since the epoch."""
+        """Return the database's time, in seconds since the epoch."""
         return float(self.connection.execute(sa.select(self.clock())).scalar_one())
 
     def number(self) -> int:
-        """Return a number greater than every one that was given to a transaction committed so far.
+        """Return a number greater than any given to a transaction that is committed by now.
 
-        What happened later has the greater number, whatever the clock says. Taking one keeps no
-        other transaction waiting, but in SQLite, where they take turns.
+        What happened later has the greater number, whatever the clock says. Only in SQLite, where
+        transactions take turns, does this make other transactions wait.
         """
         made = self.connection.execute(numbers.insert()).inserted_primary_key
         assert made is not None  # of one row
@@ -40,9 +40,9 @@ class Session:
         self.connection.execute(table.insert().values(**values))
 
     def execute(self, statement: sa.Update | sa.Delete) -> int:
-        """Run a statement; the number of rows it found."""
+        """Run a statement. Return the number of rows that it found."""
         return self.connection.execute(statement).rowcount
 
     def changed(self, statement: sa.Update) -> bool:
-        """Run a compare-and-swap; whether it took effect."""
+        """Run a compare-and-swap. Return whether it took effect."""
         return self.execute(statement) == 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sweep looks for: what seems to be left lying. Functions over one transaction; lengths of
-time in seconds, counted by the database's clock."""
+"""Find stalled work for a sweep. Each function runs in one transaction. Durations are in seconds by
+the database's clock."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from mistral_failover.store.tables import (
 )
 
 SWEPT = "sweep"
-"""The kind of the journal's sentences about what a sweep did."""
+"""The kind of journal entries about what a sweep did."""
 HANDED_BACK = "handed_back"
-"""And about work that a stopping process gave back."""
+"""The kind of journal entries about work that a stopping process handed back."""
 
 
 @dataclass(frozen=True)
 class Stalled:
-    """A current traversal with a ready node, ``resource``, on which nobody works. ``dead``: who
-    held its lock until the lease ended; None where the lock is free."""
+    """A current traversal with a ready node, ``resource``, that no worker carries out. ``dead``:
+    the owner of its lock until the lease ended; None if the lock is free."""
 
     traversal_id: str
     group_id: str
@@ -55,8 +55,8 @@ class ChainWait:
 
 @dataclass(frozen=True)
 class BlockedByVolume:
-    """A node that is blocked by a volume. ``sight``: what there was to be seen of ``volume`` and
-    ``server`` (ids) then."""
+    """A node that is blocked by a volume. ``sight``: the state of ``volume`` and ``server`` (ids)
+    that was seen then."""
 
     ready: Ready
     group_id: str
@@ -68,12 +68,13 @@ class BlockedByVolume:
 
 
 def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) -> list[Stalled]:
-    """The traversals in which a node is ready and nobody works on it, one row each.
+    """Return the traversals with a ready node that no worker carries out, one row each.
 
-    A lock whose lease is over is the sign of a dead owner. Where the lock is free a worker may be
-    about to take it, so it counts only when nothing was said in the traversal for ``quiet``
-    seconds, or when the last word was that a stopping process handed its work back. Neither counts
-    within ``quiet`` seconds after a sweep took the traversal up: so of two sweeps at once one does.
+    A lock whose lease is over means that its owner is dead. If the lock is free, a worker may be
+    about to take it. So it counts only if the traversal has no journal entry for ``quiet`` seconds,
+    or if the last entry says that a stopping process handed its work back. Neither counts within
+    ``quiet`` seconds after a sweep took over the traversal, so that only one of two simultaneous
+    sweeps does so.
     """
     now = tx.clock()
     here = (journal.c.group_id == groups.c.id, journal.c.traversal_id == nodes.c.traversal_id)
@@ -109,7 +110,7 @@ def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) ->
                 resources.c.lease_until <= now,
             ),
             sa.not_(swept),
-            # While it waits for a service, a loop tries it again in time.
+            # While it waits for a service, a loop retries it in time.
             sa.or_(nodes.c.next_try.is_(None), nodes.c.next_try <= now - quiet),
         )
         .order_by(groups.c.name, nodes.c.node)
@@ -128,8 +129,8 @@ def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) ->
 def chain_waits(
     tx: Session, project_id: str, group_id: str | None, quiet: float
 ) -> list[ChainWait]:
-    """The traversals in which everything that is ready waits for its chain to open the next stage,
-    and nothing was said for ``quiet`` seconds."""
+    """Return the traversals in which every ready node waits for the chain to open the next stage,
+    without a journal entry for ``quiet`` seconds."""
     now = tx.clock()
     waiting = (
         nodes.c.traversal_id == traversals.c.id,
@@ -167,7 +168,7 @@ def chain_waits(
 
 
 def _workable() -> tuple[sa.ColumnElement[bool], ...]:
-    """A node that waits for nothing, in a stage that is open."""
+    """The conditions for a node that waits for nothing, in an open stage."""
     return (
         nodes.c.status == "WAITING",
         nodes.c.remaining == 0,
@@ -178,8 +179,8 @@ def _workable() -> tuple[sa.ColumnElement[bool], ...]:
 def confirmed_fences(
     tx: Session, project_id: str, group_id: str | None
 ) -> list[tuple[str, str, str]]:
-    """The (group id, group, member) of blocked fences of members that a person, in their present
-    epoch, has vouched for: whoever wrote that down died before it reopened them."""
+    """Return the (group id, group, member) of blocked fences whose member an operator has confirmed
+    as fenced in its present epoch: the process that recorded this died before it reopened them."""
     query = (
         sa.select(groups.c.id, groups.c.name, members.c.name)
         .join(nodes, nodes.c.traversal_id == groups.c.current_traversal)
@@ -199,7 +200,7 @@ def confirmed_fences(
 
 
 def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> list[BlockedByVolume]:
-    """The blocked nodes whose operation said what of a volume has to change."""
+    """Return the blocked nodes whose operation said what has to change about a volume."""
     query = (
         sa.select(
             nodes.c.traversal_id,
@@ -225,7 +226,7 @@ def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> lis
         query = query.where(groups.c.id == group_id)
     found: dict[str, BlockedByVolume] = {}
     for row in tx.connection.execute(query):
-        # Of a node's operations the latest counts.
+        # Only the latest of a node's operations counts.
         found.pop(row.node, None)
         about = ((row.result or {}).get("error") or {}).get("about")
         if about is not None:
@@ -235,8 +236,8 @@ def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> lis
 
 
 def at_work(tx: Session, project_id: str, within: float) -> set[str]:
-    """The owners that hold a live lock in the project, or that began or ended an operation within
-    the last ``within`` seconds: between two operations nobody holds a lock."""
+    """Return the owners that hold a live lock in the project, or that began or ended an operation
+    within the last ``within`` seconds: a worker holds no lock between two operations."""
     now = tx.clock()
     holders = (
         sa.select(resources.c.owner)
@@ -257,8 +258,8 @@ def at_work(tx: Session, project_id: str, within: float) -> set[str]:
 
 
 def unstarted(tx: Session, project_id: str, quiet: float) -> bool:
-    """Whether an alarm was admitted, and ``quiet`` seconds later no traversal has begun. What a
-    person asked for does not count: they see that it failed, and may have gone elsewhere."""
+    """Return whether an alarm was admitted at least ``quiet`` seconds ago and has no traversal.
+    Orders of operators do not count: operators see the failure and may have chosen another way."""
     query = sa.select(incidents.c.id).where(
         incidents.c.project_id == project_id,
         incidents.c.decision == "ADMITTED",
@@ -270,7 +271,7 @@ def unstarted(tx: Session, project_id: str, quiet: float) -> bool:
 
 
 def group_of(tx: Session, project_id: str, traversal_id: str) -> str | None:
-    """The id of the project's group that a traversal belongs to."""
+    """Return the id of the project's group that a traversal belongs to."""
     query = (
         sa.select(groups.c.id)
         .join(traversals, traversals.c.group_id == groups.c.id)

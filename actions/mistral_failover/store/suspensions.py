@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses and maintenances of groups: until when their alarms are held back, who said so and why.
+"""Pauses and maintenances of groups: until when alarms are held, who set it, and why.
 
-Functions over one transaction. Each is a mapping of ``by``, ``because`` and ``since``; a
-maintenance has ``until`` and ``members`` as well. Times in seconds by the database's clock.
+Each function runs in one transaction. A pause or maintenance is a mapping of ``by``, ``because``
+and ``since``; a maintenance also has ``until`` and ``members``. Times are in seconds by the
+database's clock.
 """
 
 from __future__ import annotations
@@ -20,20 +21,19 @@ KINDS: tuple[Kind, ...] = ("pause", "maintenance")
 
 
 def suspend(tx: Session, group_id: str, kind: Kind, said: Mapping[str, Any]) -> None:
-    """Suspend the admission of a group's alarms; a pause, or a maintenance, that it has is
-    replaced."""
+    """Suspend the admission of a group's alarms. An existing pause or maintenance is replaced."""
     tx.execute(groups.update().where(groups.c.id == group_id).values(**{kind: dict(said)}))
 
 
 def resume(tx: Session, group_id: str, kinds: Iterable[Kind] = KINDS) -> None:
-    """End both, or one of them."""
-    # An SQL null, not JSON's.
+    """End the pause, the maintenance, or both."""
+    # SQL's null, not JSON's.
     if ended := dict.fromkeys(kinds, sa.null()):
         tx.execute(groups.update().where(groups.c.id == group_id).values(**ended))
 
 
 def of_group(tx: Session, group_id: str) -> dict[Kind, Mapping[str, Any]]:
-    """What was said and not ended; a maintenance also when its time is over."""
+    """Return the suspensions that were not ended; a maintenance also if its time is over."""
     query = sa.select(groups.c.pause, groups.c.maintenance).where(groups.c.id == group_id)
     row = tx.connection.execute(query).one()
     found: dict[Kind, Mapping[str, Any] | None] = {
@@ -44,7 +44,7 @@ def of_group(tx: Session, group_id: str) -> dict[Kind, Mapping[str, Any]]:
 
 
 def held_back(tx: Session, group_id: str) -> bool:
-    """Whether a pause, or a maintenance whose time is not over, holds a group back."""
+    """Return whether a group has a pause, or a maintenance whose time is not over."""
     said = of_group(tx, group_id)
     work = said.get("maintenance")
     return "pause" in said or (work is not None and tx.now() < work["until"])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sync points in SQL: a row per node of a traversal, a row per edge.
 
-A node counts down the predecessors that have not reported; the row's lock in the database makes
-two that report at once count one after the other, so one of them sees zero.
+A node counts down the predecessors that have not reported. The database's row lock makes two
+simultaneous reports count one after the other, so exactly one of them sees zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from mistral_failover.model.stages import rank
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import edges, nodes, resources, traversals
 
-# Building a statement takes longer than running it, so those of every check are built once.
+# Building a statement takes longer than running it, so the statements of every check are built
+# once.
 _HERE = (
     nodes.c.traversal_id == sa.bindparam("this_traversal"),
     nodes.c.node == sa.bindparam("this_node"),
@@ -72,7 +73,7 @@ _COUNT_DOWN = (
     .where(nodes.c.traversal_id == sa.bindparam("this_traversal"), nodes.c.node.in_(_WAITING_FOR))
     .values(remaining=nodes.c.remaining - 1)
 )
-# What was cleaned up has nothing to tell, and must not hide its successor's data.
+# A cleaned up resource has no output, and must not hide its successor's output.
 _INPUTS = (
     sa.select(nodes.c.output)
     .join(
@@ -91,7 +92,7 @@ class SyncPoints(Session):
     """This part of ``convergence.ports.Transaction``."""
 
     def insert_sync_points(self, traversal_id: str, plan: Plan) -> None:
-        """One sync point per node, and one for the traversal itself."""
+        """Insert one sync point per node, and one for the traversal itself."""
         rows: list[dict[str, Any]] = []
         for key, degree in plan.graph.in_degree():
             node = Node.parse(key)
@@ -131,7 +132,7 @@ class SyncPoints(Session):
             )
 
     def drop_sync_points(self, traversal_id: str) -> None:
-        """Delete the sync points of a traversal; how often they were deferred stays with it."""
+        """Delete the sync points of a traversal, and add their deferrals to it."""
         deferred = sa.select(sa.func.coalesce(sa.func.sum(nodes.c.deferrals), 0)).where(
             nodes.c.traversal_id == traversal_id
         )
@@ -242,7 +243,7 @@ def _parsed(rows: Iterable[sa.Row[Any]]) -> list[Node]:
 
 
 def _at(traversal_id: str, key: str) -> dict[str, str]:
-    """The parameters of the statements above."""
+    """Return the parameters of the statements above."""
     return {"this_traversal": traversal_id, "this_node": key}
 
 

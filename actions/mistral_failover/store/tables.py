@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables. Times are seconds since the epoch by the database's clock, ids are UUIDs.
+"""The tables. Times are seconds since the epoch by the database's clock. Ids are UUIDs.
 
-Every row belongs to a group and a group to one project, or to a project alone; nothing is read
-without either.
+Every row belongs to a project or to a group, and each group belongs to one project. Every query
+names one of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.model.observation import Service
 
-# What each column holds stands in docs/_ext/columns.py, of which the documentation is made.
+# docs/_ext/columns.py describes each column; the documentation is made from it.
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -37,13 +37,14 @@ metadata = sa.MetaData(
 
 
 class PlainJson(sa.types.TypeDecorator[Any]):
-    """JSON as text, since each database's own JSON type treats numbers and null differently."""
+    """JSON as text, because each database's own JSON type treats numbers and null differently."""
 
     impl = sa.Text
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> sa.types.TypeEngine[Any]:
-        """MySQL's TEXT ends at 64 KiB, which a large group's graph exceeds."""
+        """Use LONGTEXT in MySQL: its TEXT ends at 64 KiB, and a large group's graph exceeds
+        that."""
         if dialect.name in ("mysql", "mariadb"):
             return dialect.type_descriptor(mysql.LONGTEXT())
         return dialect.type_descriptor(sa.Text())
@@ -66,17 +67,18 @@ def _id(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Column[st
 
 
 def _part_of(table: str) -> sa.ForeignKey:
-    """The row goes with the one that it belongs to.
+    """Return a foreign key that deletes the row together with the row that it belongs to.
 
-    Only rows that are written while the other one is locked, or new, have this: InnoDB locks the
-    other row for it. The journal, incidents and members outlive what they name.
+    Only tables whose rows are written while the other row is locked, or new, have this key, because
+    InnoDB locks the other row for it. The journal, incidents and members outlive the rows that they
+    name.
     """
     return sa.ForeignKey(f"failover_{table}.id", ondelete="CASCADE")
 
 
 def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
-    """Of MySQL ask for any script, and for names that differ in case to differ; its defaults are
-    the server's, and neither."""
+    """Define a table. In MySQL it accepts any script and distinguishes names by case. The server's
+    defaults may do neither."""
     return sa.Table(
         name,
         metadata,
@@ -91,34 +93,35 @@ def _table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> sa.Table:
 # Seconds with microseconds: MySQL's FLOAT would be single precision.
 _Time = sa.Double
 _Reason = sa.Text
-# SQLite counts up by itself only in an INTEGER primary key.
+# SQLite increments only an INTEGER primary key by itself.
 _Counted = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def _number(name: str) -> sa.Column[int]:
-    """One of `numbers`. 0: a process of a version that had none wrote the row."""
+    """Return a column for one of `numbers`. 0: a process of a version without numbers wrote the
+    row."""
     return sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
 
 
-# An order for rows of other tables: a clock gives two rows one time, and can step back. A row here
-# does not outlive the transaction that takes its number.
+# An order for rows of other tables: a clock can give two rows the same time, and can step back. A
+# row in this table does not outlive the transaction that takes its number.
 numbers = _table(
     "failover_numbers",
     sa.Column("id", _Counted, primary_key=True, autoincrement=True),
-    # Without this SQLite gives the numbers of deleted rows once more.
+    # Without this SQLite reuses the numbers of deleted rows.
     sqlite_autoincrement=True,
 )
 
 
 def _one_of(name: str, kind: type[StrEnum], length: int = 16) -> list[sa.schema.SchemaItem]:
-    """A column that holds a word of ``kind``: the database refuses any other."""
+    """Return a column for a word of ``kind``; the database refuses any other."""
     column: sa.Column[str] = sa.Column(name, sa.String(length), nullable=False)
     return [column, sa.CheckConstraint(sa.column(name).in_([*map(str, kind)]), name=name)]
 
 
 class Decision(StrEnum):
-    """What was decided about an alarm or an order. HELD: it waits for an operator; DISMISSED: an
-    operator said no to what was held; REFUSED: an order that could not be given."""
+    """The decision about an alarm or an order. HELD: it waits for an operator. DISMISSED: an
+    operator rejected a held alarm. REFUSED: the order was not possible."""
 
     ADMITTED = "ADMITTED"
     HELD = "HELD"
@@ -140,8 +143,8 @@ groups = _table(
     sa.Column("created_at", _Time, nullable=False),
     sa.Column("pause", PlainJson),
     sa.Column("maintenance", PlainJson),
-    # The user's workflow that is told of events; up to which row of the journal it was, and at
-    # which one it was noted that this fails.
+    # The user's workflow that receives events; the last row of the journal that it received; and
+    # the row at which a delivery failure was recorded.
     sa.Column("hook", sa.String(255)),
     sa.Column("told", sa.BigInteger),
     sa.Column("stuck", sa.BigInteger),
@@ -276,7 +279,7 @@ incidents = _table(
     "failover_incidents",
     _id("id", primary_key=True),
     sa.Column("project_id", sa.String(64), nullable=False),
-    _id("group_id"),  # none: nobody knows yet which it is about
+    _id("group_id"),  # none: the group is not known yet
     sa.Column("source", sa.String(64), nullable=False),
     sa.Column("fact", PlainJson, nullable=False),
     sa.Column("payload", PlainJson, nullable=False),
@@ -300,7 +303,7 @@ incidents = _table(
     sa.Index("ix_failover_incidents_project_id_decision", "project_id", "decision"),
 )
 
-# What was last seen of a group.
+# The last observation of a group.
 observations = _table(
     "failover_observations",
     _id("group_id", _part_of("groups"), primary_key=True),
@@ -345,7 +348,7 @@ journal = _table(
     sa.Column("owner", sa.String(255)),
     sa.Column("token", sa.Integer),
     sa.Index("ix_failover_journal_group_id_kind_id", "group_id", "kind", "id"),
-    # Without this SQLite gives the ids of deleted rows once more, and they name what was told.
+    # Without this SQLite reuses the ids of deleted rows, and the cursor of events refers to ids.
     sqlite_autoincrement=True,
 )
 

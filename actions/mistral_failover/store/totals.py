@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Totals of what is not there any more, so that no counter ever falls.
+"""Totals of deleted rows, so that a counter never falls.
 
-Counters are the rows that are there plus these totals. Whatever takes counted rows away, or changes
-what they are counted as, adds them here in the same transaction: goals that are forgotten, groups
-that are deleted, a decision that another one replaces. Nothing else costs anything.
+A counter is the number of existing rows plus these totals. Code that deletes counted rows, or
+changes how they are counted, adds them here in the same transaction: deleted goals, deleted groups,
+a replaced decision. Nothing else has a cost.
 
-A project's totals lie in sixteen shards, so that groups rarely wait for each other; rows are added
-to in the order of their keys, so that two that do never wait in a circle.
+A project's totals are in sixteen shards, so that groups rarely wait for each other. Rows are
+updated in the order of their keys, so that two transactions never wait for each other in a circle.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def keep(
     walked: sa.ColumnElement[bool],
     carried_out: sa.ColumnElement[bool],
 ) -> None:
-    """Keep what traversals and operations of a group count that are about to be deleted."""
+    """Keep the counts of a group's traversals and operations that are about to be deleted."""
     counts = counting.merged(
         counting.of_traversals(tx, walked), counting.of_operations(tx, carried_out)
     )
@@ -70,7 +70,7 @@ def keep(
 
 
 def keep_group(tx: Session, group_id: str) -> None:
-    """Keep what everything of a group counts that is about to be deleted."""
+    """Keep all counts of a group that is about to be deleted."""
     counts = counting.merged(
         counting.of_traversals(tx, traversals.c.group_id == group_id),
         counting.of_operations(tx, operations.c.group_id == group_id),
@@ -81,8 +81,8 @@ def keep_group(tx: Session, group_id: str) -> None:
 
 
 def keep_decision(tx: Session, incident_id: str, new: tuple[str, str]) -> None:
-    """Keep the decision on an incident that is about to be replaced by a ``new`` one (decision,
-    rule); the same once more is none."""
+    """Keep the count of a decision that is about to be replaced by a ``new`` one (decision, rule).
+    The same decision again is not counted."""
     was = sa.and_(
         incidents.c.id == incident_id,
         sa.or_(incidents.c.decision != new[0], incidents.c.rule != new[1]),
@@ -91,7 +91,7 @@ def keep_decision(tx: Session, incident_id: str, new: tuple[str, str]) -> None:
 
 
 def keep_dismissed(tx: Session, incident_id: str) -> None:
-    """Keep the decision HELD of an incident that was just dismissed."""
+    """Keep the count of the decision HELD for an incident that was just dismissed."""
     found = counting.of_incidents(tx, incidents.c.id == incident_id)
     held: Counts = {}
     for (name, labels), count in found.items():
@@ -106,7 +106,7 @@ def swept(tx: Session, project_id: str, *, found: bool) -> None:
 
 
 def of(tx: Session, project_id: str | None) -> Counts:
-    """A project's totals; None: of all."""
+    """Return a project's totals; None: of all projects."""
     query = sa.select(
         totals.c.name, totals.c.labels, sa.func.sum(totals.c.value), sa.func.min(totals.c.first_at)
     ).group_by(totals.c.name, totals.c.labels)
@@ -117,8 +117,9 @@ def of(tx: Session, project_id: str | None) -> Counts:
 
 
 def counters(tx: Session, project_id: str | None) -> Counts:
-    """Every counter of a project (None: of all). Read it in a snapshot (``Database.snapshot``):
-    else what is forgotten between two queries is counted twice, or not at all."""
+    """Return every counter of a project (None: of all projects). Read it in a snapshot
+    (``Database.snapshot``): otherwise rows that are deleted between two queries are counted twice,
+    or not at all."""
     return counting.merged(counting.there(tx, project_id), of(tx, project_id))
 
 

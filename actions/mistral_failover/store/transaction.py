@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One transaction: the primitives that convergence composes, in SQL.
 
-``convergence.ports`` says what each primitive owes.
+``convergence.ports`` defines what each primitive must do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from mistral_failover.store.records import Records
 from mistral_failover.store.sync_points import SyncPoints
 from mistral_failover.store.tables import goals, groups, journal, members, resources, traversals
 
-# Building a statement takes longer than running it, so those of every check are built once.
+# Building a statement takes longer than running it, so the statements of every check are built
+# once.
 _GROUP = sa.select(
     groups.c.id,
     groups.c.project_id,
@@ -54,7 +55,7 @@ class SqlTransaction(Records, SyncPoints):
     ) -> None:
         super().__init__(connection, clock)
         self.to_tell: set[str] = set()
-        """The ids of groups in whose journal an event was written that a workflow is told of."""
+        """The ids of groups with a new event in the journal that a workflow must receive."""
         self._hooked: set[str] = set()
 
     def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
@@ -98,7 +99,7 @@ class SqlTransaction(Records, SyncPoints):
 
     def open_through(self, traversal_id: str, through: int | None) -> None:
         opening = traversals.update().where(traversals.c.id == traversal_id)
-        if through is not None:  # null is never less: all are open, and stay so
+        if through is not None:  # null is never less: if all stages are open, they stay open
             opening = opening.where(traversals.c.through < through)
         self.execute(opening.values(through=through))
 
@@ -147,7 +148,7 @@ class SqlTransaction(Records, SyncPoints):
         self.insert_sync_points(traversal.id, plan)
 
     def driven_by(self, traversal_id: str, execution: str) -> None:
-        """Note which execution of Mistral's drives a traversal, and how many have done so."""
+        """Record which Mistral execution drives a traversal, and count the executions."""
         self.execute(
             traversals.update()
             .where(
@@ -171,13 +172,13 @@ class SqlTransaction(Records, SyncPoints):
     ) -> None:
         ended: Any = None
         if status not in ("IN_PROGRESS", "BLOCKED"):
-            # Whatever fails beside it: it was over when it failed first. Without the status: MySQL
-            # evaluates assignments from left to right, so here the status is the new one.
+            # It ended when it first failed, whatever fails later beside it. Do not test the status
+            # here: MySQL evaluates assignments from left to right, so it would be the new status.
             ended = sa.func.coalesce(traversals.c.ended_at, self.clock())
         replaceable = traversals.c.status != "COMPLETE"
-        if status == "SUPERSEDED":  # how it had ended is worth more than that another came
+        if status == "SUPERSEDED":  # a traversal that ended keeps its outcome
             replaceable = traversals.c.status.in_(("IN_PROGRESS", "BLOCKED"))
-        elif status == "IN_PROGRESS":  # what failed beside it did not get better
+        elif status == "IN_PROGRESS":  # a failure beside it is not repaired by this
             replaceable = traversals.c.status == "BLOCKED"
         elif status == "BLOCKED":
             replaceable = traversals.c.status == "IN_PROGRESS"
@@ -235,5 +236,5 @@ class SqlTransaction(Records, SyncPoints):
 
 
 def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
-    """SQLite takes some thousand parameters at most."""
+    """Split the items: SQLite accepts only some thousand parameters."""
     return (items[i : i + size] for i in range(0, len(items), size))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people read: reports over several tables. Times are seconds since the epoch."""
+"""Reports for people, over several tables. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mistral_failover.store.tables import journal, nodes, operations, resources,
 
 
 def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
-    """One traversal: status, reason, cause, goal version, the one that superseded it, times, how
-    many nodes are done."""
+    """Return one traversal: status, reason, cause, goal version, the one that superseded it, times,
+    and the number of nodes by status."""
     row = tx.connection.execute(
         sa.select(
             traversals.c.id,
@@ -41,8 +41,8 @@ def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
 
 
 def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
-    """The operations that were started and have not ended, oldest first; without those on what
-    is gone since."""
+    """Return the operations that were started and have not ended, oldest first. Operations on
+    resources that are gone are left out."""
     query = (
         sa.select(
             operations.c.key,
@@ -67,7 +67,7 @@ def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
 
 
 def told(tx: Session, traversal_id: str, resource_id: str, kind: str) -> int:
-    """How often the journal has a sentence of this kind about a resource in a traversal."""
+    """Return the number of journal entries of this kind about a resource in a traversal."""
     query = sa.select(sa.func.count()).where(
         journal.c.traversal_id == traversal_id,
         journal.c.resource_id == resource_id,
@@ -83,7 +83,7 @@ def ended_at(tx: Session, traversal_id: str) -> float | None:
 
 
 def traversals_since(tx: Session, group_id: str, at: float) -> int:
-    """How many traversals of a group have begun since then."""
+    """Return how many traversals of a group have begun since then."""
     query = sa.select(sa.func.count()).where(
         traversals.c.group_id == group_id, traversals.c.started_at > at
     )
@@ -91,7 +91,7 @@ def traversals_since(tx: Session, group_id: str, at: float) -> int:
 
 
 def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
-    """When the last operation on a resource of this type ended; None: never."""
+    """Return when the last operation on a resource of this type ended; None: never."""
     query = (
         sa.select(sa.func.max(operations.c.ended_at))
         .join(resources, resources.c.id == operations.c.resource_id)
@@ -102,7 +102,7 @@ def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
 
 
 def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
-    """Every operation of a traversal, in the order of their start."""
+    """Return every operation of a traversal, in the order of their start."""
     query = (
         sa.select(
             operations.c.key,
@@ -121,7 +121,7 @@ def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
 
 
 def operation(tx: Session, key: str) -> dict[str, Any] | None:
-    """What the ledger has of one operation."""
+    """Return the ledger's entry of one operation."""
     query = sa.select(
         operations.c.resource_id,
         operations.c.traversal_id,
@@ -136,7 +136,7 @@ def operation(tx: Session, key: str) -> dict[str, Any] | None:
 
 
 def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
-    """The nodes that found their resource locked, and by whom."""
+    """Return the waiting nodes that found their resource locked, and the owner of the lock."""
     query = (
         sa.select(
             nodes.c.node,
@@ -155,9 +155,9 @@ def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
 
 
 def waiting(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
-    """The nodes that wait out a failure which passes by itself, the longest wait first, each with
-    ``resource``, ``member``, ``verb`` (what is tried again), ``waiting_for``, ``since``,
-    ``next_try`` and ``tries``."""
+    """Return the nodes that wait for a temporary failure to pass, the longest wait first, each with
+    ``resource``, ``member``, ``verb`` (what is retried), ``waiting_for``, ``since``, ``next_try``
+    and ``tries``."""
     query = (
         sa.select(
             resources.c.name.label("resource"),
@@ -176,9 +176,9 @@ def waiting(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
 
 
 def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
-    """What a traversal waits for whose next stage its chain has to open: ``execution``, the last
-    one of the chain (None: there was none yet), ``executions``, how many there were, and ``stage``,
-    the rank of the stage. None where something can be worked on, or nothing is left to do."""
+    """Return what a traversal waits for if its chain has to open the next stage: ``execution``, the
+    last one of the chain (None: there was none yet), ``executions``, how many there were, and
+    ``stage``, the rank of the stage. Return None if a node is ready, or nothing is left to do."""
     query = (
         sa.select(
             traversals.c.chain.label("execution"),
@@ -202,7 +202,7 @@ def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
 
 
 def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
-    """The graph of a traversal, as node-link JSON."""
+    """Return the graph of a traversal, as node-link JSON."""
     query = sa.select(traversals.c.graph).where(traversals.c.id == traversal_id)
     document: dict[str, Any] | None = tx.connection.execute(query).scalar_one_or_none()
     return document
@@ -216,7 +216,8 @@ def history(
     limit: int = 100,
     traversal_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The journal's sentences in order: with ``after`` those behind that id, else the latest."""
+    """Return journal entries in order: with ``after`` those behind that id, otherwise the
+    latest."""
     query = sa.select(
         journal.c.id,
         journal.c.at,
@@ -235,8 +236,8 @@ def history(
 
 
 def following(tx: Session, first: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A traversal, as :func:`traversal` has it, and those that the engine itself made follow, in
-    order: all that one incident caused."""
+    """Return a traversal, as :func:`traversal` returns it, and the ones that the engine itself
+    started after it, in order: everything that one incident caused."""
     shown = (
         "id",
         "group_id",
