@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people order: failover, switchover, failback, rollback, replacement, removal."""
+"""Orders of operators: failover, switchover, failback, rollback, replacement, removal."""

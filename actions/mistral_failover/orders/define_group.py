@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defining groups."""
+"""Define groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mistral_failover.store import groups
 from mistral_failover.store.transaction import SqlTransaction
 
 ASK = 3.0
-"""Seconds that Mistral is asked for."""
+"""The limit for questions to Mistral, in seconds."""
 
 
 def define(
@@ -29,10 +29,10 @@ def define(
 ) -> dict[str, Any]:
     """Check a group file and its types and store them, unless it is a ``dry_run``.
 
-    Returns ``group``, ``id``, ``stack``, ``roles``, ``resources``, ``created`` (the group was not
-    defined before), ``differences`` and ``lines``: what changes of it, for machines and for people,
-    as for two goals; and ``missing``, those of the workflows that it names which Mistral does not
-    have, sorted, as far as Mistral could be asked. Raises InvalidDocument.
+    Return ``group``, ``id``, ``stack``, ``roles``, ``resources``, ``created`` (the group was not
+    defined before), ``differences`` and ``lines`` (its changes, for machines and for people, as for
+    two goals), and ``missing``: the workflows that it names and Mistral does not have, sorted, as
+    far as Mistral answered. Raises InvalidDocument.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
@@ -65,8 +65,8 @@ def define(
 
 
 def _missing(request: Request, group: Group) -> list[str]:
-    """The workflows that a group names, and Mistral does not show to this project; none of them
-    where it does not answer in time."""
+    """Return the workflows that a group names and Mistral does not show to this project. Return
+    none if Mistral does not answer in time."""
     rungs = {rung.get("workflow") for rung in group.fence}
     hook = {group.on_event.workflow} if group.on_event else set()
     named = {name for name in {group.workflow, *rungs, *hook} if name}
@@ -77,19 +77,19 @@ def _missing(request: Request, group: Group) -> list[str]:
         if mistral is None:
             return []
         return sorted(name for name in named if name not in mistral.workflows(name))
-    except CloudError:  # the doctor says it as well
+    except CloudError:  # the doctor reports it too
         return []
 
 
 def _named(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored definition with its types by name, to be compared."""
+    """Return a stored definition for comparison, with its types by name."""
     types = {each["name"]: each for each in stored["types"]}
     return {**stored["document"], "types": types}
 
 
 def definition(request: Request, name: str) -> dict[str, Any]:
-    """A group's definition as it was given: ``document``, the group file, and ``types``. Raises
-    UnknownGroup."""
+    """Return a group's definition as it was given: ``document``, the group file, and ``types``.
+    Raises UnknownGroup."""
 
     def read(tx: SqlTransaction) -> Any:
         identity = group_id(request.project_id, name)

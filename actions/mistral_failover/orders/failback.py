@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failback: the roles go home, as a planned move.
+"""Failback: the roles return to their homes, as a planned move.
 
-Home is where a role would be if every member were well and nobody held anything: the first of its
-``prefer``, else as the group chooses (``model.assignment``). Nothing goes home by itself: somebody
-has looked at the old member first, and says so. Several roles may move in one traversal; whatever
-fails on the way takes all of them back to where they were, and who recovered stays recovered.
+The home of a role is the member that would hold it if every member were healthy and no role were
+assigned: the first of its ``prefer``, otherwise as the group chooses (``model.assignment``). A role
+never goes home by itself: an operator checks the old member first and then orders it. Several roles
+may move in one traversal. If any step fails, all of them return to where they were. A recovered
+member stays recovered.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ def failback(
     recovered: tuple[str, ...],
     cause: str,
 ) -> dict[str, Any]:
-    """Move the roles home whose home can take them: all of them, only ``role``, or only those at
-    home on the member ``to``. Once for each execution.
+    """Move the roles to their homes if these can take them: all roles, only ``role``, or only those
+    whose home is the member ``to``. Once for each execution.
 
-    ``recovered``: lost members that somebody vouches for. Returns as :func:`starting.begin`; with
-    nothing ready, and a sentence, where everything is at home. Raises UnknownGroup, CloudError;
-    NoEligibleMember where nothing can go home, with the reason of each home; ActionError BAD_INPUT
-    for an unknown role, UNKNOWN_MEMBER, NOT_COMPLETE, CANNOT_QUIESCE.
+    ``recovered``: lost members that the operator confirms as recovered. Return as
+    :func:`failover.begin`; if every role is at home, without ready nodes and with a sentence.
+    Raises UnknownGroup, CloudError; NoEligibleMember if no role can go home, with the reason for
+    each home; ActionError BAD_INPUT for an unknown role, UNKNOWN_MEMBER, NOT_COMPLETE,
+    CANNOT_QUIESCE.
     """
     asked_for = {"failback": to or "home", "role": role, "recovered": list(recovered)}
     derive = going_home(request, to, role, recovered)
@@ -53,7 +55,8 @@ def going_home(
     *,
     remember: bool = True,
 ) -> Derive:
-    """Derive the goal of a failback. ``remember``: members are noticed when one was replaced.
+    """Return the function that derives the goal of a failback. ``remember``: record members that
+    were replaced.
 
     Raises as :func:`failback`, and ThereAlready.
     """
@@ -86,8 +89,8 @@ def _homes(
     asked: list[str],
     to: str | None,
 ) -> Mapping[str, str]:
-    """Where the roles go that are asked for. Raises NoEligibleMember where none can go home that is
-    not there, or the one that was named can not."""
+    """Return the new holders of the requested roles. Raises NoEligibleMember if roles are away from
+    home and none of them can return, or if no requested role has its home on ``to``."""
     members = assignment.as_planned(seen)
     ideal = assignment.ideal_homes(snapshot.group, members)
     homes = assignment.homes(snapshot.group, members, snapshot.roles, lost)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deriving a group's next goal from facts, and starting the traversal to it."""
+"""Derive a group's next goal from facts, and start the traversal to it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class FailoverRequest:
-    """What a caller says. ``lost`` None: whoever holds a role is lost, provided that the goal that
-    gave it was reached; else nobody is, and the same is tried again. ``heal``: an alarm says it, so
-    who is lost by it is replaced where the group says so. ``replaced``: whose server is to be
-    replaced anyway, as ``model.goal.render_goal`` takes it."""
+    """The facts that a caller gives. ``lost`` None: the members that hold a role are lost, if the
+    goal that assigned them was reached; otherwise no member is lost, and the same goal is tried
+    again. ``heal``: the request comes from an alarm, so newly lost members are replaced if the
+    group wants that. ``replaced``: servers to replace in any case, in the form of
+    ``model.goal.render_goal``."""
 
     to: str | Mapping[str, str] | None = None
     lost: tuple[str, ...] | None = None
@@ -49,12 +50,12 @@ class FailoverRequest:
 
 
 def next_goal(snapshot: GroupSnapshot, facts: FailoverRequest, members: list[MemberFact]) -> Goal:
-    """The goal that follows from where the group stands and what is said now.
+    """Return the goal that follows from the group's state and the given facts.
 
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER, HOLDER_GONE.
     """
-    # A member that left the stack stays lost until nothing of the group is left on it; one that is
-    # being replaced has left it for a moment only.
+    # A member that left the stack stays lost until nothing of the group is left on it. A member
+    # that is being replaced has left it only for a moment.
     names = {member.name for member in members} | snapshot.occupied | snapshot.replacing.keys()
     require_members(snapshot, names, "lost", facts.lost or ())
     require_members(snapshot, names, "recovered", facts.recovered)
@@ -103,10 +104,10 @@ def _assigned(
     lost: Collection[str],
     replaced: Collection[str],
 ) -> dict[str, str]:
-    """Who holds which role, while these are to be ``replaced``.
+    """Assign the roles while these members are to be ``replaced``.
 
-    Service comes before a replacement of former days that nobody is at work on: where somebody
-    names such a member, or no other can take a role, it takes it, and keeps its server. Raises as
+    Service comes before an earlier replacement that no worker carries out now. If such a member is
+    named, or if no other can take a role, it takes the role and keeps its server. Raises as
     :func:`next_goal`.
     """
     named = {facts.to} if isinstance(facts.to, str) else set((facts.to or {}).values())
@@ -130,10 +131,9 @@ def _assigned(
 def _to_replace(
     snapshot: GroupSnapshot, facts: FailoverRequest, members: Iterable[MemberFact], lost: Set[str]
 ) -> dict[str, Mapping[str, Any]]:
-    """Who gets another server in the next goal: whoever was about to, also while Heat has no server
-    for it, unless somebody vouches for the present one; by an alarm who is lost now, if the group
-    wants that; and whom ``facts`` say.
-    """
+    """Return the members that get another server in the next goal: pending replacements, also while
+    Heat has no server for the member, unless an operator confirms the present server; after an
+    alarm the newly lost members, if the group wants that; and the members that ``facts`` name."""
     servers = {fact.name: fact.server_id for fact in members if fact.server_id}
     wishes = {
         member: wish for member, wish in snapshot.replacing.items() if member not in facts.recovered
@@ -145,7 +145,8 @@ def _to_replace(
 
 
 def _being_replaced(fact: MemberFact) -> MemberFact:
-    """A member that is to be replaced; what is wrong with it otherwise says more."""
+    """Return the facts of a member that is to be replaced. Another fault of it is kept, because it
+    says more."""
     if not fact.healthy:
         return fact
     return replace(fact, healthy=False, why_not="its server is to be replaced")
@@ -154,7 +155,7 @@ def _being_replaced(fact: MemberFact) -> MemberFact:
 def require_members(
     snapshot: GroupSnapshot, names: Collection[str], key: str, said: Iterable[str]
 ) -> None:
-    """Check that what is ``said`` of members is said of some. Raises ActionError UNKNOWN_MEMBER."""
+    """Check that these names are members. Raises ActionError UNKNOWN_MEMBER."""
     for name in said:
         if name not in names:
             raise ActionError(
@@ -165,8 +166,9 @@ def require_members(
 
 
 def _holder(snapshot: GroupSnapshot) -> set[str]:
-    """Whom somebody must mean who does not say which member is lost: nobody, where the goal that
-    gave the roles was not reached. Raises ActionError BAD_INPUT where several hold roles."""
+    """Return the members that are lost if the request does not name any: the holder of the roles,
+    or none if the goal that assigned the roles was not reached. Raises ActionError BAD_INPUT if
+    several members hold roles."""
     holders = set(snapshot.roles.values()) if snapshot.reached else set()
     if len(holders) > 1:
         held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))
@@ -182,9 +184,10 @@ def _holder(snapshot: GroupSnapshot) -> set[str]:
 def look_at_members(
     request: Request, snapshot: GroupSnapshot, facts: FailoverRequest, *, remember: bool
 ) -> list[MemberFact]:
-    """Ask Heat who the members are, and how those are that may take a role (``candidates``).
+    """Ask Heat for the members, and return the state of those that may take a role
+    (``candidates``).
 
-    To ``remember`` them is to notice that one was replaced, which raises its epoch (``noticing``).
+    ``remember``: record members that were replaced, which raises their epoch (``refresh_members``).
     Raises CloudError, ActionError CONTENDED.
     """
     cloud = request.cloud(Unguarded())
@@ -201,12 +204,13 @@ def look_at_members(
 
 
 Derive = Callable[[GroupSnapshot], Goal]
-"""The next goal, from where the group stands; asked again when somebody newer won meanwhile."""
+"""Return the next goal from the group's snapshot. It is called again if a newer request won."""
 
 
 def moving(request: Request, facts: FailoverRequest, *, remember: bool = True) -> Derive:
-    """Derive the goal of a failover. The members are looked at once, and, to ``remember`` them,
-    noticed when one was replaced. Raises as :func:`next_goal`, and CloudError."""
+    """Return the function that derives the goal of a failover. It reads the members from the cloud
+    only once. ``remember``: record members that were replaced. Raises as :func:`next_goal`, and
+    CloudError."""
     seen: list[list[MemberFact]] = []
 
     def derive(snapshot: GroupSnapshot) -> Goal:
@@ -220,8 +224,8 @@ def moving(request: Request, facts: FailoverRequest, *, remember: bool = True) -
 
 
 def look_at_new_volumes(request: Request, snapshot: GroupSnapshot, goal: Goal) -> None:
-    """Refuse a goal that hangs a volume somewhere for the first time that can not be moved, or not
-    be shared, while nothing has been stopped yet. Raises CloudError."""
+    """Refuse a goal that attaches a volume for the first time if the volume cannot be moved or
+    shared. Nothing has been stopped yet. Raises CloudError."""
     wanted: dict[str, set[str]] = {}
     new = set()
     for resource in goal_resources(goal):
@@ -238,10 +242,10 @@ def look_at_new_volumes(request: Request, snapshot: GroupSnapshot, goal: Goal) -
 def begin(
     request: Request, name: str, derive: Derive, *, incident_id: str, cause: str
 ) -> dict[str, Any]:
-    """Start the traversal that an incident causes; once, however often it is asked for.
+    """Start the traversal that an incident causes. Repeated calls start it only once.
 
-    Returns ``{"group", "traversal", "goal", "roles", "lost", "workflow", "sentence"}``;
-    ``workflow`` names the one that works the traversal off (:func:`chain_of`). Raises UnknownGroup,
+    Return ``{"group", "traversal", "goal", "roles", "lost", "workflow", "sentence"}``; ``workflow``
+    names the one that carries out the traversal (:func:`chain_of`). Raises UnknownGroup,
     ActionError CONTENDED, and what ``derive`` raises.
     """
     snapshot = group_snapshot(request, name)
@@ -254,7 +258,7 @@ def begin(
             snapshot.group, traversal_id, None, f"{cause} (it was done, and is forgotten)"
         )
     for _ in range(_ATTEMPTS):
-        # A repeat finds the goal that was derived then: by now its facts read differently.
+        # A repeat uses the goal that was derived then, because the facts may have changed since.
         goal = given or derive(snapshot)
         started = request.runtime.engine.start(
             snapshot.state.id,
@@ -263,7 +267,7 @@ def begin(
             expected=snapshot.state.current_traversal,
             cause=cause,
             incident_id=incident_id,
-            # A chain of the group's own may put tasks of its own between the stages.
+            # A group's own chain may put its own tasks between the stages.
             through=None if snapshot.group.workflow is None else Stage.FENCE,
         )
         if started.won or started.traversal_id == traversal_id:
@@ -274,15 +278,15 @@ def begin(
             reach("link.after")
             forget(request, snapshot.state.id)
             if request.runtime.eager and snapshot.group.workflow is None:
-                # Mistral needs some 0.3 s to the first task of the chain. If this process dies in
-                # between, that task finds the nodes. A chain of the group's own decides itself what
+                # Mistral needs some 0.3 s until the first task of the chain. If this process dies
+                # in between, that task finds the nodes. A group's own chain decides itself what
                 # comes first.
                 worker = NodeWorker(request, snapshot.state.id)
                 for ready in started.ready:
                     worker.submit(ready)
             sentence = cause if started.created else f"{cause} (it was started before)"
             return _answer(snapshot.group, traversal_id, goal, sentence)
-        # A newer request won. Its facts hold as well, so derive the goal from both.
+        # A newer request won. Its facts are also true, so derive the goal from both.
         snapshot = group_snapshot(request, name)
     raise ActionError(
         "CONTENDED",
@@ -292,12 +296,12 @@ def begin(
 
 
 def traversal_of(group_id: str, incident_id: str) -> str:
-    """The id of the traversal that an incident causes, whether it was begun or not."""
+    """Return the id of the traversal that an incident causes, even if it is not begun."""
     return derived_id(group_id, "incident", incident_id)
 
 
 def chain_of(group: Group) -> str:
-    """The name of the workflow that works a group's traversals off."""
+    """Return the name of the workflow that carries out a group's traversals."""
     return group.workflow or SHIPPED_CHAIN
 
 
@@ -316,8 +320,8 @@ def _answer(group: Group, traversal_id: str, goal: Goal | None, sentence: str) -
 def _begun(
     tx: SqlTransaction, project_id: str, group_id: str, incident_id: str, traversal_id: str
 ) -> tuple[bool, Goal | None]:
-    """Whether an incident's traversal was begun before, and to which goal, unless that was
-    forgotten since (``store.goals.prune``)."""
+    """Return whether an incident's traversal was begun before, and its goal, unless the goal was
+    deleted since (``store.goals.prune``)."""
     traversal = tx.traversal(traversal_id)
     if traversal is not None:
         return True, tx.goal(group_id, traversal.goal_version)
@@ -326,7 +330,7 @@ def _begun(
 
 
 def failover_request(to: Any, lost: Any, recovered: Any) -> FailoverRequest:
-    """The facts among an action's inputs. Raises ActionError BAD_INPUT."""
+    """Return the facts from an action's inputs. Raises ActionError BAD_INPUT."""
     if isinstance(to, dict):
         to = {role: text(f"to.{role}", member) for role, member in to.items()}
     return FailoverRequest(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forgetting a group that is out of service: the end of its life."""
+"""Delete a group that is out of service: the end of its life."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SHOWN = 5
 
 
 def undefine(request: Request, group: str) -> dict[str, Any]:
-    """Forget a group of which nothing is left anywhere: its definition, goals and history.
+    """Delete a group that has nothing left in the cloud: its definition, goals and history.
 
-    Its workflow is told first what it was not told yet; what it can not be told then it never is.
-    Alarms of it that wait for a person are not lost: they are held from then on as alarms of a
-    group that nobody knows. Its members' epochs are kept, for a group that is defined again under
-    this name. Returns ``group``, ``sentence``, and ``held``: of each such alarm ``incident``,
-    ``lost`` and ``sentence``. Raises UnknownGroup, ActionError IN_SERVICE.
+    First its workflow receives its pending events; an event that cannot be sent then is never sent.
+    Its alarms that wait for an operator are not lost: from then on they are held as alarms of an
+    unknown group. Its members' epochs are kept, for a group that is defined again under this name.
+    Return ``group``, ``sentence``, and ``held``: ``incident``, ``lost`` and ``sentence`` of each
+    such alarm. Raises UnknownGroup, ActionError IN_SERVICE.
     """
 
     def forget(tx: SqlTransaction) -> list[dict[str, Any]]:
@@ -52,12 +52,14 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
 
 
 def _refuse_in_service(tx: SqlTransaction, state: Any, group: str) -> None:
-    """What is left somewhere needs the group's records to be found and taken away."""
+    """Refuse while something is left in the cloud: without the group's records it cannot be found
+    and removed."""
     remedy = f"Take it out of service first: failover.remove (failover group delete {group} does)."
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     if traversal is not None and traversal.status == "IN_PROGRESS":
         raise ActionError("IN_SERVICE", f"{group} is on its way to a goal", remedy)
-    # Fences and the like are the engine's own notes: nothing of the group's hangs on them.
+    # Fences and the like are the engine's own records; they leave nothing of the group in the
+    # cloud.
     left = [each.name for each in tx.records(state.id) if each.type not in INTERNAL_TYPES]
     if left:
         more = ", ..." if len(left) > _SHOWN else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an alarm to an incident, and from an admitted one to a traversal."""
+"""Turn an alarm into an incident, and an admitted incident into a traversal."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ LOG = logging.getLogger(__name__)
 
 
 class NothingToDo(Exception):  # noqa: N818 - no error
-    """What was ordered is so already, and why, in a sentence."""
+    """The requested state is already reached; the text says why."""
 
 
 def on_alarm(
     request: Request, alarm: Alarm, group: str | None, member: str | None
 ) -> dict[str, Any]:
-    """Decide on an alarm and, once, start the failover that it asks for.
+    """Decide on an alarm and, once, start the failover that it requests.
 
-    ``group`` and ``member`` say whom it is about; without them the alarm itself does, and where it
-    does not either it is the active member. Returns what :func:`starting.begin` does, plus
-    decision, sentence and incident; ``workflow`` is None where nothing is to be started.
+    ``group`` and ``member`` name the subject of the alarm. Without them the alarm names it; if it
+    does not, the active member is meant. Return the result of :func:`failover.begin` and decision,
+    sentence and incident; ``workflow`` is None if there is nothing to start.
     """
     reach("admit.before")
     recorded = recording.record(request, alarm, group, member)
@@ -56,12 +56,12 @@ def on_alarm(
 def on_event(
     request: Request, alarms: Sequence[Alarm], group: str | None, member: str | None
 ) -> dict[str, Any]:
-    """Decide on every alarm of one body, and then start the failovers that they ask for.
+    """Decide on every alarm of one body, and then start the failovers that they request.
 
-    All are written down before the first is started, so whoever dies after that leaves nothing that
-    a sweep would not find. Returns ``admissions``, for each what :func:`on_alarm` returns, and of
-    those ``started``, with a traversal to be worked off, and ``refused``: admitted, with an
-    ``error`` and without a traversal. One that can not start does not stop the others.
+    All alarms are recorded before the first failover starts, so if the process dies after that, a
+    sweep finds all of them. Return ``admissions``, for each alarm the result of :func:`on_alarm`;
+    ``started``, the ones with a traversal to carry out; and ``refused``, the ones that were
+    admitted but have an ``error`` and no traversal. One that cannot start does not stop the others.
     """
     reach("admit.before")
     recorded = []
@@ -73,7 +73,7 @@ def on_event(
     begun: set[str] = set()
     for each in recorded:
         if each.begin is not None and each.begin.id in begun:
-            each = replace(each, begin=None)  # two of them tell of one fact
+            each = replace(each, begin=None)  # two alarms report the same fact
         elif each.begin is not None:
             begun.add(each.begin.id)
         admissions.append(_begun_or_refused(request, each))
@@ -99,18 +99,18 @@ def _begun(request: Request, recorded: Recorded) -> dict[str, Any]:
 def _begun_or_refused(request: Request, recorded: Recorded) -> dict[str, Any]:
     try:
         return _begun(request, recorded)
-    except Exception as error:  # noqa: BLE001 - one group's trouble must not stop the others
+    except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
         return _begun(request, replace(recorded, begin=None)) | {"error": describe(error)}
 
 
 def start(request: Request, incident: Incident) -> dict[str, Any]:
-    """Start the traversal of an admitted incident, unless it has been.
+    """Start the traversal of an admitted incident, unless it was started before.
 
-    Raises what :func:`starting.begin` raises; ActionError NOT_IN_SERVICE where the group was taken
-    out of service since the alarm was admitted.
+    Raises what :func:`failover.begin` raises; ActionError NOT_IN_SERVICE if the group was taken out
+    of service after the alarm was admitted.
     """
     derive = failover.moving(request, _facts_in(incident))
-    if "asked_for" not in incident.fact:  # a person may bring it up again, an alarm may not
+    if "asked_for" not in incident.fact:  # only an operator may activate the group
         derive = _in_service(derive)
     return failover.begin(
         request, incident.fact["group"], derive, incident_id=incident.id, cause=incident.sentence
@@ -118,8 +118,8 @@ def start(request: Request, incident: Incident) -> dict[str, Any]:
 
 
 def _in_service(derive: failover.Derive) -> failover.Derive:
-    """Derive only where the group has a goal that gives roles: admission saw it so, but that was a
-    while ago, and the goal is derived anew whenever another one came in between."""
+    """Derive only if the group has a goal that assigns roles. Admission checked this, but some time
+    ago, and the goal is derived again whenever another one was given in between."""
 
     def checked(snapshot: GroupSnapshot) -> Goal:
         if not snapshot.roles:
@@ -136,12 +136,12 @@ def _in_service(derive: failover.Derive) -> failover.Derive:
 def by_hand(
     request: Request, group: str, facts: FailoverRequest, *, incident_id: str | None, cause: str
 ) -> dict[str, Any]:
-    """Start the failover that a person asks for, or one that was held back. No rule of admission
-    stands in their way: they decide.
+    """Start the failover that an operator requests, or one that was held. No rule of admission
+    applies: the operator decides.
 
-    Of the incident's id its first digits do. Raises ActionError UNKNOWN_ID for one that is no
-    incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for that of an order, and what
-    :func:`starting.begin` raises.
+    The first digits of the incident's id are enough. Raises ActionError UNKNOWN_ID if it is not an
+    incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for an order, and what :func:`failover.begin`
+    raises.
     """
     if incident_id is None:
         asked_for = {"to": facts.to, "lost": facts.lost}
@@ -152,14 +152,15 @@ def by_hand(
         identity = identified(request, tx, incident_id, kind="incident").id
         known = incidents.get(tx, request.project_id, identity)
         if known is not None and known.group_id is None:
-            # Nobody knew whose it is, and now a person says so.
+            # Its group was unknown, and now an operator names it.
             known = replace(known, group_id=state.id, fact={**known.fact, "group": group})
             if not incidents.adopt(tx, identity, state.id):
                 known = incidents.get(tx, request.project_id, identity)
         if known is None or known.group_id != state.id:
             raise unknown(incident_id, group, "incident")
         if known.source == OPERATOR:
-            # It says nothing of anybody who is lost: whoever holds a role may be well.
+            # An order does not say which member is lost: the members that hold roles may be
+            # healthy.
             raise ActionError(
                 "NOT_AN_ALARM",
                 f"incident {identity} is no alarm but what a person ordered",
@@ -167,8 +168,8 @@ def by_hand(
                 f"{quote(group)}. Who is lost is said so: {start_command(group)} --lost MEMBER",
             )
         if known.decision != "ADMITTED":
-            said = _completed(known, facts)  # what can not be started is not admitted
-            # With all that was said, since a sweep may have to start it.
+            said = _completed(known, facts)  # what cannot be started is not admitted
+            # Record the whole request, because a sweep may have to start it.
             asked_for = {"to": said.to, "lost": said.lost, "recovered": said.recovered}
             fact = {**known.fact, "asked_for": asked_for}
             sentence = f"{known.sentence}; admitted all the same by {caller_name(request)}: {cause}"
@@ -191,10 +192,11 @@ def ordered(
     cause: str,
     occasion: str | None = None,
 ) -> dict[str, Any]:
-    """Start the traversal that a person orders, as an incident of its own.
+    """Start the traversal that an operator orders, as an incident of its own.
 
-    The Mistral execution is the occasion, unless another one is given: run again, it starts nothing
-    twice. ``asked_for`` is kept with the incident. Raises what :func:`starting.begin` raises.
+    The Mistral execution identifies the order, unless another ``occasion`` is given: if it runs
+    again, nothing is started twice. ``asked_for`` is stored with the incident. Raises what
+    :func:`failover.begin` raises.
     """
     occasion = occasion or _occasion(request)
 
@@ -224,13 +226,13 @@ def ordered(
 
 
 def _refused(request: Request, incident_id: str, cause: str, error: Exception) -> None:
-    """Let an order that did not start say so, lest it be taken for one that still waits. Given
-    again by the same execution it may start after all."""
+    """Record that an order did not start, so that it does not look as if it still waits. If the
+    same execution repeats it, it may still start."""
     if isinstance(error, NothingToDo):
         decision, why = Decision.IGNORED, str(error)
     else:
         facts = describe(error)
-        if facts["code"] == "UNEXPECTED":  # no refusal: something broke, and nobody knows how far
+        if facts["code"] == "UNEXPECTED":  # not a refusal: an unexpected error, at an unknown point
             return
         decision, why = Decision.REFUSED, f"refused: {facts['message']} [{facts['code']}]"
 
@@ -238,8 +240,8 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
         known = incidents.get(tx, request.project_id, incident_id)
         if known is None or known.decision != "ADMITTED" or known.traversal_id is not None:
             return
-        assert known.group_id is not None  # what was admitted has a group
-        # Another delivery of it may have begun it, and not have written that down yet.
+        assert known.group_id is not None  # every admitted incident has a group
+        # Another delivery of it may have begun it without recording that yet.
         state = tx.lock_group(known.group_id, shared=False)
         if state is None or tx.traversal(failover.traversal_of(state.id, incident_id)) is not None:
             return
@@ -254,18 +256,19 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
 
 
 def order_id(project_id: str, group_id: str, occasion: str) -> str:
-    """The id of the incident that an order is, given on some occasion."""
+    """Return the incident id of an order that was given on this occasion."""
     return derived_id("incident", project_id, group_id, occasion)
 
 
 def _occasion(request: Request) -> str:
     execution = request.context.execution
-    # An action that runs outside of an execution has no id, so no repeat of it is known as one.
+    # An action that runs outside of an execution has no id, so its repeats cannot be recognised.
     return execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
 
 
 def _facts_in(incident: Incident) -> FailoverRequest:
-    """What an admitted alarm says, or the person who admitted it. Raises ActionError BAD_INPUT."""
+    """Return the facts of an admitted alarm, or those of the operator who admitted it. Raises
+    ActionError BAD_INPUT."""
     said = incident.fact.get("asked_for")
     if said is None:
         return FailoverRequest(lost=(_lost_in(incident),), heal=True)
@@ -273,14 +276,14 @@ def _facts_in(incident: Incident) -> FailoverRequest:
 
 
 def _completed(incident: Incident, facts: FailoverRequest) -> FailoverRequest:
-    """What a person says of an alarm; who is lost says the alarm, unless they do. Raises
-    ActionError BAD_INPUT."""
+    """Return an operator's facts about an alarm. If they do not name the lost members, the alarm's
+    are used. Raises ActionError BAD_INPUT."""
     lost = facts.lost if facts.lost is not None else (_lost_in(incident),)
     return replace(facts, lost=lost, heal=True)
 
 
 def _lost_in(incident: Incident) -> str:
-    """The member that an alarm's incident is about. Raises ActionError BAD_INPUT."""
+    """Return the member of an alarm's incident. Raises ActionError BAD_INPUT."""
     lost: str | None = incident.fact["lost"]
     if lost is None:
         raise ActionError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forgetting old goals, whenever a group is given a new one: only then are there more."""
+"""Delete old goals whenever a group is given a new one: only then does their number grow."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ DAY = 86400.0
 
 
 def forget(request: Request, group_id: str) -> int:
-    """Forget the goals of a group that the settings do not ask to keep; returns how many.
+    """Delete the goals of a group that the settings do not require to keep. Return their number.
 
-    A database that is away costs nothing but the tidying: the next goal makes up for it.
+    If the database does not answer, nothing is deleted now; the next goal triggers it again.
     """
     settings = request.runtime.settings
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacing members by hand: one, or all of them in turn.
+"""Replace members by order: one, or all of them in turn.
 
-A member is replaced by a goal that asks for it (``new_servers``). One that holds a role and is well
-gives it up by a planned move first, which must arrive: that is another goal, so whatever fails in
-it takes the group back to where it was, and nothing was replaced. One that failed is fenced, its
-roles go elsewhere and it is replaced in one traversal, in this order.
+A goal contains the replacement of a member as a resource. A healthy member that holds a role first
+gives it up by a planned move, which must succeed. That is another goal: if it fails, the group
+returns to where it was, and nothing was replaced. A failed member is fenced, its roles move, and it
+is replaced, in this order and in one traversal.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from mistral_failover.store import incidents
 from mistral_failover.store.transaction import SqlTransaction
 
 LONGEST_PAUSE = 86_400
-"""Of a rolling replacement between two members, seconds."""
+"""The longest pause between two members in a rolling replacement, in seconds."""
 
 
 @dataclass(frozen=True)
 class ReplaceRequest:
-    """Whose server is to be replaced: a member by name, by ``oldest`` or ``newest``, or None for
-    whom the group chooses. ``server``: the one that is to go, None for the present one.
-    ``resource``: only this one of the member's own stack."""
+    """The server to replace: a member by name, ``oldest`` or ``newest``, or None for the group's
+    choice. ``server``: the server that must go, None for the present one. ``resource``: replace
+    only this resource of the member's own stack."""
 
     member: str | None = None
     server: str | None = None
@@ -49,7 +49,7 @@ class ReplaceRequest:
 
 @dataclass(frozen=True)
 class ReplaceChoice:
-    """The member that is meant. ``moves``: the roles that have to be moved by plan before."""
+    """The chosen member. ``moves``: the roles that must be moved first, by a planned move."""
 
     choice: Choice
     fact: MemberFact
@@ -58,7 +58,7 @@ class ReplaceChoice:
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The choice in words, for people."""
         return f"{self.choice.member} is replaced: {self.choice.why}"
 
 
@@ -67,12 +67,12 @@ def replace_member(
 ) -> dict[str, Any]:
     """Start the replacement of a member's server; once for each execution.
 
-    Returns as :func:`starting.begin`, and ``member``, ``server`` (the one that goes), ``moves``: a
-    member that holds roles and is well gives them up first, so nothing was started as long as there
-    are any. Where the member has another server already, ``traversal`` and ``workflow`` are None.
+    Return as :func:`failover.begin`, and ``member``, ``server`` (the one that goes), ``moves``. A
+    healthy member first gives up its roles, so nothing was started while there are any ``moves``.
+    If the member already has another server, ``traversal`` and ``workflow`` are None.
 
-    Raises UnknownGroup, CloudError; NoEligibleMember where nobody can take the member's roles;
-    ActionError UNKNOWN_MEMBER, NOT_COMPLETE where the group is not at rest and the member is well.
+    Raises UnknownGroup, CloudError; NoEligibleMember if no member can take the roles; ActionError
+    UNKNOWN_MEMBER, NOT_COMPLETE if the group is not at rest and the member is healthy.
     """
     try:
         return _ordered(request, group, wish, cause)
@@ -100,10 +100,11 @@ def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> 
 
 
 def replacing(request: Request, wish: ReplaceRequest, *, remember: bool = True) -> Derive:
-    """Derive the goal of a replacement. ``remember``: members are noticed when one was replaced.
+    """Return the function that derives the goal of a replacement. ``remember``: record members that
+    were replaced.
 
-    Raises as :func:`replace_member`; ActionError MOVE_FIRST where the member holds a role and is
-    well, NothingToDo where it has another server than the one that is to go.
+    Raises as :func:`replace_member`; ActionError MOVE_FIRST if the member is healthy and holds a
+    role, NothingToDo if it has another server than the one that must go.
     """
 
     def derive(snapshot: GroupSnapshot) -> Goal:
@@ -121,9 +122,9 @@ def replacing(request: Request, wish: ReplaceRequest, *, remember: bool = True) 
             )
         properties = {"server_id": chosen.fact.server_id, "resource": wish.resource}
         if wish.resource is not None:
-            # Its server may stay the same, and it may be replaced again some other day.
+            # Its server may stay the same, and it may be replaced again later.
             properties["order"] = snapshot.state.current_traversal
-        # Whoever failed and has something of the group on it is fenced before that is taken away.
+        # A failed member with resources of the group is fenced before these are removed.
         fenced = chosen.failed and (name in snapshot.roles.values() or name in snapshot.occupied)
         facts = FailoverRequest(lost=(name,) if fenced else (), replaced={name: properties})
         goal = failover.next_goal(snapshot, facts, members)
@@ -136,7 +137,7 @@ def replacing(request: Request, wish: ReplaceRequest, *, remember: bool = True) 
 def choose(
     request: Request, snapshot: GroupSnapshot, members: Sequence[MemberFact], wish: ReplaceRequest
 ) -> ReplaceChoice:
-    """Find out who is meant, and whether they can be replaced now. Raises as :func:`replacing`."""
+    """Choose the member, and check that it can be replaced now. Raises as :func:`replacing`."""
     named = () if wish.member in (None, *POLICIES) else (str(wish.member),)
     failover.require_members(snapshot, {each.name for each in members}, "member", named)
     if not members:
@@ -170,10 +171,10 @@ def _going(fact: MemberFact) -> MemberFact:
 
 
 def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, Any] | None:
-    """What this execution has ordered already: a repeat must not choose anew.
+    """Return the order of this execution, if any: a repeat must not choose again.
 
-    It is written down before anything is started, so it holds whether or not the start was linked
-    to it; but for an order that was refused and began nothing.
+    The order is recorded before anything is started, so it is valid even if the start was not
+    linked to it. An order that was refused and began nothing does not count.
     """
     if request.execution is None:
         return None
@@ -215,16 +216,16 @@ def next_member(
     turn: Sequence[Mapping[str, str]] | None,
     pause: int,
 ) -> dict[str, Any]:
-    """Say who is next when members are replaced one by one.
+    """Return the next member when members are replaced one by one.
 
-    Which servers are to go is fixed once, when ``turn`` is None: those of all members, or of those
-    ``wanted``. From then on whoever has another server has had its turn, so it does not matter who
-    replaced it, nor how often this is asked.
+    The servers to replace are fixed once, when ``turn`` is None: those of all members, or of the
+    ``wanted`` ones. From then on a member with another server is done. So it does not matter who
+    replaced it, or how often this is called.
 
-    Returns ``turn`` [{member, server}], ``member`` and ``server`` of the next one (None: all are
+    Return ``turn`` [{member, server}], ``member`` and ``server`` of the next one (None: all are
     done), ``wait``, the seconds before its turn (none before the first), ``sentence``, and at the
-    end ``outcome``, as a traversal's report has it. Raises UnknownGroup, CloudError, ActionError
-    UNKNOWN_MEMBER, NOT_COMPLETE where the group is not at rest.
+    end ``outcome``, in the form of a traversal's report. Raises UnknownGroup, CloudError,
+    ActionError UNKNOWN_MEMBER, NOT_COMPLETE if the group is not at rest.
     """
     snapshot = group_snapshot(request, group)
     members = failover.look_at_members(request, snapshot, FailoverRequest(lost=()), remember=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going back to a goal that the group had, and removing the group.
+"""Return to an earlier goal of the group, and remove the group.
 
-Both are nothing but further goals. A goal is kept with what it asked for, so to go back needs no
-copy of the stack: the same resources are converged to what they were.
+Both are just further goals. A goal is stored with everything that it requests, so a rollback needs
+no copy of the stack: the same resources converge to their earlier state.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from mistral_failover.store import goals
 from mistral_failover.store.transaction import SqlTransaction
 
 SHORTEST_PREFIX = 7
-"""Of a goal's version, hexadecimal digits."""
+"""The shortest prefix of a goal's version, in hexadecimal digits."""
 
 
 def rollback(
     request: Request, group: str, goal: str | None, recovered: tuple[str, ...], cause: str
 ) -> dict[str, Any]:
-    """Give a group the goal back that it reached before, or the one of version ``goal`` (its first
-    digits will do). Who is lost stays lost, but for those who ``recovered``.
+    """Give a group the goal back that it reached before, or the one of version ``goal`` (the first
+    digits are enough). Lost members stay lost, except the ``recovered`` ones.
 
-    Returns as :func:`starting.begin`. Raises UnknownGroup, CloudError, NoEligibleMember,
-    InvalidDocument where a lost member held a role, ActionError UNKNOWN_GOAL and
-    NOTHING_TO_RETURN_TO.
+    Return as :func:`failover.begin`. Raises UnknownGroup, CloudError, NoEligibleMember,
+    InvalidDocument if a lost member held a role, ActionError UNKNOWN_GOAL and NOTHING_TO_RETURN_TO.
     """
     asked_for = {"rollback": goal or "the goal before", "recovered": list(recovered)}
     derive = returning_to(request, goal, recovered)
@@ -41,17 +40,17 @@ def rollback(
 
 
 def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> dict[str, Any]:
-    """Give a group the goal that asks for nothing: what runs is quiesced, what is attached is
-    detached, under a fence on those who are ``lost``. Its definition and its history stay.
+    """Give a group the empty goal: applications are quiesced, volumes are detached, and the
+    ``lost`` members are fenced. The group's definition and history stay.
 
-    Returns as :func:`starting.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
+    Return as :func:`failover.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
     """
     asked_for = {"remove": True, "lost": list(lost)}
     return intake.ordered(request, group, removing(lost), asked_for, cause)
 
 
 def removing(lost: tuple[str, ...]) -> Derive:
-    """Derive the goal that asks for nothing. Raises ActionError UNKNOWN_MEMBER."""
+    """Return the function that derives the empty goal. Raises ActionError UNKNOWN_MEMBER."""
 
     def nothing(snapshot: GroupSnapshot) -> Goal:
         for member in lost:
@@ -63,7 +62,7 @@ def removing(lost: tuple[str, ...]) -> Derive:
                     if snapshot.occupied
                     else "Nothing of it is on anybody.",
                 )
-        # A lost member stays fenced as long as anything of the group is left on it.
+        # A lost member stays fenced until nothing of the group is left on it.
         return empty_goal(snapshot.group, (snapshot.lost | set(lost)) & snapshot.occupied)
 
     return nothing
@@ -72,7 +71,8 @@ def removing(lost: tuple[str, ...]) -> Derive:
 def returning_to(
     request: Request, version: str | None, recovered: tuple[str, ...], *, remember: bool = True
 ) -> Derive:
-    """Derive the goal of a rollback. ``remember``: members are noticed when one was replaced.
+    """Return the function that derives the goal of a rollback. ``remember``: record members that
+    were replaced.
 
     Raises as :func:`rollback`.
     """
@@ -95,7 +95,8 @@ def returning_to(
 def _goal(
     tx: SqlTransaction, snapshot: GroupSnapshot, prefix: str | None, recovered: tuple[str, ...]
 ) -> Goal:
-    """The goal to go back to; who was lost and is another server by now has recovered."""
+    """Return the goal to go back to. A lost member that has another server now counts as
+    recovered."""
     state = snapshot.state
     present = present_goal(tx, state)
     if present is not None:
@@ -112,8 +113,8 @@ def _goal(
 
 
 def find(tx: SqlTransaction, group_id: str, name: str, prefix: str) -> str:
-    """The full version of a group's goal, by its first digits. Raises ActionError UNKNOWN_GOAL,
-    BAD_INPUT when it is too short or fits several."""
+    """Return the full version of a group's goal from its first digits. Raises ActionError
+    UNKNOWN_GOAL, BAD_INPUT if it is too short or ambiguous."""
     if len(prefix) < SHORTEST_PREFIX:
         raise ActionError(
             "BAD_INPUT",

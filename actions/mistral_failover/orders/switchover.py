@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A planned move: a role goes from a member that is well to another one, or back.
+"""A planned move: a role moves from a healthy member to another one, or back.
 
-Nobody is declared lost. The goal is that of any failover, with the promise to return: whatever
-fails on the way, or would wait for a person, takes the group back to the goal that it reached last,
-by the engine itself and in the same transaction (``convergence.traversals``). So a crash in between
-leaves nothing that the sweep would not go on with.
+No member is declared lost. The goal is that of any failover, and it promises to return: if a step
+fails or would wait for an operator, the engine takes the group back to the goal that it reached
+last, in the same transaction (``convergence.traversals``). So a crash in between leaves nothing
+that the sweep could not continue.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _REMEDIES = {
 }
 STACK_PARAMETERS = "stack_parameters"
 ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
-"""How a planned move ends that did not arrive: codes of the execution's error."""
+"""How a planned move ended that did not succeed: codes of the execution's error."""
 
 _NOT_UP = "failover group activate brings it up."
 
 
 class ThereAlready(intake.NothingToDo):
-    """The roles are where they shall be; ``why``, in words."""
+    """The roles are already where they should be; ``why``, in words."""
 
     def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
         self.snapshot = snapshot
@@ -59,11 +59,11 @@ def switchover(
     *,
     holder: str | None = None,
 ) -> dict[str, Any]:
-    """Move a role to the member ``to``, or to whom the group chooses; once for each execution.
-    ``holder``: who gives it up; who holds it in that member's place by then keeps it.
+    """Move a role to the member ``to``, or to the group's choice; once for each execution.
+    ``holder``: the member that gives it up. If another member holds the role by then, it keeps it.
 
-    Returns as :func:`starting.begin`; of the current traversal where ``to`` holds the role, or
-    another than ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
+    Return as :func:`failover.begin`; for the current traversal if ``to`` already holds the role, or
+    if its holder is not ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
     InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
     asked_for = {"switchover": to or "as the group chooses", "role": role}
@@ -74,9 +74,9 @@ def switchover(
 def ordered(
     request: Request, group: str, derive: Derive, asked_for: dict[str, Any], cause: str
 ) -> dict[str, Any]:
-    """Start the planned move that a person orders, if there is anything to move.
+    """Start the planned move that an operator orders, if there is a role to move.
 
-    Returns as :func:`starting.begin`; raises what ``derive`` raises, but for ThereAlready.
+    Return as :func:`failover.begin`; raises what ``derive`` raises, except ThereAlready.
     """
     try:
         return intake.ordered(request, group, derive, asked_for, cause)
@@ -102,8 +102,8 @@ def moving(
     giver: str | None = None,
     remember: bool = True,
 ) -> Derive:
-    """Derive the goal of a planned move. ``giver``: who is to hold the role now, None: whoever
-    does. ``remember``: members are noticed when one was replaced.
+    """Return the function that derives the goal of a planned move. ``giver``: the member that must
+    hold the role now, None: any. ``remember``: record members that were replaced.
 
     Raises as :func:`switchover`, and ThereAlready.
     """
@@ -137,8 +137,8 @@ def planned_goal(
     roles: Mapping[str, str],
     lost: Collection[str],
 ) -> Goal:
-    """The goal of a planned move to ``roles``, with the promise to return; refused unless everybody
-    who gives a role up or takes one is well and heard.
+    """Return the goal of a planned move to ``roles``, with the promise to return. Refuse it unless
+    every member that gives up or takes a role is healthy and its agent reports.
 
     Raises NoEligibleMember, CloudError, ActionError CANNOT_QUIESCE.
     """
@@ -161,7 +161,7 @@ def planned_goal(
 
 
 def known_role(snapshot: GroupSnapshot, role: str) -> str:
-    """A role of the group's. Raises ActionError BAD_INPUT."""
+    """Return a role of the group. Raises ActionError BAD_INPUT if the group does not have it."""
     if role not in snapshot.group.roles:
         known = f"Roles: {', '.join(snapshot.group.roles)}."
         raise ActionError("BAD_INPUT", f"role: {role} is none of its roles", known)
@@ -179,8 +179,8 @@ def _role(snapshot: GroupSnapshot, role: str | None) -> str:
 
 
 def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
-    """Only what stands somewhere can be moved from there, and come back. Raises ActionError
-    NOT_COMPLETE."""
+    """Refuse unless the goal was reached and roles are held: otherwise there is nothing to move
+    from and return to. Raises ActionError NOT_COMPLETE."""
     if snapshot.reached and snapshot.roles:
         return
     current, name = snapshot.state.current_traversal, snapshot.group.name
@@ -196,9 +196,9 @@ def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
 
 
 def refuse_unwell(snapshot: GroupSnapshot, members: list[MemberFact], holder: str) -> None:
-    """A planned move begins with a word of the holder's own agent, and falls no further down the
-    ladder. So whoever can certainly not give it is refused while the application may still run.
-    Raises ActionError CANNOT_QUIESCE."""
+    """Refuse a holder that certainly cannot answer, while the application may still run. A planned
+    move begins with a confirmation of the holder's own agent, and tries no further rung of the
+    ladder. Raises ActionError CANNOT_QUIESCE."""
     found = next((fact for fact in members if fact.name == holder), None)
     if found is not None and found.healthy:
         return
@@ -207,8 +207,8 @@ def refuse_unwell(snapshot: GroupSnapshot, members: list[MemberFact], holder: st
 
 
 def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collection[str]) -> None:
-    """An alarm was believed, and whoever was to act on it has not, or died: a member that is lost
-    in no goal yet is no target all the same."""
+    """Refuse targets that an admitted alarm declares lost. Its failover may not have begun, so the
+    member is not lost in a goal yet."""
     waiting = request.runtime.database.reading(
         lambda tx: incidents.yet_to_begin(tx, snapshot.state.id)
     )
@@ -230,8 +230,8 @@ def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collec
 def _refuse_unheard(
     request: Request, snapshot: GroupSnapshot, target: str, server: str | None
 ) -> None:
-    """Nova's ACTIVE says nothing of the agents; and without the target's, the way back would wait
-    for its word as well."""
+    """Refuse a target whose agent is silent. Nova's ACTIVE says nothing about agents, and the way
+    back would also wait for this agent."""
     if why := agent_health.why_unreachable(request, snapshot, target, server):
         raise NoEligibleMember(
             f"{target} can not be asked to start anything",
@@ -252,7 +252,7 @@ def _cannot_quiesce(snapshot: GroupSnapshot, holder: str, why: str) -> ActionErr
 def _assigned(
     snapshot: GroupSnapshot, members: list[MemberFact], role: str, to: str | None
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """Who holds which role after the move, and who stays lost."""
+    """Return the holders of the roles after the move, and the members that stay lost."""
     lost = snapshot.lost & ({fact.name for fact in members} | snapshot.occupied)
     if to is not None:
         return assign_roles(snapshot.group, members, snapshot.roles, lost, {role: to}), lost
@@ -266,21 +266,21 @@ def _not(fact: MemberFact, role: str) -> MemberFact:
     return replace(fact, healthy=False, why_not=f"it gives {role} up")
 
 
-# -- how it ended
+# -- the outcome
 
 
 def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
-    """What became of a planned move whose ``first`` traversal (as ``views.traversal`` has it) may
-    have been followed by others: to the same goal, and on the way back.
+    """Return the outcome of a planned move. Its ``first`` traversal (in the form of
+    ``views.traversal``) may have been followed by others: to the same goal, and on the way back.
 
-    Returns ``status``: COMPLETE (it moved), RETURNED, FAILED and BLOCKED (the way back failed, or
-    waits for a person), OVERTAKEN (somebody gave the group another goal), IN_PROGRESS; ``reason``
-    in words, ``roles`` and ``lost`` of the goal that it came to, ``ended_at``.
+    Return ``status``: COMPLETE (it moved), RETURNED, FAILED and BLOCKED (the way back failed, or
+    waits for an operator), OVERTAKEN (the group was given another goal), IN_PROGRESS; ``reason`` in
+    words; ``roles`` and ``lost`` of the final goal; ``ended_at``.
     """
     walked = views.following(tx, first)
     last = walked[-1]
     goal = tx.goal(first["group_id"], last["goal_version"])
-    assert goal is not None  # kept as long as a traversal points to it
+    assert goal is not None  # kept as long as a traversal refers to it
     there = [each for each in walked if each["goal_version"] == first["goal_version"]]
     came_back = len(there) < len(walked)
     status, reason = last["status"], last["reason"]
@@ -307,7 +307,7 @@ def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cause_of(tx: SqlTransaction, superseded: Mapping[str, Any]) -> str:
-    """Why the traversal was started that took the place of another one."""
+    """Return the cause of the traversal that superseded another one."""
     by = superseded["superseded_by"]
     found = tx.traversal(by) if by else None
     return found.cause if found else ""

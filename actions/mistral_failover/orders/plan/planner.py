@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans: what a verb would do now, without doing it, kept so that exactly this can be started.
 
-A plan writes nothing but itself. Its id follows from the group, what was asked for and the world
-that it rests on, so the same plan in the same world is the same plan. Started, it is derived anew
-and compared: in another world it is refused, never replaced by what would follow there.
+A plan writes only itself. Its id is derived from the group, the request and the state that it
+depends on, so the same plan in the same state has the same id. When it is started, it is derived
+again and compared. If the state has changed, it is refused; it is never replaced by another plan.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from mistral_failover.store.plans import KeptPlan
 from mistral_failover.store.transaction import SqlTransaction
 
 LIFETIME = 3600.0
-"""Seconds for which a plan can be started: not all that matters can be compared."""
+"""Seconds for which a plan can be started, because not everything that matters can be compared."""
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A plan before it is told."""
+    """A plan before it is described."""
 
     snapshot: GroupSnapshot
     goal: Goal
@@ -53,12 +53,12 @@ class _Drawn:
 
 
 def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
-    """What a verb would do to a group now, and the plan's id.
+    """Return what a verb would do to a group now, and the plan's id.
 
-    Returns ``plan`` (null where nothing is to be done), ``verb``, ``group``, ``sentence``,
-    ``inputs``, ``goal``, ``roles``, ``lost``, ``steps`` (see ``plan_steps.steps``), ``parallel``
-    (their numbers, wave by wave), ``fences``, ``risks``, ``seconds`` (expected in all, or null),
-    ``expires_at``, ``changed`` (empty). Raises what the verb itself does.
+    Return ``plan`` (null if there is nothing to do), ``verb``, ``group``, ``sentence``, ``inputs``,
+    ``goal``, ``roles``, ``lost``, ``steps`` (see ``steps.steps``), ``parallel`` (their numbers,
+    wave by wave), ``fences``, ``risks``, ``seconds`` (the expected total, or null), ``expires_at``,
+    ``changed`` (empty). Raises what the verb itself raises.
     """
     snapshot = group_snapshot(request, group)
     try:
@@ -76,10 +76,10 @@ def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
 
 
 def look_again(request: Request, plan_id: str) -> dict[str, Any]:
-    """A plan that was made before, as it would be now: as :func:`plan`, under its old id and with
-    its old end; ``changed`` says in sentences why it can not be started any more.
+    """Return an earlier plan as it would be now: as :func:`plan`, with its old id and expiry.
+    ``changed`` says in sentences why it can no longer be started.
 
-    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, and what the verb itself does.
+    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, and what the verb itself raises.
     """
     kept, state = _find(request, plan_id)
     asked = _asked(kept)
@@ -94,11 +94,11 @@ def look_again(request: Request, plan_id: str) -> dict[str, Any]:
 
 
 def start(request: Request, plan_id: str, because: str | None) -> dict[str, Any]:
-    """Start the goal of a plan, once, if the world is the one that it was made in.
+    """Start the goal of a plan, once, if the state has not changed since it was made.
 
-    Run again, or by two at once, it meets its own traversal. Returns as :func:`starting.begin`.
-    Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, PLAN_EXPIRED, PLAN_STALE with what changed;
-    CONTENDED and CloudError.
+    A repeat or a second simultaneous call finds the existing traversal. Return as
+    :func:`failover.begin`. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, PLAN_EXPIRED, PLAN_STALE
+    with what changed; CONTENDED and CloudError.
     """
     kept, state = _find(request, plan_id)
     if not _begun(request, kept, state):
@@ -106,7 +106,7 @@ def start(request: Request, plan_id: str, because: str | None) -> dict[str, Any]
         try:
             drawn = _compared(request, kept, state)
         except ActionError as error:
-            # By this very plan, a moment ago: then it has its traversal.
+            # This plan may have been started a moment ago: then it has its traversal.
             if error.code != "PLAN_STALE" or not _begun(request, kept, state):
                 raise
         else:
@@ -121,7 +121,7 @@ def _started(
     because: str | None,
     group: str | None = None,
 ) -> dict[str, Any]:
-    """Begin, or meet what was begun; ``drawn`` None: only that."""
+    """Start the plan, or find its traversal. ``drawn`` None: only find it."""
 
     def planned(snapshot: GroupSnapshot) -> Goal:
         current, then = snapshot.state, kept.world
@@ -140,8 +140,8 @@ def _started(
 
 
 def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
-    """Notice the members as the plan has them, which raises the epoch of one that was replaced.
-    Raises ActionError PLAN_STALE where somebody noticed another one meanwhile."""
+    """Record the members as the plan has them, which raises the epoch of a replaced one. Raises
+    ActionError PLAN_STALE if another server was recorded in the meantime."""
     snapshot, found = drawn.snapshot, drawn.found
     seen = [(m.name, m.server_id, m.created_at) for m in found.seen]
     try:
@@ -155,7 +155,8 @@ def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
 
 
 def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
-    """The plan as it would be now, if it is the same. Raises ActionError PLAN_STALE, CloudError."""
+    """Return the plan as it would be now, if it is the same. Raises ActionError PLAN_STALE,
+    CloudError."""
     snapshot = group_snapshot(request, state.name)
     try:
         drawn = _draw(request, snapshot, _asked(kept))
@@ -207,26 +208,26 @@ def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None
 
 
 def _late(request: Request, kept: KeptPlan) -> float:
-    """Seconds since a plan has expired; below zero: it has not."""
+    """Return the seconds since a plan has expired; negative if it has not."""
     now: float = request.runtime.database.reading(lambda tx: tx.now())
     return now - kept.expires_at
 
 
 def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
-    """The plan with this id, of which the first digits do, and its group."""
+    """Return the plan with this id, or with an id that begins with it, and its group."""
 
     def read(tx: SqlTransaction) -> tuple[KeptPlan, GroupState] | None:
         identity = identified(request, tx, said, kind="plan").id
         return plans.find(tx, request.project_id, identity)
 
     found = request.runtime.database.reading(read)
-    if found is None:  # it was forgotten at this moment
+    if found is None:  # it was deleted just now
         raise unknown(said, kind="plan")
     return found
 
 
 def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
-    """Whether a plan was started before."""
+    """Return whether a plan was started before."""
     order = intake.order_id(kept.project_id, kept.group_id, _occasion(kept))
     traversal = failover.traversal_of(state.id, order)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world that a plan rests on, as a document: whoever finds it unchanged may start the plan.
+"""The state that a plan depends on, as a document. The plan may be started if it is unchanged.
 
 ``{"definition": version, "traversal": id or null, "status": of the traversal, "goal": version,
 "lost": [member, ...], "members": {name: {"server", "epoch", "fit"}}, "records": {id: {"what",
 "state", "condemned"}}, "alarms": {id: {"decision", "lost": [member, ...]}} of those that wait,
-"volumes": {as the group file names it: id or null}}``
+"volumes": {name in the group file: id or null}}``
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from mistral_failover.store.transaction import SqlTransaction
 
 @dataclass(frozen=True)
 class Preconditions:
-    """What there is at the moment of planning.
+    """The state at the moment of planning.
 
-    ``epochs`` are those that the members will have once they are noticed: one whose server was
-    replaced is in a new one. ``seen``: the members by Heat's word; ``servers``: those of all that
-    are known, by name. ``alarms``: those that are held, or admitted and not begun; ``volumes``: the
-    ids behind names, None where there is no volume. ``now`` is the database's time in seconds;
-    ``noticed`` the members as they were remembered before anybody looked.
+    ``epochs`` are those that the members will have after they are recorded: a member whose server
+    was replaced has a new one. ``seen``: the members according to Heat. ``servers``: those of all
+    known members, by name. ``alarms``: those that are held, or admitted and not begun. ``volumes``:
+    the ids behind names, None if there is no volume. ``now``: the database's time in seconds.
+    ``noticed``: the members as they were recorded before they were read from the cloud.
     """
 
     records: Sequence[Record]
@@ -54,8 +54,8 @@ class Preconditions:
 def look(
     request: Request, snapshot: GroupSnapshot, lost: frozenset[str], volumes: Collection[str]
 ) -> Preconditions:
-    """Look at a group, its members and these volumes, without remembering anything. ``lost``: who
-    is lost once the goal is reached. Raises CloudError."""
+    """Read the state of a group, its members and these volumes, without recording anything.
+    ``lost``: the members that are lost in the goal. Raises CloudError."""
     cloud = request.cloud(Unguarded())
     ids = resolve_volumes(cloud, snapshot.group.stack, volumes) if volumes else {}
     group, identity = snapshot.group, snapshot.state.id
@@ -94,15 +94,16 @@ def _epochs(known: Mapping[str, groups.MemberRow], seen: Sequence[Seen]) -> dict
 
 
 def unfit(snapshot: GroupSnapshot, found: Preconditions, lost: Iterable[str]) -> dict[str, str]:
-    """Why, of each member that takes no role by itself while these are lost, in words."""
+    """Return the reason, in words, for each member that takes no role by itself while these are
+    lost."""
     return reasons(snapshot.group, found.facts, frozenset(lost))
 
 
 def described(
     snapshot: GroupSnapshot, found: Preconditions, goal: str, lost: Iterable[str]
 ) -> dict[str, Any]:
-    """The world as a document, see the module. ``goal``: the version of the one that is planned;
-    ``lost``: who is lost in it."""
+    """Return the state as a document, see the module. ``goal``: the version of the planned goal;
+    ``lost``: the members that are lost in it."""
     fit = {fact.name for fact in found.facts} - unfit(snapshot, found, lost).keys()
     return {
         "definition": snapshot.state.definition_version,
@@ -135,7 +136,7 @@ def described(
 
 
 def volumes_of(goal: Goal) -> list[str]:
-    """The volumes that a goal attaches, as the group file names them."""
+    """Return the volumes that a goal attaches, with their names in the group file."""
     named = {
         str(entry["properties"]["volume"])
         for entry in goal.document["resources"].values()
@@ -147,7 +148,8 @@ def volumes_of(goal: Goal) -> list[str]:
 def differences(
     before: Mapping[str, Any], after: Mapping[str, Any], refused: Mapping[str, str]
 ) -> list[str]:
-    """What of a world has changed, a sentence each; ``refused`` as :func:`unfit` says it now."""
+    """Return what has changed in the state, a sentence each; ``refused`` is the current result of
+    :func:`unfit`."""
     return [
         *_of_the_group(before, after),
         *_of_members(before["members"], after["members"], refused),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What could go wrong with a plan, as far as it can be seen now: each risk with a code, a sentence
-and what helps. What is looked at is only looked at."""
+"""What could go wrong with a plan, as far as can be seen now: each risk with a code, a sentence and
+a remedy. These checks change nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Step = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A plan whose risks are asked for."""
+    """A plan whose risks are examined."""
 
     request: Request
     snapshot: GroupSnapshot
@@ -45,12 +45,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The group's."""
+        """The group's name."""
         return self.snapshot.group.name
 
 
 def risks(case: Case) -> list[Risk]:
-    """Everything that speaks against a plan now. What can not be looked at is a risk itself."""
+    """Return all risks of a plan now. A failed check is a risk itself."""
     cloud = case.request.cloud(Unguarded())
     found = [*_traversal(case), *_locks(case), *_rights(case), *_members(case), *_fences(case)]
     found += [*_alarms(case), *_holds(case), *_limits(case)]
@@ -61,7 +61,7 @@ def risks(case: Case) -> list[Risk]:
 
 
 def risk(code: str, sentence: str, remedy: str) -> Risk:
-    """One risk; the sentence without a full stop."""
+    """Return one risk; the sentence has no full stop."""
     return {"code": code, "sentence": sentence.rstrip("."), "remedy": remedy}
 
 
@@ -151,7 +151,7 @@ def _members(case: Case) -> Iterator[Risk]:
 
 
 def _fences(case: Case) -> Iterator[Risk]:
-    """Members whose fence may come to nothing without a person."""
+    """Yield members whose fence may fail without an operator."""
     facts = {fact.name: fact for fact in case.found.facts}
     for fence in case.fences:
         member = fence["member"]
@@ -176,13 +176,14 @@ def _fences(case: Case) -> Iterator[Risk]:
 
 
 def _for_dead_host(ladder: Sequence[Rung]) -> list[str]:
-    """The names of the rungs that may prove something of a dead host without a person."""
+    """Return the names of the rungs that may prove something about a dead host without an
+    operator."""
     kinds = ((rung_kind(rung["kind"]), rung) for rung in ladder)
     return [k.name(rung) for k, rung in kinds if k.for_dead_host and not k.asks_person]
 
 
 def _alarms(case: Case) -> Iterator[Risk]:
-    """What was said and not acted on: the goal knows nothing of it."""
+    """Yield alarms that were not acted on: the goal does not include them."""
     for alarm in case.found.alarms:
         who = " and ".join(incidents.said_lost(alarm)) or "a member"
         if alarm.decision == "ADMITTED":
@@ -223,7 +224,8 @@ def _holds(case: Case) -> Iterator[Risk]:
 
 
 def _limits(case: Case) -> Iterator[Risk]:
-    """They hold alarms back, and no person: what comes next may not be met by itself."""
+    """Yield limits that hold further alarms, but not operators: the next failure may not start a
+    failover by itself."""
     limits, now = case.snapshot.group.limits, case.found.now
     since = now - max(HOUR, limits.cooldown)
     admitted = case.request.runtime.database.reading(
@@ -248,7 +250,7 @@ def _limits(case: Case) -> Iterator[Risk]:
 
 
 def _agents(case: Case) -> Iterator[Risk]:
-    """Members that are sent a command, and whose agents are not heard."""
+    """Yield members that must receive a command and whose agents are silent."""
     fenced = {fence["member"] for fence in case.fences}
     asked = {
         step["member"]

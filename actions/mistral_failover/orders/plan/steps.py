@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as people and machines read it: steps, what is fenced how, how long it takes. Pure."""
+"""A plan for people and machines: steps, how members are fenced, how long it takes. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mistral_failover.store.plans import Durations
 def steps(
     waves: Sequence[Sequence[DryRunStep]], types: Mapping[str, ResourceType], lasted: Durations
 ) -> list[dict[str, Any]]:
-    """The operations in an order that may happen.
+    """Return the operations in a possible order.
 
-    Each has ``number``, ``what`` (if it is certain to come, how the journal will say that it
-    started), ``verb``, ``resource``, ``type``, ``member``, ``certain``, ``after`` (the numbers of
-    those that must have ended before), ``expected`` (seconds, or None).
+    Each has ``number``, ``what`` (if it is certain, the words that the journal will use when it
+    starts), ``verb``, ``resource``, ``type``, ``member``, ``certain``, ``after`` (the numbers of
+    the operations that must end before), ``expected`` (seconds, or None).
     """
     ordered = [each for wave in waves for each in wave]
     numbers = {each.node.key: number for number, each in enumerate(ordered, start=1)}
@@ -52,7 +52,7 @@ def _what(each: DryRunStep, resource_type: ResourceType) -> str:
 
 
 def waves_of(waves: Sequence[Sequence[DryRunStep]]) -> list[list[int]]:
-    """The numbers of the steps, wave by wave: those of one wave may run in parallel."""
+    """Return the numbers of the steps, wave by wave. Those of one wave may run in parallel."""
     found, number = [], 0
     for wave in waves:
         found.append(list(range(number + 1, number + 1 + len(wave))))
@@ -61,10 +61,10 @@ def waves_of(waves: Sequence[Sequence[DryRunStep]]) -> list[list[int]]:
 
 
 def seconds(steps: Sequence[Mapping[str, Any]]) -> float | None:
-    """How long all steps that are certain to come take along the longest way through them; None
-    where nobody knows of one."""
+    """Return the duration of all certain steps along the longest path through them; None if the
+    duration of one is unknown."""
     ends: dict[int, float] = {}
-    for step in steps:  # each behind those that it waits for
+    for step in steps:  # each after those that it waits for
         if step["certain"] and step["expected"] is None:
             return None
         own = step["expected"] if step["certain"] else 0.0
@@ -75,9 +75,10 @@ def seconds(steps: Sequence[Mapping[str, Any]]) -> float | None:
 def fences(
     group: str, goal: Goal, waves: Sequence[Sequence[DryRunStep]], records: Sequence[Record]
 ) -> list[dict[str, Any]]:
-    """Who is fenced and how: for each ``member``, ``state`` (``climbs`` the ladder, ``snapshot``
-    already, is ``lifted``), ``ladder`` (rungs as in the group file), ``longest`` (seconds after
-    which it waits for a person, at most; None unless it climbs) and ``sentence``."""
+    """Return how members are fenced: for each ``member``, ``state`` (it ``climbs`` the ladder, its
+    fence ``stands`` already, or is ``lifted``), ``ladder`` (rungs as in the group file),
+    ``longest`` (the maximum number of seconds until it waits for an operator; None unless it
+    climbs) and ``sentence``."""
     coming = {each.record.name: each for wave in waves for each in wave}
     standing = {
         r.name: r
@@ -115,7 +116,7 @@ def _lifted(record: Record) -> dict[str, Any]:
 
 
 def _climbed(ladder: Sequence[Rung]) -> list[Rung]:
-    """The rungs that take time: a person is waited for anyhow."""
+    """Return the rungs that take time. The wait for an operator has no limit and does not count."""
     return [rung for rung in ladder if not rung_kind(rung["kind"]).asks_person]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goal that each verb leads to, without doing anything: what a plan is made of.
+"""The goal of each verb, derived without doing anything: a plan is made of it.
 
-Every verb has a function that derives its goal from where the group stands (``starting.Derive``).
-Here they are by name, asked in the way that leaves no trace.
+Every verb has a function that derives its goal from the group's snapshot (``failover.Derive``).
+This module has them by name, in the variant that records nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mistral_failover.runtime.process import Request
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is to be planned: a verb, and the inputs of that verb's own action."""
+    """The request for a plan: a verb, and the inputs of that verb's own action."""
 
     verb: str = "failover"
     to: str | Mapping[str, str] | None = None
@@ -34,19 +34,19 @@ class PlanRequest:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs that were given, as JSON has them; :func:`read` reads them back."""
+        """The given inputs as JSON; :func:`read` reads them back."""
         given = {name: value for name, value in asdict(self).items() if name != "verb"}
         given["recovered"] = self.recovered or None
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in given.items()
-            if value is not None  # an empty lost says that nobody is
+            if value is not None  # an empty lost means that no member is lost
         }
 
     @classmethod
     def read(cls, verb: Any, given: Mapping[str, Any]) -> Self:
-        """Read an action's inputs. Raises ActionError BAD_INPUT, also for one that is none of the
-        verb's."""
+        """Read an action's inputs. Raises ActionError BAD_INPUT, also for an input that the verb
+        does not have."""
         verb = optional_text("verb", verb) or "failover"
         if verb not in VERBS:
             raise ActionError(
@@ -71,8 +71,7 @@ _TEXTS = ("role", "goal", "member", "resource")
 
 @dataclass(frozen=True)
 class Verb:
-    """What an operator may do to a group. ``takes``: the inputs that it has; ``derive`` leaves no
-    trace."""
+    """An operator's verb. ``takes``: its inputs. ``derive`` records nothing."""
 
     takes: tuple[str, ...]
     derive: Callable[[Request, PlanRequest], Derive]
@@ -122,6 +121,6 @@ VERBS: Mapping[str, Verb] = {
 
 
 def derive(request: Request, asked: PlanRequest) -> Derive:
-    """The function that derives the goal of what is asked for; calling it leaves no trace in the
-    cloud and none in the group's state. It raises what the verb itself does."""
+    """Return the function that derives the requested goal. A call of it changes nothing in the
+    cloud or in the group's state. It raises what the verb itself raises."""
     return VERBS[asked.verb].derive(request, asked)

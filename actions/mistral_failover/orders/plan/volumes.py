@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which state the volumes are that a plan moves, and what may come of that."""
+"""The state of the volumes that a plan moves, and the problems that may follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mistral_failover.model.goal import ATTACHMENT, Goal
 from mistral_failover.orders.plan.preconditions import Preconditions
 
 Trouble = tuple[str, str, str]
-"""A code, a sentence, what helps."""
+"""A code, a sentence, a remedy."""
 _ON_ITS_WAY = ("attaching", "detaching", "reserved")
 
 
@@ -28,8 +28,8 @@ def volumes(
     steps: Sequence[Mapping[str, Any]],
     cloud: Cloud,
 ) -> Iterator[Trouble]:
-    """What is wrong with each volume that a step attaches or detaches; what can not be looked at
-    says why. Raises CloudError where Cinder or Heat can not be asked at all."""
+    """Yield the problems of each volume that a step attaches or detaches. A volume that cannot be
+    read is a problem too. Raises CloudError if Cinder or Heat does not answer at all."""
     ours = _holders(found)
     for name in sorted(_moved(goal, found, steps)):
         try:
@@ -43,7 +43,7 @@ def volumes(
 
 
 def _moved(goal: Goal, found: Preconditions, steps: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The volumes that are attached or detached, as the group file names them."""
+    """Return the volumes that are attached or detached, with their names in the group file."""
     touched = {step["resource"] for step in steps if step["type"] == ATTACHMENT}
     wanted = {
         name: entry["properties"]
@@ -56,7 +56,7 @@ def _moved(goal: Goal, found: Preconditions, steps: Sequence[Mapping[str, Any]])
 
 
 def _holders(found: Preconditions) -> set[str]:
-    """The servers that the group's volumes hang on, or are to hang on."""
+    """Return the servers that the group's volumes are or will be attached to."""
     made = {record.attributes.get("server_id") for record in found.records}
     return {str(server) for server in (*made, *found.servers.values()) if server}
 
