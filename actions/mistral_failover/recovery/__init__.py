@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works traversals off, and goes on with what a crash left behind."""
+"""Carries out traversals, and continues what a crash left behind."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver: works a traversal off, stage by stage.
+"""The driver: carries out a traversal, stage by stage.
 
 ``failover.advance`` is a loop over the state store. In each turn it lists the ready nodes and puts
-them into the process's pool of workers, until every node of the stages up to the one asked for is
-done, or another goal has taken the traversal's place. It asks what is true now and remembers
-nothing, so any number of loops, in any number of processes, may advance one traversal: the locks
-let one worker through. What a worker's conclusion makes ready goes into its own pool at once; where
-that gets lost the next turn of a loop lists it, and where there is no loop, a sweep starts one.
+them into the process's pool of workers. It ends when every node of the stages up to the requested
+one is done, or another goal has superseded the traversal. It reads the current state and remembers
+nothing. So any number of loops, in any number of processes, may advance one traversal: the locks
+let one worker through. Nodes that a worker makes ready go into its own pool at once. If that gets
+lost, the next turn of a loop lists them; if there is no loop, a sweep starts one.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ POLL_FIRST, POLL_GROWTH, POLL_LONGEST = 0.1, 1.5, 2.0
 SETTLED = 0.1
 """Seconds that a loop waits after a worker's end for the others of its group."""
 PATIENT = 5.0
-"""Seconds that a loop waits while its own process has nothing to do; then it gives its thread back,
+"""Seconds that a loop waits while its own process has nothing to do. Then it gives its thread back,
 and Mistral calls it again. So groups that wait for a service do not use up an executor."""
 STORE_PATIENT = 900.0
-"""And while the state store is away. Longer, since Mistral keeps its own state in the same database
-as a rule: an engine forgets after some 80 s what it is told meanwhile, and the chain would end."""
+"""The same while the state store does not answer. It is longer, because Mistral usually keeps its
+own state in the same database. After some 80 s an engine forgets the results that it received in
+the meantime, and the chain would end."""
 SAID = 50
-"""Sentences that one call returns at most."""
+"""The maximum number of sentences that one call returns."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,16 @@ class View:
 
     @property
     def overtaken(self) -> bool:
-        """Whether another goal was given meanwhile."""
+        """Whether another goal was given in the meantime."""
         return self.traversal.status == "SUPERSEDED" or not self.rows
 
     def left(self, stage: Stage) -> list[NodeProgress]:
-        """The nodes of the stages up to ``stage`` on which work is possible, now or later."""
+        """Return the nodes of the stages up to ``stage`` that can be worked on, now or later."""
         return [row for row in self.rows if _ready(row) and row.stage <= rank(stage)]
 
     def due(self) -> list[NodeProgress]:
-        """The nodes to be worked on now: nobody alive does, and it is not too early."""
+        """Return the nodes to be worked on now: no live worker holds them, and it is not
+        too early."""
         gate = self.traversal.through
         return [
             row
@@ -80,13 +82,13 @@ class View:
         ]
 
     def stuck(self, stage: Stage) -> bool:
-        """Whether a node of the stages up to ``stage`` failed, or waits for a person."""
+        """Return whether a node of the stages up to ``stage`` failed, or waits for an operator."""
         return any(
             row.status in ("FAILED", "BLOCKED") and row.stage <= rank(stage) for row in self.rows
         )
 
     def next_try(self, stage: Stage) -> float:
-        """Seconds until the next node of these stages is to be tried again."""
+        """Return the seconds until the next retry of a node of these stages."""
         times = [row.next_try for row in self.left(stage) if row.next_try is not None]
         return max(0.0, min(times, default=self.now + POLL_LONGEST) - self.now)
 
@@ -96,18 +98,18 @@ def _ready(row: NodeProgress) -> bool:
 
 
 def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
-    """Work a traversal off, up to the end of the stage ``through``.
+    """Carry out a traversal, up to the end of the stage ``through``.
 
-    With ``hold`` later stages wait for a call of their own; without it their nodes are worked off
-    too as soon as the graph allows. A traversal that the engine itself has put in this one's place
-    (a replacement, the way back) is worked off in its stead.
+    With ``hold`` later stages wait for a call of their own. Without it their nodes are also carried
+    out as soon as the graph allows. If the engine has superseded the traversal itself (by a
+    replacement, or the way back), the new one is carried out instead.
 
-    Returns ``traversal``, the one that was worked off last; ``state``, its status; ``said``, what
-    happened meanwhile, in sentences; and ``again``: True when this call gave its thread back before
-    the end, and is to be repeated. Up to the last stage it returns the report as well.
+    Return ``traversal``, the last one that was carried out; ``state``, its status; ``said``, what
+    happened in the meantime, in sentences; and ``again``: True if this call gave its thread back
+    before the end and must be repeated. For the last stage it also returns the report.
 
-    Fails with the status and the reason when something of these stages failed (FAILED) or waits for
-    a person (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
+    Fails with the status and the reason if something of these stages failed (FAILED) or waits for
+    an operator (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
     """
     again = {
         "traversal": traversal_id,
@@ -130,7 +132,8 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
 
 
 def _store_is_back(request: Request, deadline: float) -> bool:
-    """Wait until the state store answers; False: the process stops, or the time is over."""
+    """Wait until the state store answers. Return False if the process stops, or the time is
+    over."""
     workers = request.runtime.workers
     while not workers.stopping and time.monotonic() < deadline:
         workers.pause(POLL_LONGEST)
@@ -143,7 +146,8 @@ def _store_is_back(request: Request, deadline: float) -> bool:
 
 
 def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
-    """What :func:`advance` answers; None: the call gives its thread back before the end."""
+    """Return the result of :func:`advance`; None if the call gives its thread back before
+    the end."""
     state = ownership.group_of(request, traversal_id)
     if state is None:
         return _unknown(traversal_id)
@@ -176,7 +180,8 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
 
 
 def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View | None:
-    """Loop until nothing of the stages is left to do. None: the thread is given back before."""
+    """Loop until nothing of the stages is left to do. Return None if the thread is given back
+    earlier."""
     workers, group_id = worker.request.runtime.workers, worker.group_id
     pause, idle_since = POLL_FIRST, time.monotonic()
     while True:
@@ -190,8 +195,8 @@ def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View |
         if any(began):
             pause, idle_since = POLL_FIRST, time.monotonic()
         if workers.busy(group_id):
-            # Workers wake this loop; the rest is for what other processes do. Many that end
-            # together are one occasion to look.
+            # Workers wake this loop; the timeout is for what other processes do. Wait a moment, so
+            # that workers that end together cause only one look.
             workers.wait(group_id, ended, POLL_LONGEST)
             workers.settle(group_id, SETTLED)
             idle_since = time.monotonic()
@@ -211,7 +216,7 @@ def _look(request: Request, traversal_id: str) -> View:
 
 
 def _opened(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> None:
-    """Let the stages up to ``through`` be worked on, and note which execution drives."""
+    """Open the stages up to ``through``, and record which execution drives the traversal."""
     engine, chain = request.runtime.engine, request.execution
     current = engine.current(traversal_id)
     if current.through is not None:
@@ -220,7 +225,7 @@ def _opened(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
         request.runtime.database.atomically(lambda tx: tx.driven_by(current.id, chain))
 
 
-# -- what a call answers
+# -- the result of a call
 
 
 def _reported(
@@ -231,8 +236,8 @@ def _reported(
 
 
 def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | Result:
-    """How a traversal ended; an error when it did not reach its goal, or waits for rights. So is a
-    planned move that came back, or whose place another goal has taken."""
+    """Return how a traversal ended. It is an error if it did not reach its goal or waits for
+    rights, and if a planned move returned or was superseded by another goal."""
     reach("report.before")
     found = status.report(request, group, traversal_id)
     reach("report.after")
@@ -269,13 +274,13 @@ def _unknown(traversal_id: str) -> Result:
 
 
 def _latest(request: Request, group_id: str) -> int:
-    """The id of the journal's last row."""
+    """Return the id of the journal's last row."""
     rows = request.runtime.database.reading(lambda tx: views.history(tx, group_id, limit=1))
     return rows[-1]["id"] if rows else 0
 
 
 def _said(request: Request, group_id: str, after: int) -> list[str]:
-    """What the group's journal says since."""
+    """Return the group's journal entries since then."""
     rows = request.runtime.database.reading(
         lambda tx: views.history(tx, group_id, after=after, limit=SAID)
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """List the locks, and break one by hand.
 
-An owner lives as long as its lease. The next check of a node breaks the lock of a dead owner; by
-hand it is sooner. The lock of a live owner is broken by force only. Its token moves, so the guard
-permits it no further call. A call that it has already sent may still take effect, within the
-``http_timeout`` of one call.
+An owner is alive as long as its lease. The next check of a node breaks the lock of a dead owner; an
+operator can do it sooner. The lock of a live owner is broken only by force. Its token changes, so
+the guard permits the owner no further call. A call that it has already sent may still take effect,
+within the ``http_timeout`` of one call.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Row = dict[str, Any]
 
 
 def listed(request: Request, group: str | None) -> list[Row]:
-    """The locks that are held in the project, or in one of its groups.
+    """Return the locks that are held in the project, or in one of its groups.
 
-    Each with ``group``, ``resource`` (its name), ``id`` (the resource's), ``type``, ``owner``,
+    Each has ``group``, ``resource`` (its name), ``id`` (the resource's), ``type``, ``owner``,
     ``token``, ``alive`` and ``why`` (a sentence), ``lease_left`` (seconds), ``since``,
     ``execution`` (None, or ``id`` and ``state``), ``operation``, ``traversal``. Raises
     UnknownGroup.
@@ -92,14 +92,14 @@ def _shown(row: Row, execution: str | None, state: str | None, unable: str) -> R
 def broken(
     request: Request, said: str, owner: str, token: int | None, *, force: bool, because: str | None
 ) -> Row:
-    """Break the lock on a resource, if ``owner`` (and ``token``, where it is given) has it.
+    """Break the lock on a resource, if ``owner`` (and ``token``, if given) holds it.
 
-    A free lock is no error: its owner ended, or a repeat of this broke it. Returns
+    A free lock is no error: its owner ended, or an earlier run of this call broke it. Return
     ``group``, ``resource``, ``traversal`` (the group's current one), ``broken``, ``sentence`` and
-    ``workflow``, which goes on with it; None where no node is ready for that.
+    ``workflow``, which continues the work; None if no node is ready for that.
 
     Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, LOCK_MOVED if another owner has the lock,
-    LOCK_ALIVE if its owner lives and it is not forced, BAD_INPUT where force lacks a reason.
+    LOCK_ALIVE if its owner is alive and it is not forced, BAD_INPUT if force has no reason.
     """
     if force and not because:
         raise ActionError(
@@ -132,7 +132,7 @@ def _broken(
         return _answer(request, tx, group, record, False, sentence)
     if record.owner != owner or token not in (None, record.token):
         told = details.broken_by_hand(tx, group.id, record.id, owner)
-        if told is not None and record.owner != owner:  # a repeat of what was done
+        if told is not None and record.owner != owner:  # a repeat of an earlier call
             sentence = f"{told}; since then {record.owner} works on it"
             return _answer(request, tx, group, record, False, sentence)
         raise ActionError(

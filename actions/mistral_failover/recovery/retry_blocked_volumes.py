@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that only a person could free: has somebody done so?
+"""Retry nodes that are blocked by a volume that only an operator can free.
 
-What was blocked by a volume wrote down all that was to be seen of it
-(``cloud.volume_holders.volume_fingerprint``). When a sweep sees anything else, the node is tried
-again; whether it was the right thing shows then.
+A node that was blocked by a volume has recorded the state of the volume that was seen
+(``cloud.volume_holders.volume_fingerprint``). If a sweep sees a different state, it retries the
+node. Only the retry shows if the change was the right one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]:
-    """Reopen the nodes whose volume was touched since they were blocked; of two sweeps at once one
-    does. Yields ``traversal``, ``group``, ``sentence``. Raises CloudError."""
+    """Reopen the nodes whose volume has changed since they were blocked. Only one of two
+    simultaneous sweeps does so. Yield ``traversal``, ``group``, ``sentence``. Raises CloudError."""
     database = request.runtime.database
     found = database.reading(
         lambda tx: stalled_work.blocked_by_volume(tx, request.project_id, group_id)
@@ -37,7 +37,7 @@ def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, 
         try:
             seen = volume_fingerprint(cloud, held.volume, held.server)
         except CloudError as error:
-            trouble = error  # of one group; the others' turn comes all the same
+            trouble = error  # raised after the other groups had their turn
             continue
         if seen == held.sight:
             continue

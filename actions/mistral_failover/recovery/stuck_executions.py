@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Mistral still shows as under way, and nobody carries on.
+"""Executions that Mistral still shows as running, although no process carries them out.
 
-Mistral keeps what is to be done next in the threads of its engine, so a killed engine leaves
-executions RUNNING for ever. They are ended, not resumed: a lock that nobody holds any more may be
-somebody else's by now, and a resumed execution would run the tasks of its operation beside them.
-What they were about is in the state store, and the sweep triggers it again.
+Mistral keeps the next steps in the threads of its engine, so a killed engine leaves executions
+RUNNING forever. They are ended, not resumed: their former locks may belong to another owner now,
+and a resumed execution would run the tasks of its operation at the same time. Their work is in the
+state store, and the sweep triggers it again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mistral_failover.store.stalled_work import ChainWait
 OURS = "failover."
 _PRIVATE = "failover._"
 LIMIT = 30.0
-"""Seconds that one look at Mistral may take; what is left is for the next one."""
+"""Seconds that one look at Mistral may take; the rest is left for the next one."""
 
 
 @dataclass(frozen=True)
 class StuckExecution:
-    """A tree of executions in which nothing happened for ``seconds``, oldest execution first;
-    ``top`` is ours, and whoever waits for the tree waits for it."""
+    """A tree of executions in which nothing happened for ``seconds``, oldest execution first.
+    ``top`` is ours; callers that wait for the tree wait for it."""
 
     executions: Sequence[Execution]
     top: Execution
@@ -37,7 +37,7 @@ class StuckExecution:
 
     @property
     def sentence(self) -> str:
-        """What is said about its end."""
+        """The reason that is given for its end."""
         return (
             f"{self.top.workflow} (execution {self.top.id}) was ended: nothing happened in it for "
             f"{self.seconds:.0f} s and it holds no lock; the sweep goes on with its work"
@@ -45,20 +45,20 @@ class StuckExecution:
 
 
 CHAINS = 3
-"""Executions of a group's own chain that drive one traversal, unless a person asks for more: a task
-of its own that fails each time must not run for ever."""
+"""The maximum number of executions of a group's own chain that drive one traversal, unless an
+operator requests more. A task of the chain that always fails must not run forever."""
 
 
 def without_chain(
     held: Sequence[ChainWait], mistral: Mistral | None, deadline: float, *, asked_for: bool = False
 ) -> Iterator[ChainWait]:
     """Yield those of the ``held`` traversals that need a new execution of their chain: the last one
-    has ended without opening the next stage, or there was none.
+    ended without opening the next stage, or there was none.
 
-    An execution that this Mistral does not know may run in another one that works on the same state
-    store, so it says nothing. ``asked_for``: a person wants another try, so it does, and
-    :data:`CHAINS` does not count. ``mistral``: None where it can not be asked. ``deadline``: on the
-    monotonic clock. Raises CloudError.
+    An execution that this Mistral does not know proves nothing: it may run in another Mistral that
+    uses the same state store. ``asked_for``: an operator wants another try, so an unknown execution
+    counts as ended, and :data:`CHAINS` does not limit. ``mistral``: None if it cannot be asked.
+    ``deadline``: on the monotonic clock. Raises CloudError.
     """
     for traversal in held:
         if traversal.chain is None:
@@ -76,8 +76,8 @@ def without_chain(
 def find_stuck(
     database: Database, project_id: str, mistral: Mistral, after: float, deadline: float
 ) -> Iterator[StuckExecution]:
-    """The trees of our executions that hang: no execution of the tree holds a live lock or began
-    or ended an operation, and nothing in it changed, for ``after`` seconds.
+    """Yield the trees of our executions that are stuck: for ``after`` seconds no execution of the
+    tree held a live lock or began or ended an operation, and nothing in it changed.
 
     ``deadline``: on the monotonic clock. Raises CloudError.
     """
@@ -100,18 +100,21 @@ def find_stuck(
 
 
 def end(mistral: Mistral, found: StuckExecution) -> None:
-    """End a tree as far as it is ours: its top in ERROR, so that whoever waits sees a failure, and
-    what is below it CANCELLED, so that no task of it runs any more. Raises CloudError."""
-    whole = _ours(found.executions[0])  # else the tree belongs to somebody who called one of ours
+    """End a tree as far as it is ours: its top in ERROR, so that a waiting caller sees a failure,
+    and everything below it CANCELLED, so that none of its tasks runs any more. Raises CloudError.
+    """
+    # Otherwise the tree belongs to a user's workflow that called one of ours.
+    whole = _ours(found.executions[0])
     left = [e for e in found.executions if not e.ended and (whole or _ours(e))]
-    # From the top: who waits must not see the end of what is below it, and go on.
+    # Start at the top: a waiting caller must not see the end of what is below it and continue.
     for execution in sorted(left, key=_rank):
         state = "CANCELLED" if _rank(execution) else "ERROR"
         mistral.end(execution.id, state, f"INTERRUPTED: {found.sentence}")
 
 
 def _lives(tree: Sequence[Execution], mistral: Mistral, after: float) -> bool:
-    """Whether anything in a tree changed within ``after`` seconds, or nothing of ours is left."""
+    """Return whether anything in a tree changed within ``after`` seconds, or nothing of ours is
+    left."""
     if any(_age(mistral, e) <= after for e in tree):
         return True
     under_way = [e for e in tree if not e.ended]
@@ -127,8 +130,8 @@ def _age(mistral: Mistral, execution: Execution) -> float:
 
 
 def _rank(execution: Execution) -> int:
-    """0 for what people, alarms and other workflows start and wait for, 1 for what is below it:
-    the chain, and whatever a chain of the group's own starts."""
+    """Return 0 for executions that people, alarms and other workflows start and wait for. Return 1
+    for what is below: the chain, and everything that a group's own chain starts."""
     if execution.id == execution.root:
         return 0
     inner = execution.workflow.startswith(_PRIVATE) or execution.workflow == SHIPPED_CHAIN

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going on after a stop: what a crash left behind, and what waited for a person.
+"""Continue after a stop: what a crash left behind, and what waited for an operator.
 
-Nothing is carried out here: traversals are found and handed to the workflow that works them off.
-Any number of sweeps may run at once.
+A sweep carries out nothing itself: it finds traversals and returns the workflows that carry them
+out. Any number of sweeps may run at the same time.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 STALE = 600.0
-"""Seconds after which an incident that could not be started waits for a person: what it said may
-not be true any more."""
+"""Seconds after which an incident that could not be started waits for an operator: its facts may no
+longer be true."""
 
 Row = dict[str, Any]
 T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
 
 
 def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
-    """Find and take up what dead processes left behind in the project, or in one of its groups.
+    """Find and take over what dead processes left behind in the project, or in one of its groups.
 
-    Returns lists, each row with a ``sentence``:
+    Return lists, each row with a ``sentence``:
 
-    - ``restarted``: traversals that are to be worked off again, ``traversal``, ``group`` and
+    - ``restarted``: traversals that must be carried out again, ``traversal``, ``group`` and
       ``workflow``, the chain that does it;
     - ``started``, ``held``, ``refused``: admitted incidents that had caused no traversal, with
       ``incident``, and ``traversal`` and ``workflow``, or ``error``;
-    - ``ended``: executions of the project that hung in Mistral, ``execution``, ``workflow``; not
-      looked for when ``group`` is given;
-    - ``observed``: groups of which a look at servers, volumes and parameters found that their
-      service has changed, ``group`` and ``service``; only where there is nothing to work on;
-    - ``told``: events that workflows of groups were told now, ``group``, ``event``; where there is
-      something to work on that comes first, and they are told behind the sweep's back;
-    - ``unable``: sentences about what could not be looked at, or told;
+    - ``ended``: executions of the project that were stuck in Mistral, ``execution``, ``workflow``;
+      not looked for if ``group`` is given;
+    - ``observed``: groups whose service has changed according to an observation of servers, volumes
+      and parameters, ``group`` and ``service``; only if there is nothing to work on;
+    - ``told``: events that were sent to workflows of groups now, ``group``, ``event``; if there is
+      something to work on, that comes first, and they are sent in the background;
+    - ``unable``: sentences about what could not be checked or sent;
 
-    and what is to be started for all of that: ``chains``, ``traversal`` and ``workflow``, each
-    traversal once, and ``heals``, ``workflow`` and ``input``.
+    and everything that must be started: ``chains``, ``traversal`` and ``workflow``, each traversal
+    once, and ``heals``, ``workflow`` and ``input``.
     """
     group_id = group_snapshot(request, group).state.id if group else None
     swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
@@ -95,14 +95,14 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
 
 
 def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: bool) -> list[Row]:
-    """Tell what dead processes left untold. ``urgent``: nodes wait to be worked on, and no failover
-    waits for a workflow of the user's."""
+    """Send the events that dead processes did not send. ``urgent``: nodes wait for a worker, and a
+    failover must not wait for a user's workflow."""
     try:
         if urgent:
             event_hooks.send_soon(request, group_id)
             return []
         rows = event_hooks.send_all(request, group_id)
-    except Exception as error:  # noqa: BLE001 - a workflow of the user's must not stop a sweep
+    except Exception as error:  # noqa: BLE001 - a user's workflow must not stop a sweep
         unable.append(f"events: {describe(error)['message']}")
         return []
     unable += [row["sentence"] for row in rows if row["event"] is None]
@@ -110,10 +110,10 @@ def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: 
 
 
 def _observed(request: Request, group: str | None, unable: list[str]) -> list[Row]:
-    """Look at the groups whose turn it is; at the one that a person names at once."""
+    """Observe the groups that are due. If an operator names a group, observe it at once."""
     try:
         return observe.observe(request, group, at_once=group is not None)
-    except Exception as error:  # noqa: BLE001 - what cannot be seen must not stop a sweep
+    except Exception as error:  # noqa: BLE001 - a failed observation must not stop a sweep
         unable.append(f"observation: {describe(error)['message']}")
         return []
 
@@ -128,8 +128,8 @@ def _count(request: Request, swept: dict[str, list[Any]]) -> None:
 def _undriven(
     request: Request, mistral: Mistral | None, group_id: str | None, deadline: float
 ) -> list[stalled_work.ChainWait]:
-    """The traversals whose chain has ended too early. A person who names a group wants another
-    try, however many there were."""
+    """Return the traversals whose chain has ended too early. An operator who names a group wants
+    another try, whatever the number of tries before."""
     held = request.runtime.database.reading(lambda tx: _held(request, tx, group_id))
     return list(
         stuck_executions.without_chain(held, mistral, deadline, asked_for=group_id is not None)
@@ -146,7 +146,7 @@ def _held(
 def _still_held(
     request: Request, tx: SqlTransaction, found: stalled_work.ChainWait
 ) -> list[stalled_work.ChainWait]:
-    """The traversal, unless another sweep or another chain has taken it up meanwhile."""
+    """Return the traversal, unless another sweep or another chain has taken it over."""
     return [each for each in _held(request, tx, found.group_id) if each == found]
 
 
@@ -160,7 +160,7 @@ def _undriven_row(tx: SqlTransaction, found: stalled_work.ChainWait) -> Row:
 
 
 def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]:
-    """End the executions that hang in Mistral, so that whoever waits for them sees an end."""
+    """End the executions that are stuck in Mistral, so that waiting callers see an end."""
     database, after = request.runtime.database, request.runtime.settings.hang_after
     for found in stuck_executions.find_stuck(
         database, request.project_id, mistral, after, deadline
@@ -172,7 +172,7 @@ def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]
 
 
 def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: SqlTransaction) -> None:
-    """Tell the groups that a tree of executions was about."""
+    """Write to the journals of the groups that a tree of executions belongs to."""
     concerned: set[str | None] = set()
     for execution in found.executions:
         if isinstance(traversal := execution.input.get("traversal"), str):
@@ -194,7 +194,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
         if group is not None and incident.fact.get("group") != group:
             continue
         if incident.source == incidents.OPERATOR:
-            continue  # whoever asked sees that the execution failed, and may have gone elsewhere
+            continue  # the operator saw the failed execution, and may have chosen another way
         row: Row = {"incident": incident.id}
         try:
             if sentence := _out_of_service(request, incident) or _too_old(request, incident):
@@ -211,7 +211,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
                     "sentence": sentence,
                 }
             )
-        except Exception as error:  # noqa: BLE001 - one group's trouble must not stop the others
+        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
             facts = describe(error)
             sentence = f"the failover for {incident.sentence} can not start: {facts['message']}"
             found["refused"].append(row | {"error": facts, "sentence": sentence})
@@ -219,7 +219,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
 
 
 def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
-    """Let fences be tried again for which a person's word was written down, and no more."""
+    """Reopen fences that an operator confirmed if only the confirmation was recorded."""
     database, engine = request.runtime.database, request.runtime.engine
     found = database.reading(
         lambda tx: stalled_work.confirmed_fences(tx, request.project_id, group_id)
@@ -243,7 +243,7 @@ def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: SqlTransaction
 
 
 def _stalled(request: Request, group_id: str | None) -> list[Row]:
-    """Take up the traversals on which nobody works."""
+    """Take over the traversals that no worker carries out."""
     quiet, project = request.runtime.settings.sweep_after, request.project_id
 
     def look(where: str | None, tx: SqlTransaction) -> list[stalled_work.Stalled]:
@@ -266,8 +266,8 @@ def _taken_up(
     row: Callable[[Any, T], Row],
     again: Callable[[Any, T], Sequence[T]] | None = None,
 ) -> list[Row]:
-    """Note that a sweep takes traversals up, each in a transaction that locks its group and looks
-    ``again`` first: so of two sweeps at once one does."""
+    """Record that a sweep takes over traversals. Each transaction locks the group and looks
+    ``again`` first, so that only one of two simultaneous sweeps does so."""
 
     def take(each: Any, tx: SqlTransaction) -> list[Row]:
         tx.lock_group(each.group_id, shared=False)
@@ -280,8 +280,8 @@ def _taken_up(
 
 
 def _out_of_service(request: Request, incident: incidents.Incident) -> str | None:
-    """Hold an admitted alarm back whose group was taken out of service before it could be started:
-    no time will change that, and a person who brings the group up again may look at it."""
+    """Hold an admitted alarm if its group was taken out of service before it could be started. Time
+    will not change that; an operator who activates the group again may look at it."""
 
     def why(tx: SqlTransaction, found: incidents.Incident) -> str | None:
         state = groups.get(tx, incident.group_id or "")
@@ -294,8 +294,9 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
 
 
 def _too_old(request: Request, incident: incidents.Incident) -> str | None:
-    """Hold an admitted incident back that could not be started for too long; why, if so. While the
-    pack itself replaces members, nobody may be left to take over: that time does not count."""
+    """Hold an admitted incident that could not be started for too long. Return the reason, or None.
+    The time in which members are being replaced does not count, because there may be no member to
+    take over."""
 
     def why(tx: SqlTransaction, found: incidents.Incident) -> str | None:
         group_id = incident.group_id or ""
@@ -315,12 +316,13 @@ def _held_back(
     judge: Callable[[Any, incidents.Incident], str | None],
     rule: str,
 ) -> str | None:
-    assert incident.group_id is not None  # what was admitted has a group
+    assert incident.group_id is not None  # every admitted incident has a group
     group_id = incident.group_id
 
     def hold(tx: SqlTransaction) -> str | None:
         tx.lock_group(group_id, shared=False)
-        # As it is by now: somebody may have started it, or a person admitted it a moment ago.
+        # Read it again: another process may have started it, or an operator may have admitted it
+        # just now.
         found = incidents.get(tx, request.project_id, incident.id)
         if found is None or found.decision != "ADMITTED" or found.traversal_id is not None:
             return None
@@ -336,7 +338,8 @@ def _held_back(
 
 
 def confirm_fenced(request: Request, group: str, member: str, because: str) -> dict[str, Any]:
-    """Record a person's word that a member writes no more, and reopen what waited for it."""
+    """Record an operator's confirmation that a member no longer writes, and reopen what waited for
+    it."""
     snapshot = group_snapshot(request, group)
 
     def record(tx: SqlTransaction) -> bool:
