@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -53,6 +54,16 @@ class Faults(armed.Faults):
         twin = threading.Thread(target=self._repeat, args=(doing[:1] + doing[1:][-1:], mark))
         twin.start()
         twin.join(DUPLICATE_HEAD_START)
+
+    def freeze(self, point: str, mark: Path) -> None:
+        """Stop at once, with SQLite's write lock in no other thread's hands: it lets one process
+        write at a time, so the others could do nothing."""
+        path = process.runtime().database.engine.url.database
+        with contextlib.closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as store:
+            with contextlib.suppress(sqlite3.OperationalError):  # this thread holds it
+                store.execute("BEGIN IMMEDIATE")
+                store.execute("ROLLBACK")
+            super().freeze(point, mark)
 
     def stop(self, point: str, mark: Path) -> None:
         """Have the process end in good order; this thread goes on once its pool gives work back."""

@@ -60,10 +60,14 @@ def test_a_pool_of_one_worker_delays_work_and_loses_none(mode: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ["kill", "freeze", "exception", "duplicate"])
-@pytest.mark.parametrize("point", ["check.locked", "attach.after", "conclude.before"])
-def test_two_executors_advance_one_traversal(point: str, mode: str, slot: Slot) -> None:
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    # The other executor may be the quicker one, and attach all volumes but one.
+    [("check.locked", 2), ("attach.after", 1), ("conclude.before", 2)],
+)
+def test_two_executors_advance_one_traversal(point: str, nth: int, mode: str, slot: Slot) -> None:
     drill = Drill(slot, TOGETHER)
 
-    drill.perform(Fault(point, mode, 2), patience=20)
+    drill.perform(Fault(point, mode, nth), patience=20)
 
     assert drill.repeats == 0

@@ -43,7 +43,7 @@ def test_each_member_s_last_word_is_told(
     channel: Channel, serve: Callable[..., str], context: ActionContext
 ) -> None:
     name = serve("heard")
-    channel.answers["heard-b"] = Heartbeat(1, 3.4, ("pg-start",), None)
+    channel.answers["heard-b"] = Heartbeat(1, 3.4, ("pg-start",), None, frozenset({"pg-start"}))
 
     first, second = agents.Agents(name).run(context)
 
@@ -52,9 +52,16 @@ def test_each_member_s_last_word_is_told(
         "server": "heard-a",
         "epoch": 1,
         "agent": None,
+        "lacks": None,
         "sentence": "nothing is known of it",
     }
-    assert second["agent"] == {"epoch": 1, "ago": 3.4, "running": ["pg-start"], "deposed": None}
+    assert second["agent"] == {
+        "epoch": 1,
+        "ago": 3.4,
+        "running": ["pg-start"],
+        "deposed": None,
+        "commands": ["pg-start"],
+    }
     assert second["sentence"] == "heard 3 s ago; runs pg-start"
     assert [(a.group, a.member) for a in channel.asked] == [(name, "db_a"), (name, "db_b")]
 

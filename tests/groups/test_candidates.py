@@ -126,6 +126,24 @@ def test_where_several_are_left_their_agents_are_asked_once_and_the_lost_one_s_h
     assert found["db_c"].silent == "its agent has said nothing for 90 s"
 
 
+def test_an_agent_that_does_not_know_a_command_of_a_role_is_told(world: World) -> None:
+    world.heard |= {
+        "db_b": Heartbeat(1, 3.0, (), None, frozenset({"up", "dwon"})),
+        "db_c": Heartbeat(1, 3.0, (), None, frozenset({"up", "down", "more"})),
+    }
+
+    found = world.look("db_a")
+
+    assert found["db_b"].lacks == {"active": "its agent does not know the command down"}
+    assert found["db_c"].lacks == {}
+
+
+def test_of_an_agent_that_does_not_report_its_commands_none_is_missing(world: World) -> None:
+    world.heard |= {"db_b": beat(3.0), "db_c": beat(3.0)}
+
+    assert [fact.lacks for fact in world.look("db_a").values()] == [{}, {}, {}]
+
+
 @pytest.mark.parametrize(
     "heard",
     [

@@ -162,6 +162,18 @@ def test_the_host_of_the_lost_and_a_silent_agent_are_passed_over_while_others_ar
     assert eligible(wanting, members, {"a"}) == ["d", "b", "c"]
 
 
+def test_an_agent_that_lacks_a_command_for_the_role_is_passed_over_for_that_role_alone() -> None:
+    members = [A, replace(B, lacks={"left": "no left-start"}), C]
+
+    def next_after(role: str, lost: set[str]) -> str:
+        return assign_roles(group(["left", "right"]), members, SPREAD | {role: "a"}, lost)[role]
+
+    assert doubts(members, set()) == {"b": "no left-start"}
+    assert next_after("left", {"a"}) == "c"
+    assert next_after("left", {"a", "c"}) == "b", "service comes first: it is tried"
+    assert assign_roles(group(["right"]), members, {"right": "a"}, {"a"}) == {"right": "b"}
+
+
 def test_a_planned_move_has_time_and_takes_no_silent_one() -> None:
     assert reasons(group(), as_planned([A, replace(B, silent="silent")]), set()) == {"b": "silent"}
 

@@ -113,15 +113,60 @@ def test_a_repeat_of_an_operation_sends_the_same_command_id() -> None:
     assert first == again != other
 
 
-@pytest.mark.parametrize("previous", [None, {**PROPERTIES, "stop": "old-stop"}])
-def test_new_arguments_stop_the_application_as_it_was_and_start_it_anew(previous: Any) -> None:
+OTHER_ARGUMENTS = {**PROPERTIES, "device": "/dev/other"}
+
+
+@pytest.mark.parametrize(
+    "previous",
+    [OTHER_ARGUMENTS, {**OTHER_ARGUMENTS, "stop": "mistyped"}],
+    ids=["new arguments", "and a corrected stop command"],
+)
+def test_new_arguments_stop_and_start_the_application(previous: Any) -> None:
     channel = Obedient()
 
     activation.reactivate(tools(channel), {**OPERATION, "previous": previous})
 
-    stop = (previous or PROPERTIES)["stop"]
-    assert [command.name for command in channel.commands] == [stop, "pg-start"]
+    assert [command.name for command in channel.commands] == ["pg-stop", "pg-start"]
     assert channel.commands[0].arguments == {}
+
+
+def test_a_corrected_stop_command_alone_disturbs_nothing() -> None:
+    channel = Obedient()
+    previous = {**PROPERTIES, "stop": "mistyped"}
+
+    made = activation.reactivate(tools(channel), {**OPERATION, "previous": previous})
+
+    assert channel.commands == []
+    assert made["attributes"] == OPERATION["resource"]["attributes"]
+
+
+def test_after_an_attempt_of_unknown_outcome_it_is_stopped_and_started() -> None:
+    channel = Obedient()
+
+    activation.reactivate(tools(channel), {**OPERATION, "previous": PROPERTIES, "unknown": True})
+
+    assert [command.name for command in channel.commands] == ["pg-stop", "pg-start"]
+
+
+@pytest.mark.parametrize(
+    ("written", "stop"),
+    [
+        (None, "mistyped"),
+        (PROPERTIES, "pg-stop"),
+        ({**PROPERTIES, "start": "mysql-start"}, "mistyped"),
+        ({**PROPERTIES, "stop": {"get_attr": ["other", "stop"]}}, "mistyped"),
+    ],
+    ids=["left the file", "corrected", "another application", "not known yet"],
+)
+def test_a_quiesce_stops_with_the_corrected_name_what_is_the_same_application(
+    written: Any, stop: str
+) -> None:
+    channel = Obedient()
+    applied = {**PROPERTIES, "stop": "mistyped"}
+
+    activation.quiesce(tools(channel), {**OPERATION, "properties": applied, "written": written})
+
+    assert [command.name for command in channel.commands] == [stop]
 
 
 def test_a_quiesce_runs_the_stop_command() -> None:
@@ -344,7 +389,7 @@ def test_a_volume_stays_where_another_resource_has_it_too(changes: Any, shares: 
 )
 def test_a_command_that_fails_is_told_in_its_own_words(perform: Any) -> None:
     with pytest.raises(ActionError, match="ended with 32: no such device") as caught:
-        perform(tools(Obedient(32)), OPERATION)
+        perform(tools(Obedient(32)), {**OPERATION, "previous": OTHER_ARGUMENTS})
 
     assert caught.value.code == "COMMAND_FAILED"
     assert caught.value.remedy.endswith(" on db_a, then: failover start payments")

@@ -9,7 +9,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import doctor, groups, reports
+from mistral_failover.actions import doctor, groups, recovery, reports
 from support.operators import Operator
 
 
@@ -35,13 +35,55 @@ def without_volume(group: Any, operator: Operator) -> Any:
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 
 
-def change_volume(group: Any, **properties: str) -> None:
-    """Give the group file other properties of the volume."""
+def change(group: Any, resource: str, **properties: str) -> None:
+    """Give the group file other properties of a resource."""
     shown = reports.Status(group.name, definition=True).run(CONTEXT)
     definition = shown["definition"]["document"]
-    definition["resources"]["data"]["properties"] |= properties
+    definition["resources"][resource]["properties"] |= properties
     changed = groups.Define(definition, name=group.name).run(CONTEXT)
     assert not isinstance(changed, Result), changed.error
+
+
+def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(group: Any) -> None:
+    group.activate()
+    change(group, "database", stop="stpo")
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    unknown = "its agent does not know the command stpo"
+    recovery.Observe(group.name).run(CONTEXT)
+    service = group.status()["service"]
+    assert service["status"] == "DEGRADED"
+    assert any(unknown in reason for reason in service["reasons"])
+    assert unknown in group.member_list()["db_b"]["doubt"]
+    findings = doctor.Doctor(group.name).run(CONTEXT)["findings"]
+    assert any(unknown in row["sentence"] for row in findings if row["level"] == "error")
+    refused = group.run("switchover", group=group.name)
+    assert refused.output["error"]["code"] == "CANNOT_QUIESCE"
+    assert group.runs_on() == ["db_a"], "nothing was disturbed"
+
+    change(group, "database", stop="stop")
+    group.run("switchover", group=group.name).assert_succeeded()
+
+    assert group.runs_on() == ["db_b"]
+    assert group.told("fenced") == []
+
+
+def test_what_was_started_with_a_mistyped_stop_command_is_fenced_by_the_corrected_one(
+    protect: Any,
+) -> None:
+    group = protect(fence=["quiesce"])
+    group.activate()
+    change(group, "database", stop="stpo")
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    blocked = group.run("failover", group=group.name, lost=["db_a"])
+    assert blocked.state == "ERROR"
+    assert group.status()["status"] == "BLOCKED"
+
+    change(group, "database", stop="stop")
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+
+    assert group.status()["roles"] == {"active": "db_b"}
+    assert group.runs_on() == ["db_b"]
 
 
 def test_a_group_without_its_volume_can_be_taken_out_of_service(without_volume: Any) -> None:
@@ -52,7 +94,7 @@ def test_a_group_without_its_volume_can_be_taken_out_of_service(without_volume: 
 def test_a_group_goes_on_with_another_volume(without_volume: Any, operator: Operator) -> None:
     group = without_volume
     other = operator.make_volume()
-    change_volume(group, volume=other)
+    change(group, "data", volume=other)
 
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
 
@@ -87,7 +129,7 @@ def test_the_order_that_it_names_leads_on(group: Any, operator: Operator) -> Non
 
 def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(group: Any) -> None:
     group.activate()
-    change_volume(group, when_host_is_down="delete_server")
+    change(group, "data", when_host_is_down="delete_server")
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
 
     findings = doctor.Doctor(group.name).run(CONTEXT)["findings"]

@@ -10,6 +10,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups import kept_parts
 from mistral_failover.mistral.api import mistral_of
+from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.resources import (
     activation,
     group_member,
@@ -138,11 +139,17 @@ class Fence(OperationAction):
             group_id = _record(tx, operation).group_id
             state = groups.get(tx, group_id)
             assert state is not None  # an operation of it is under way
+            group = request.runtime.definitions.group(tx, state)
             return ladder.fence_target(
                 member(tx),
                 tx.records(group_id),
-                request.runtime.definitions.group(tx, state).types,
+                group.types,
                 lambda: database.reading(member).confirmed_because,
+                {
+                    spec.name: spec.properties
+                    for spec in group.resources.values()
+                    if spec.type == ACTIVATION
+                },
             )
 
         return database.reading(read)

@@ -45,6 +45,8 @@ MAX_OUTPUT = 16 * 1024
 """Characters of a command's stdout, and of its stderr, that a result carries: the last ones."""
 MAX_RUNNING = 16
 """Names of running commands that a heartbeat carries."""
+MAX_KNOWN = 8 * 1024
+"""Characters of the names of the commands that an agent knows, for its heartbeat to carry them."""
 MAX_NAME = 255
 """Characters of a name."""
 

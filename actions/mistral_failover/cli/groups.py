@@ -63,6 +63,19 @@ class _Defining(Asking, ShowOne):
             )
         return found
 
+    def warn_of_unknown_commands(self, name: str) -> None:
+        """Report commands of the group that a member's agent does not know, on standard error."""
+        try:
+            rows = self.ask("failover.agents", group=name)
+        except CommandFailed:  # the order itself has told what is wrong
+            return
+        for row in rows:
+            if row["lacks"]:
+                self.app.stderr.write(
+                    f"{row['member']}: {row['lacks']}. Add it to the allow-list there, or correct "
+                    "the name in the group file.\n"
+                )
+
     def brought_up(
         self, parsed_args: argparse.Namespace, name: str, because: str
     ) -> dict[str, Any]:
@@ -101,6 +114,7 @@ class Create(_Defining):
         if not parsed_args.no_activate:
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
+            self.warn_of_unknown_commands(given.name)
         shown = order.worded(facts) if for_people(parsed_args) else facts
         return list(shown), list(shown.values())
 
@@ -152,6 +166,7 @@ class Update(_Defining):
             for line in answer["lines"]:
                 self.app.stderr.write(f"{line}\n")
             how = "changed" if changes else "given again, unchanged"
+            self.warn_of_unknown_commands(given.name)
             facts |= self.brought_up(parsed_args, given.name, f"its definition was {how}")
         shown = order.worded(facts) if people else facts
         return list(shown), list(shown.values())

@@ -6,12 +6,13 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Iterable
+from shlex import quote
 from urllib.parse import urlsplit
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
 from mistral_failover.doctor.checks import Finding, Look, Subject, error, ok, warn
-from mistral_failover.groups.agent_health import SILENT, sends_commands
+from mistral_failover.groups.agent_health import SILENT, commands_of, lacking, sends_commands
 from mistral_failover.runtime.deadlines import within
 from mistral_failover.store import groups
 
@@ -83,6 +84,13 @@ def agents(subject: Subject) -> Iterable[Finding]:
     for member in known.values():
         beat = beats.get(member.name)
         yield from _member(member, beat, shifted.get(member.name), snapshot.lost)
+        held = [role for role, holder in snapshot.roles.items() if holder == member.name]
+        if lacks := lacking(beat, commands_of(snapshot.group, held or None)):
+            yield (error if held else warn)(
+                f"{member.name}: {lacks}",
+                f"Add it to {member.name}'s allow-list (docs/agent.md), or correct the name in the "
+                f"group file and run: failover group update FILE --name {quote(subject.name)}",
+            )
 
 
 def _member(

@@ -51,7 +51,12 @@ async def heartbeat(call: Call) -> Any:
         for record in guest.journal.values()
         if nodes.runs_on(guest, record)
     ]
-    said = {"epoch": guest.epoch, "running": sorted(running), "deposed": guest.deposed}
+    said = {
+        "epoch": guest.epoch,
+        "running": sorted(running),
+        "deposed": guest.deposed,
+        "commands": nodes.commands_of(call.emulation, guest),
+    }
     return {"heartbeat": {**said, "ago": now - heard_at}}
 
 

@@ -11,6 +11,7 @@ Nothing here prevents harm: violations of invariants are written to the audit as
 """
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from mistral_failover.emulator.core import Emulation, transition
@@ -132,16 +133,27 @@ def check_writers(emulation: Emulation, guest: Guest) -> None:
             )
 
 
+def commands_of(emulation: Emulation, guest: Guest) -> list[str]:
+    """The names on the guest's allow-list."""
+    return sorted(name for _, name, _ in _allow_list(emulation, guest))
+
+
 def _allowed(emulation: Emulation, guest: Guest, name: str) -> tuple[str, Application] | None:
+    for verb, allowed, application in _allow_list(emulation, guest):
+        if allowed == name:
+            return verb, application
+    return None
+
+
+def _allow_list(emulation: Emulation, guest: Guest) -> Iterator[tuple[str, str, Application]]:
+    """Each command that the guest obeys: what it does, its name, the application that it is of."""
+    stacks = _stacks_of(emulation, guest.server_id)
     for application in emulation.state.applications.values():
-        if application.stack_id and application.stack_id not in _stacks_of(
-            emulation, guest.server_id
-        ):
+        if application.stack_id and application.stack_id not in stacks:
             continue
         for verb in ("start", "stop", "status"):
-            if getattr(application, verb) == name:
-                return verb, application
-    return None
+            if name := getattr(application, verb):
+                yield verb, name, application
 
 
 def _stacks_of(emulation: Emulation, server_id: str) -> list[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
@@ -12,6 +12,7 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
+from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups
@@ -23,6 +24,8 @@ SILENT = 60.0
 ASK = 5.0
 """Seconds after which no further agent is asked for, however many members there are."""
 _COMMANDED = "failover.activate"
+_COMMANDS = ("start", "stop")
+"""The properties of an activation that name commands."""
 
 LISTEN = 12.0
 """Seconds to wait for the first heartbeat of an agent that nobody has asked for before: one comes
@@ -31,10 +34,14 @@ _PAUSE = 0.5
 
 
 def why_unreachable(
-    request: Request, snapshot: GroupSnapshot, name: str, server: str | None
+    request: Request,
+    snapshot: GroupSnapshot,
+    name: str,
+    server: str | None,
+    commands: Collection[str],
 ) -> str | None:
-    """Why it is no use to send a command to a member, by what its agent says; None where nothing
-    speaks against it, where the group sends none, or where the channel can not tell.
+    """Why it is no use to send these commands to a member, by what its agent says; None where
+    nothing speaks against it, where the group sends none, or where the channel cannot tell.
 
     ``server``: the one behind the member's name by now, noticed or not. Raises CloudError.
     """
@@ -54,8 +61,7 @@ def why_unreachable(
         if unable:
             return None
         if beat is not None:
-            silent = f"its agent has said nothing for {beat.ago:.0f} s"
-            return silent if beat.ago > SILENT else None
+            return silent(beat) or lacking(beat, commands) or None
         if time.monotonic() > end:
             return "nothing was ever heard of its agent"
         time.sleep(_PAUSE)
@@ -77,7 +83,9 @@ def _elsewhere(
 
 def agents(request: Request, name: str) -> list[dict[str, Any]]:
     """For each member ``member``, ``server``, ``epoch``, ``agent`` (null, or ``epoch``, ``ago`` in
-    seconds, ``running``, ``deposed``), and ``sentence``, the same in words.
+    seconds, ``running``, ``deposed``, ``commands``: the names that it knows, null if it does not
+    report them), ``lacks`` (in words, the commands of the group that it does not know, or null),
+    and ``sentence``, all of it in words.
 
     A channel that can not be reached is a sentence, not an error. Raises UnknownGroup, CloudError.
     """
@@ -86,6 +94,7 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
     guard = Unguarded(request.runtime.settings.http_timeout)
     channel = request.channel(request.cloud(guard), guard)
     unable = ""
+    commands = commands_of(snapshot.group)
     rows = []
     for member in members.values():
         beat = None
@@ -97,9 +106,19 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
             "ago": beat.ago,
             "running": list(beat.running),
             "deposed": beat.deposed,
+            "commands": None if beat.commands is None else sorted(beat.commands),
         }
-        row = {"member": member.name, "server": member.server_id, "epoch": member.epoch}
-        rows.append({**row, "agent": agent, "sentence": unable or _sentence(member, beat)})
+        lacks = lacking(beat, commands)
+        rows.append(
+            {
+                "member": member.name,
+                "server": member.server_id,
+                "epoch": member.epoch,
+                "agent": agent,
+                "lacks": lacks or None,
+                "sentence": unable or "; ".join(filter(None, [_sentence(member, beat), lacks])),
+            }
+        )
     return rows
 
 
@@ -130,18 +149,50 @@ def sends_commands(group: Group) -> bool:
     return any(spec.action == _COMMANDED for kind in kinds for spec in kind.operations.values())
 
 
-def silent_agents(
-    request: Request, group: Group, group_id: str, servers: Mapping[str, str]
-) -> dict[str, str]:
-    """Of some members, given with their servers, those whose agents have been silent, in words.
+def commands_of(group: Group, roles: Iterable[str] | None = None) -> frozenset[str]:
+    """Return the names of the commands that a member must know to hold these roles of the group;
+    None: any of its roles."""
+    wanted = set(group.roles if roles is None else roles)
+    return frozenset(
+        spec.properties[key]
+        for spec in group.resources.values()
+        if spec.type == ACTIVATION and spec.properties["member"]["get_param"] in wanted
+        for key in _COMMANDS
+        if isinstance(spec.properties[key], str)
+    )
 
-    Each agent is asked for once, and none is waited for. Where none at all is heard it is rather
-    the channel, and one of which nothing is known may only be new: neither is said to be silent.
+
+def silent(beat: Heartbeat | None) -> str:
+    """Return, in words, that an agent was not heard for too long; empty for others, and for one of
+    which nothing is known: it may be new."""
+    if beat is None or beat.ago <= SILENT:
+        return ""
+    return f"its agent has said nothing for {beat.ago:.0f} s"
+
+
+def lacking(beat: Heartbeat | None, commands: Collection[str]) -> str:
+    """Return, in words, that an agent does not know some of the commands; empty if it knows them
+    all, or does not report which ones it knows."""
+    if beat is None or beat.commands is None:
+        return ""
+    missing = sorted(set(commands) - beat.commands)
+    if not missing:
+        return ""
+    return f"its agent does not know the command{'s' if missing[1:] else ''} {', '.join(missing)}"
+
+
+def heard_agents(
+    request: Request, group: Group, group_id: str, servers: Mapping[str, str]
+) -> dict[str, Heartbeat]:
+    """Return the latest heartbeats of some members, given with their servers.
+
+    Each agent is asked for once, and none is waited for. Return nothing at all if the group sends
+    no commands, or the channel does not answer.
     """
     if not sends_commands(group):
         return {}
     guard = Unguarded(request.runtime.settings.http_timeout)
-    ago: dict[str, float] = {}
+    heard: dict[str, Heartbeat] = {}
     end = time.monotonic() + ASK
     try:
         channel = request.channel(request.cloud(guard), guard)
@@ -150,13 +201,15 @@ def silent_agents(
                 break
             beat = channel.heard(Address(group_id, group.name, name, server_id))
             if beat is not None:
-                ago[name] = beat.ago
+                heard[name] = beat
     except (ChannelError, CloudError):
         return {}  # the channel is out of reach, for the others as well
-    if all(seconds > SILENT for seconds in ago.values()):
+    return heard
+
+
+def silent_agents(heard: Mapping[str, Heartbeat]) -> dict[str, str]:
+    """Return, in words, which of these agents are silent. If all are, it is rather the channel, so
+    none is said to be."""
+    if all(beat.ago > SILENT for beat in heard.values()):
         return {}
-    return {
-        name: f"its agent has said nothing for {seconds:.0f} s"
-        for name, seconds in ago.items()
-        if seconds > SILENT
-    }
+    return {name: said for name, beat in heard.items() if (said := silent(beat))}

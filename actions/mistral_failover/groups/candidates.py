@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mistral_failover.agent.channel.interface import Heartbeat
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import (
@@ -19,7 +20,12 @@ from mistral_failover.cloud.heat_replacements import (
     rows_of,
 )
 from mistral_failover.cloud.servers import ServerState, server_state
-from mistral_failover.groups.agent_health import silent_agents
+from mistral_failover.groups.agent_health import (
+    commands_of,
+    heard_agents,
+    lacking,
+    silent_agents,
+)
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.group import Group
 from mistral_failover.model.text import clock
@@ -56,8 +62,8 @@ def look(
     """Look at each member but those that are lost: its server, and who works on it.
 
     Where several could take a role it is also asked what speaks for one rather than another: on
-    which hosts they are, and whose agents are silent. ``thorough``: in any case, and of the lost as
-    well. Every call is bounded, and so is their number (``LOOK``).
+    which hosts they are, and whose agents are silent or lack a command. ``thorough``: in any case,
+    and of the lost as well. Every call is bounded, and so is their number (``LOOK``).
     """
     end = time.monotonic() + LOOK
     here = [m for m in members if m.name not in lost]
@@ -68,12 +74,14 @@ def look(
     for member in members:
         if member.name not in facts:
             facts[member.name] = _lost(cloud, member, end if choice else 0.0)
-    quiet = silent_agents(request, group, group_id, able) if choice else {}
+    heard = heard_agents(request, group, group_id, able) if choice else {}
+    quiet = silent_agents(heard)
     work = request.runtime.database.reading(lambda tx: _worked_on(tx, group_id))
     return [
         replace(
             facts[m.name],
             silent=quiet.get(m.name),
+            lacks=_lacks(group, heard.get(m.name)),
             maintenance=work.get(m.name),
         )
         for m in members
@@ -114,6 +122,12 @@ def _fact(cloud: Cloud, member: Seen, going: PredictedReplacement | None, end: f
     return replace(
         fact, healthy=unwell is None, why_not=unwell, gone=not state.exists, **_host(state)
     )
+
+
+def _lacks(group: Group, beat: Heartbeat | None) -> dict[str, str]:
+    """By role, in words, the commands for it that an agent does not know."""
+    said = {role: lacking(beat, commands_of(group, [role])) for role in group.roles}
+    return {role: words for role, words in said.items() if words}
 
 
 def _lost(cloud: Cloud, member: Seen, end: float) -> MemberFact:

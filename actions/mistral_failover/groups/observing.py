@@ -15,7 +15,6 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.project_listing import ProjectListing
-from mistral_failover.groups.agent_health import SILENT
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.process import Request
@@ -88,14 +87,6 @@ class ProjectView:
             self._unheard = True  # for the others as well
             return None
         return self._heard[to]
-
-
-def silent(beat: Heartbeat | None) -> str:
-    """What is said of an agent that has not been heard for too long; empty of others, and of one of
-    which nothing is known: it may be new."""
-    if beat is None or beat.ago <= SILENT:
-        return ""
-    return f"its agent has said nothing for {beat.ago:.0f} s"
 
 
 def unknown(error: CloudError) -> Look:

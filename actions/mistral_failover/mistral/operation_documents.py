@@ -14,6 +14,7 @@ resource        id, name, type, physical_id, attributes of the record
 member          name, server_id, epoch of the member that the resource sits on; or null
 properties      what it shall become (for delete: what it was)
 previous        last applied successfully; where unknown, an attempt since may be in effect instead
+written         the properties that the group file states now, unresolved; null if it states none
 inputs          id and attributes of what it waited for, by resource name
 unknown         an earlier attempt's outcome is not known: look at reality first
 timeout         seconds that it may take
@@ -80,6 +81,8 @@ def operation_document(
     """An operation as its workflow gets it; see the module."""
     record = operation.record
     member = members.get(record.member) if record.member else None
+    spec = group.resources.get(record.name)
+    written = dict(spec.properties) if spec is not None and spec.type == record.type else None
     return {
         "ticket": ticket_document(operation.ticket),
         "verb": operation.ticket.verb,
@@ -97,6 +100,7 @@ def operation_document(
         "member": _member_document(member, operation) if member else None,
         "properties": dict(operation.properties),
         "previous": None if operation.previous is None else dict(operation.previous),
+        "written": written,
         "inputs": {name: dict(data) for name, data in operation.inputs.items()},
         "unknown": operation.unknown,
         "timeout": timeout,

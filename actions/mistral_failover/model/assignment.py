@@ -4,7 +4,8 @@
 A holder that is still a member and not lost keeps its role. Each vacant role goes to the eligible
 member that comes first by:
 
-1. no doubt about it (its agent is silent; it is on the host of a lost member)
+1. no doubt about it (its agent is silent, or does not know a command for this role; it is on the
+   host of a lost member)
 2. its place in the role's ``prefer``
 3. its load: the weights of the roles that it already holds
 4. its ``priority``, the highest first
@@ -19,7 +20,7 @@ load elsewhere.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.group import Group
@@ -51,6 +52,8 @@ class MemberFact:
     """In words, that it is in maintenance."""
     silent: str | None = None
     """In words, that its agent is silent while other agents report."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """By role, in words, the commands for that role that its agent does not know."""
 
 
 def assign_roles(
@@ -126,7 +129,7 @@ def eligible(group: Group, members: Sequence[MemberFact], lost: Set[str]) -> lis
     """Return the members that may take a role by themselves, the group's first choice first.
     Members with doubts against them come last, see the module."""
     refused = reasons(group, members, lost)
-    rank = {fact.name: _rank(fact, members, lost) for fact in members}
+    rank = {fact.name: _rank(fact, group.roles, members, lost) for fact in members}
     order = [name for name in _by_choice(group, members) if name not in refused]
     return sorted(order, key=lambda name: (rank[name], -_priority(group, name)))
 
@@ -150,6 +153,7 @@ def doubts(members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
     found = {}
     for fact in members:
         said = [fact.silent] if fact.silent else []
+        said += sorted(set(fact.lacks.values()))
         if beside := _lost_beside(fact, members, lost):
             said.append(f"it is on the same host as {beside}, which is lost")
         if said:
@@ -192,7 +196,7 @@ def _filled(
     one in ``holders``."""
     given = dict(roles)
     order = eligible(group, members, lost)
-    rank = {fact.name: _rank(fact, members, lost) for fact in members}
+    facts = {fact.name: fact for fact in members}
     load: Counter[str] = Counter()
     for role, member in given.items():
         load[member] += group.role_specs[role].weight
@@ -213,7 +217,7 @@ def _filled(
         given[role] = min(
             order,
             key=lambda name, role=role, prefer=prefer: (  # type: ignore[misc]
-                rank[name],
+                _rank(facts[name], (role,), members, lost),
                 prefer.index(name) if name in prefer else len(prefer),
                 load[name],
                 name != (holders or {}).get(role),
@@ -244,10 +248,13 @@ def _lost_beside(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]
     return min(beside, default=None)
 
 
-def _rank(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]) -> tuple[bool, bool]:
-    """Rank the doubts about a member. A silent agent is worse: nothing can be started
-    through it."""
-    return fact.silent is not None, _lost_beside(fact, members, lost) is not None
+def _rank(
+    fact: MemberFact, roles: Iterable[str], members: Sequence[MemberFact], lost: Set[str]
+) -> tuple[bool, bool]:
+    """Rank the doubts about a member that is to hold one of these roles. An agent that is silent or
+    lacks a command is worse: nothing can be started through it."""
+    unable = fact.silent is not None or any(role in fact.lacks for role in roles)
+    return unable, _lost_beside(fact, members, lost) is not None
 
 
 def _priority(group: Group, name: str) -> int:

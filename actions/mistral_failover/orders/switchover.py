@@ -148,11 +148,14 @@ def planned_goal(
     servers = {fact.name: fact.server_id for fact in members}
     for holder in holders:
         refuse_unwell(snapshot, members, holder)
+    commands = agent_health.commands_of(snapshot.group, moved)
     for holder in holders:
-        if why := agent_health.why_unreachable(request, snapshot, holder, servers.get(holder)):
+        if why := agent_health.why_unreachable(
+            request, snapshot, holder, servers.get(holder), commands
+        ):
             raise _cannot_quiesce(snapshot, holder, why)
     for target in sorted({roles[role] for role in moved} - set(holders)):
-        _refuse_unheard(request, snapshot, target, servers.get(target))
+        _refuse_unheard(request, snapshot, target, servers.get(target), commands)
     goal = render_goal(snapshot.group, roles, lost, returns=True)
     if any(resource.type == STACK_PARAMETERS for resource in goal_resources(goal)):
         kept_parts.refuse_marked(request, snapshot, snapshot.lost)
@@ -228,11 +231,15 @@ def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collec
 
 
 def _refuse_unheard(
-    request: Request, snapshot: GroupSnapshot, target: str, server: str | None
+    request: Request,
+    snapshot: GroupSnapshot,
+    target: str,
+    server: str | None,
+    commands: Collection[str],
 ) -> None:
-    """Refuse a target whose agent is silent. Nova's ACTIVE says nothing about agents, and the way
-    back would also wait for this agent."""
-    if why := agent_health.why_unreachable(request, snapshot, target, server):
+    """Refuse a target whose agent is silent or lacks one of the commands. Nova's ACTIVE says
+    nothing about agents, and the way back would also wait for this agent."""
+    if why := agent_health.why_unreachable(request, snapshot, target, server, commands):
         raise NoEligibleMember(
             f"{target} can not be asked to start anything",
             "Look at failover-agent there, or name another member.",

@@ -16,8 +16,8 @@ from typing import Any
 from mistral_failover.agent.wire import Address
 from mistral_failover.convergence.records import GroupState, Record, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
-from mistral_failover.groups.agent_health import sends_commands
-from mistral_failover.groups.observing import ProjectView, silent
+from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
+from mistral_failover.groups.observing import ProjectView
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import goal_resources
 from mistral_failover.model.group import Group
@@ -159,7 +159,8 @@ def _member(view: ProjectView, facts: _Facts, member: MemberRow) -> ObservedMemb
     quiet = ""
     if look.presence is Presence.PRESENT and sends_commands(facts.group):
         to = Address(facts.state.id, facts.group.name, member.name, member.server_id or "")
-        quiet = silent(view.heartbeat(to))
+        beat = view.heartbeat(to)
+        quiet = silent(beat) or lacking(beat, commands_of(facts.group, roles or None))
     if member.name in facts.lost:
         why_not: str | None = "it was declared lost"
     elif member.name in facts.in_maintenance:

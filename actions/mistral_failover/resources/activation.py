@@ -29,9 +29,14 @@ def activate(tools: Tools, operation: Document) -> dict[str, Any]:
 
 
 def reactivate(tools: Tools, operation: Document) -> dict[str, Any]:
-    """Stop and start the application where it is, with new arguments."""
+    """Stop and start the application where it is, with new arguments. Another stop command alone is
+    only recorded: the application keeps running."""
     previous = operation["previous"] or operation["properties"]
-    _command(tools, operation, previous["stop"], {}, recorded_server(operation))
+    if not operation["unknown"] and _but_stop(previous) == _but_stop(operation["properties"]):
+        resource = operation["resource"]
+        return {"physical_id": resource["physical_id"], "attributes": resource["attributes"]}
+    stop = stop_command(previous, operation["properties"])
+    _command(tools, operation, stop, {}, recorded_server(operation))
     return _start(tools, operation, operation["properties"])
 
 
@@ -46,8 +51,27 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
     if proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING:
         server_id = recorded_server(operation)
         if not _was_deleted(tools, operation, server_id):
-            _command(tools, operation, operation["properties"]["stop"], {}, server_id)
+            stop = stop_command(operation["properties"], operation.get("written"))
+            _command(tools, operation, stop, {}, server_id)
     return {}
+
+
+def stop_command(applied: Document, written: Document | None) -> str:
+    """Return the command that stops what was started with the ``applied`` properties.
+
+    If ``written``, the properties that the group wants now, have the same start command, it is the
+    same application, and their stop command counts: an operator who has corrected a wrong name
+    there must not be asked for the wrong one to work.
+    """
+    if written is not None and written["start"] == applied["start"]:
+        stop = written["stop"]
+        if isinstance(stop, str):  # not an intrinsic function
+            return stop
+    return str(applied["stop"])
+
+
+def _but_stop(properties: Document) -> dict[str, Any]:
+    return {key: value for key, value in properties.items() if key != "stop"}
 
 
 def _was_deleted(tools: Tools, operation: Document, server_id: str) -> bool:

@@ -64,6 +64,9 @@ def test_the_latest_heartbeat_is_read_and_stays(url, channel_to, to):
             "pg-stop runs",
         )
         assert heartbeat.ago == pytest.approx(5, abs=3)
+        assert heartbeat.commands is None, "agents of earlier releases do not report them"
+    agent.beat(commands=["pg-start", "pg-stop"])
+    assert channel.heard(to).commands == {"pg-start", "pg-stop"}
 
 
 def test_a_heartbeat_that_is_not_the_members_is_dropped(memory, channel_to, to):
@@ -75,6 +78,8 @@ def test_a_heartbeat_that_is_not_the_members_is_dropped(memory, channel_to, to):
     agent.beat(running="pg-stop")
     agent.beat(running=[1])
     agent.beat(at="now")
+    agent.beat(commands="pg-stop")
+    agent.beat(commands=[None])
     assert channel.heard(to) is None
     agent.beat()
     assert channel.heard(to).epoch == 3

@@ -171,6 +171,7 @@ def test_heartbeats_say_what_the_agent_does(node):
         (node.folder / "gate").touch()
         thread.join(20)
         assert (heard.epoch, heard.running, heard.deposed) == (4, ("long",), None)
+        assert heard.commands == set(node.commands)
         assert until(lambda: not node.channel.heard(node.address).running)
 
 

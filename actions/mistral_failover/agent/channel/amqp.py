@@ -119,6 +119,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
 
     said = wire.unseal("heartbeat", message.body, message.headers, key_for)
     at, running, deposed = said.get("at"), said.get("running"), said.get("deposed")
+    commands = said.get("commands")  # absent in the heartbeats of older agents
     if (
         (said.get("group_id"), said.get("server_id")) != (to.group_id, to.server_id)
         or not wire.is_number(at)
@@ -126,8 +127,14 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or len(running) > wire.MAX_RUNNING
         or not all(wire.is_text(name, wire.MAX_NAME) for name in running)
         or not (deposed is None or wire.is_text(deposed))
+        or not (commands is None or _are_names(commands))
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
     # If the node's clock is ahead, the age of its messages is unknown: assume that they are old.
     ago = abs(time.time() - at)
-    return at, Heartbeat(said["epoch"], ago, tuple(running), deposed)
+    known = None if commands is None else frozenset(commands)
+    return at, Heartbeat(said["epoch"], ago, tuple(running), deposed, known)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(wire.is_text(name, wire.MAX_NAME) for name in value)

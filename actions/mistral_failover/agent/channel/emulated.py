@@ -99,7 +99,13 @@ class EmulatedChannel:
         said = self._ask("GET", to, "heartbeat")["heartbeat"]
         if said is None:
             return None
-        return Heartbeat(said["epoch"], said["ago"], tuple(said["running"]), said["deposed"])
+        return Heartbeat(
+            said["epoch"],
+            said["ago"],
+            tuple(said["running"]),
+            said["deposed"],
+            frozenset(said["commands"]),
+        )
 
     @property
     def _slice(self) -> float:

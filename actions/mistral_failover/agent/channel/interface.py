@@ -93,13 +93,14 @@ class Heartbeat:
 
     ``ago``: its age in seconds. ``running``: names of the commands that the agent was carrying out.
     ``deposed``: None, or the outcome of its ``on_deposed`` command after it learned that it was
-    deposed.
+    deposed. ``commands``: the names on its allow-list; None if the agent does not report them.
     """
 
     epoch: int
     ago: float
     running: tuple[str, ...]
     deposed: str | None
+    commands: frozenset[str] | None = None
 
 
 BROKER = "the broker"

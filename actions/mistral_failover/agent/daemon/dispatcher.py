@@ -405,4 +405,11 @@ class CommandDispatcher:
             return
         running = [job.request.name for job in self.running()]
         running += [self._own] if self._own else []
-        self._telling.heartbeat(self._member, self.epoch, running, self._deposed, now - self._up)
+        self._telling.heartbeat(
+            self._member,
+            self.epoch,
+            running,
+            self._deposed,
+            now - self._up,
+            commands=self._config.commands,
+        )

@@ -56,9 +56,18 @@ class AgentReports:
         self.end(request, document, replies)
 
     def heartbeat(
-        self, member: str, epoch: int, running: list[str], deposed: str | None, seconds_up: float
+        self,
+        member: str,
+        epoch: int,
+        running: list[str],
+        deposed: str | None,
+        seconds_up: float,
+        *,
+        commands: Iterable[str],
     ) -> None:
-        """Send a heartbeat with the epoch and the running commands."""
+        """Send a heartbeat with the epoch, the running commands and the names of all ``commands``
+        of the allow-list (none if they are too long)."""
+        known = sorted(commands)
         document = {
             "group_id": self._identity.group_id,
             "member": member,
@@ -66,6 +75,7 @@ class AgentReports:
             "epoch": epoch,
             "running": running[: wire.MAX_RUNNING],
             "deposed": deposed,
+            "commands": known if sum(map(len, known)) <= wire.MAX_KNOWN else None,
             "at": time.time(),
             "seconds_up": seconds_up,
         }

@@ -250,7 +250,7 @@ def _limits(case: Case) -> Iterator[Risk]:
 
 
 def _agents(case: Case) -> Iterator[Risk]:
-    """Yield members that must receive a command and whose agents are silent."""
+    """Yield members that must receive a command and whose agents are silent or do not know it."""
     fenced = {fence["member"] for fence in case.fences}
     asked = {
         step["member"]
@@ -259,8 +259,24 @@ def _agents(case: Case) -> Iterator[Risk]:
     }
     if not asked or not sends_commands(case.snapshot.group):
         return
+    before, after = case.snapshot.roles, case.goal.document["roles"]
+    needed = {
+        member: agent_health.commands_of(
+            case.snapshot.group,
+            [r for r in case.snapshot.group.roles if member in (before.get(r), after.get(r))],
+        )
+        for member in asked
+    }
     for row in agent_health.agents(case.request, case.name):
         agent, member = row["agent"], row["member"]
+        if member in asked and agent is not None and agent["commands"] is not None:
+            missing = sorted(needed[member] - set(agent["commands"]))
+            if missing:
+                yield risk(
+                    "COMMAND_UNKNOWN",
+                    f"the agent on {member} does not know {' and '.join(missing)}",
+                    f"Add it to the allow-list on {member}, or correct the name in the group file.",
+                )
         if member not in asked or (agent is not None and agent["ago"] <= SILENT):
             continue
         said = f"said nothing for {agent['ago']:.0f} s" if agent else row["sentence"]

@@ -10,6 +10,7 @@ the operation has failed transiently, and is to be tried again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -26,6 +27,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
 from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
 from mistral_failover.model.types import ResourceType
+from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.errors import ActionError, masked
@@ -38,8 +40,10 @@ def fence_target(
     records: Iterable[Record],
     types: Mapping[str, ResourceType],
     confirmed: Callable[[], str | None],
+    written: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> FenceTarget:
-    """Return what has to be fenced of a member, by the group's live records and its types."""
+    """Return what has to be fenced of a member, by the group's live records and its types.
+    ``written``: the properties of activations by name, as the group file states them now."""
     records = list(records)
     heights = _heights(records)
     here = [r for r in records if r.member == member.name and r.action != "INIT"]
@@ -47,7 +51,7 @@ def fence_target(
     stops: dict[tuple[str | None, str], int] = {}
     for r in here:
         if r.type == ACTIVATION and r.properties and "stop" in r.properties:
-            stop = (_server_of(r, member), str(r.properties["stop"]))
+            stop = (_server_of(r, member), stop_command(r.properties, written.get(r.name)))
             stops[stop] = max(stops.get(stop, 0), heights[r.id])
     # A resource is at rest with the applications on its own server only if its type says so.
     covered = {name for name, each in types.items() if each.quiesce_covers}
