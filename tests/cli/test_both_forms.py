@@ -65,6 +65,7 @@ ELSEWHERE = {
     "agent key": "cli/test_agent_commands.py",
     "confirm-fenced": "cli/test_confirming.py",
     "failback": "cli/test_switchover_commands.py",
+    "forget": "cli/test_group_commands.py",
     "group create": "cli/test_group_commands.py",
     "group delete": "cli/test_group_commands.py",
     "group update": "cli/test_group_commands.py",

@@ -229,3 +229,22 @@ def test_what_can_not_be_taken_out_of_service_is_not_forgotten(deployment: Any) 
     assert deployment.status("stuck")["status"] == "BLOCKED"
     assert "stuck is still defined" in done.stdout
     assert "failover group delete stuck" in done.stdout
+
+
+def test_a_resource_that_exists_is_not_forgotten(deployment: Any, shop: str) -> None:
+    refused = deployment.failover("forget", shop, "data", "--because", "a test")
+
+    assert refused.returncode == 1
+    assert "[STILL_THERE]" in refused.stderr
+
+
+def test_a_resource_of_which_nothing_is_left_may_be_forgotten_again(deployment: Any) -> None:
+    file = deployment.file("ruin")
+    deployment.shown("group", "create", str(file), "--no-activate")
+
+    told = deployment.shown("forget", "ruin", "data", "--because", "it was never made")
+    people = deployment.failover("forget", "ruin", "data", "--because", "it was never made")
+
+    assert (told["forgotten"], told["next"]) == ([], "failover start ruin")
+    assert people.returncode == 0
+    assert "nothing is left of data" in people.stdout

@@ -188,6 +188,11 @@ def _show(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"id": known.traversal, "group": known.group}
 
 
+def _forget(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    for group, resource in ((known.group, "thing"), (own, known.resource)):
+        yield {"group": group, "resource": resource, "because": "it is mine"}
+
+
 def _break_lock(known: Known, own: str) -> Iterable[dict[str, Any]]:
     lock = {"resource": known.resource, "owner": known.strings["owner"]}
     yield lock
@@ -254,6 +259,7 @@ BOTH: dict[str, Cases] = {
     "confirm_fenced": _confirm,
     "dismiss": _dismiss,
     "failback": _failback,
+    "forget": _forget,
     "maintenance": _maintenance,
     "pause": _group(because="work"),
     "remove": _remove,

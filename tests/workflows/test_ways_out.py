@@ -9,7 +9,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import doctor, groups, recovery, reports
+from mistral_failover.actions import doctor, groups, orders, recovery, reports
 from support.operators import Operator
 
 
@@ -135,3 +135,101 @@ def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(group: Any) ->
     findings = doctor.Doctor(group.name).run(CONTEXT)["findings"]
 
     assert [row["level"] for row in findings if row["check"] == "volumes"] == ["ok"]
+
+
+# -- what is gone for good
+
+
+def forget(group: Any, resource: str) -> Any:
+    """What failover.forget answers, or the error that it ends with."""
+    found = groups.Forget(group.name, resource, "the array burnt down").run(CONTEXT)
+    return found.error if isinstance(found, Result) else found
+
+
+@pytest.mark.parametrize("resource", ["data", "database"])
+def test_what_is_there_is_not_forgotten(group: Any, resource: str) -> None:
+    group.activate()
+
+    assert forget(group, resource)["code"] == "STILL_THERE"
+
+    assert group.told("forgotten") == []
+    assert group.status()["service"]["status"] == "SERVING"
+
+
+def test_a_resource_that_the_group_never_had_is_not_known(group: Any) -> None:
+    group.activate()
+
+    refused = forget(group, "databse")
+
+    assert refused["code"] == "UNKNOWN_RESOURCE"
+    assert '"database"' in refused["remedy"]
+
+
+def test_while_a_goal_is_under_way_nothing_is_forgotten(group: Any, operator: Operator) -> None:
+    group.activate()
+    operator.delete_server(group.server("db_a"))
+    begun = orders.Begin(group.name, lost=["db_a"]).run(CONTEXT)
+    assert not isinstance(begun, Result)
+
+    assert forget(group, "database")["code"] == "UNDER_WAY"
+
+
+def test_what_was_on_a_deleted_server_can_be_forgotten_and_is_made_elsewhere(
+    group: Any, operator: Operator
+) -> None:
+    group.activate()
+    operator.delete_server(group.server("db_a"))
+
+    answers = [forget(group, resource) for resource in ("database", "data")]
+    again = forget(group, "database")
+
+    assert [len(answer["forgotten"]) for answer in answers] == [1, 1]
+    assert again["forgotten"] == [], "a repeat is harmless"
+    assert len(group.told("forgotten")) == 2
+    assert all("the array burnt down" in sentence for sentence in group.told("forgotten"))
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+    assert group.status()["roles"] == {"active": "db_b"}
+    assert group.status()["service"]["status"] == "SERVING"
+
+
+UNDELETABLE = {
+    "failover_type_version": "2026-11-21",
+    "name": "licence",
+    "description": "A seat at a server that was switched off for good",
+    "properties": {"seat": {"type": "string", "required": True, "immutable": True}},
+    "operations": {
+        "create": {"workflow": "house.take_seat"},
+        "delete": {"workflow": "house.return_seat"},
+    },
+}
+TAKE_SEAT = """
+version: '2.0'
+house.take_seat:
+  input: [operation]
+  tasks:
+    only:
+      action: std.noop
+"""
+RETURN_SEAT = """
+version: '2.0'
+house.return_seat:
+  input: [operation]
+  tasks:
+    only:
+      action: std.fail
+"""
+
+
+def test_a_group_whose_resource_cannot_be_deleted_any_more_ends_all_the_same(protect: Any) -> None:
+    licence = {"type": "licence", "properties": {"seat": "one"}}
+    group = protect(resources={"licence": licence}, types=[UNDELETABLE])
+    group.workflows.load(TAKE_SEAT)
+    group.workflows.load(RETURN_SEAT)
+    group.activate()
+    assert group.run("remove", group=group.name).state == "ERROR"
+    assert group.status()["status"] == "FAILED"
+
+    assert len(forget(group, "licence")["forgotten"]) == 1
+
+    group.run("remove", group=group.name).assert_succeeded()
+    assert not isinstance(groups.Undefine(group.name).run(CONTEXT), Result)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.orders import define_group, forget_group
+from mistral_failover.orders import define_group, delete_group, forget_resource
 from mistral_failover.runtime.inputs import flag, optional_text, text
 from mistral_failover.runtime.process import Request
 
@@ -44,4 +44,22 @@ class Undefine(FailoverAction):
         self.group = group
 
     def answer(self, request: Request) -> Any:
-        return forget_group.undefine(request, text("group", self.group))
+        return delete_group.undefine(request, text("group", self.group))
+
+
+class Forget(FailoverAction):
+    """Mark a resource as gone that is gone for good; nothing in the cloud is changed."""
+
+    def __init__(self, group: Any, resource: Any, because: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.resource = resource
+        self.because = because
+
+    def answer(self, request: Request) -> Any:
+        return forget_resource.forget(
+            request,
+            text("group", self.group),
+            text("resource", self.resource),
+            text("because", self.because),
+        )

@@ -75,6 +75,16 @@ class ProjectView:
             return Look(Presence.UNKNOWN, f"its server is {state}: the guest may be running")
         return AS_RECORDED
 
+    def exists(self, server_id: str) -> Look:
+        """Whether a server exists, running or not."""
+        try:
+            state = self.listing.server(server_id)
+        except CloudError as error:
+            return unknown(error)
+        if state.exists:
+            return Look(Presence.PRESENT, f"server {server_id} exists")
+        return Look(Presence.GONE, f"server {server_id} is gone")
+
     def heartbeat(self, to: Address) -> Heartbeat | None:
         """The last word of an agent; None where none is known, or the channel is out of reach."""
         if to in self._heard:

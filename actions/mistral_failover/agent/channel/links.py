@@ -114,8 +114,12 @@ class Links:
     ) -> _T:
         """Call ``use`` with a connection, and again with another one if the broker failed it, until
         ``left`` returns no seconds. ``between``: called before every repeat; an exception from it
-        ends the attempts. Raises `Away`, and whatever else ``use`` raises."""
+        ends the attempts. Raises `Away`, and whatever else ``use`` raises.
+
+        A refusal is tried again as well: a broker that is starting refuses what it will accept. If
+        there was one, it is the reason, even if the last attempt ended otherwise."""
         pause = FIRST_PAUSE
+        refusal: BaseException | None = None
         while True:
             begun = time.monotonic()
             try:
@@ -123,9 +127,11 @@ class Links:
                     return use(link)
             except ERRORS as error:
                 LOG.info("The broker %s failed: %s", self.broker.shown, type(error).__name__)
+                if isinstance(error, REFUSALS):
+                    refusal = error
                 seconds = left()
                 if seconds <= 0:
-                    raise Away(self.broker.shown, error) from None
+                    raise Away(self.broker.shown, refusal or error) from None
             if time.monotonic() - begun > LONGEST_PAUSE:  # it had worked for a while
                 pause = FIRST_PAUSE
             time.sleep(min(pause, seconds))

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forget a resource that is gone for good: its record, never what it stands for."""
+
+from __future__ import annotations
+
+from functools import partial
+from shlex import quote
+from typing import Any
+
+from mistral_failover.convergence.records import Record, TraversalStatus
+from mistral_failover.groups.observing import ProjectView
+from mistral_failover.groups.snapshot import locked
+from mistral_failover.model.goal import ACTIVATION
+from mistral_failover.model.group import INTERNAL_TYPES
+from mistral_failover.model.observation import Look, Presence
+from mistral_failover.model.text import plain
+from mistral_failover.model.validation import did_you_mean
+from mistral_failover.resources.observed import OBSERVED
+from mistral_failover.runtime.caller import caller_name
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.remedies import start_command
+from mistral_failover.store.transaction import SqlTransaction
+
+
+def forget(request: Request, group: str, resource: str, because: str) -> dict[str, Any]:
+    """Mark the records of a resource as gone, so that the group no longer tries to delete them.
+
+    ``resource``: its name in the group file, or the id of one record. What can be checked is
+    checked first: a record of something that exists is not forgotten. Nothing in the cloud is
+    changed. The next goal creates the resource again if it wants it.
+
+    Return ``group``, ``resource``, ``forgotten`` (the ids; empty if there was nothing left of it),
+    ``sentence`` and ``next``, the command that continues. Raises UnknownGroup, CloudError,
+    ActionError UNKNOWN_RESOURCE, STILL_THERE, NOT_CHECKED, UNDER_WAY.
+    """
+    records = request.runtime.database.atomically(partial(_found, request, group, resource))
+    if records:
+        view = ProjectView(request)
+        for record in records:
+            _refuse_present(record, group, _look(view, record, group))
+    forgotten = request.runtime.database.atomically(
+        partial(_forget, request, group, records, because)
+    )
+    words = f"{resource} is forgotten" if forgotten else f"nothing is left of {resource}"
+    return {
+        "group": group,
+        "resource": resource,
+        "forgotten": forgotten,
+        "sentence": words,
+        "next": start_command(group),
+    }
+
+
+def _found(request: Request, group: str, resource: str, tx: SqlTransaction) -> list[Record]:
+    """Return the records that are left of a resource."""
+    state = locked(request, tx, group)
+    ours = [r for r in tx.records(state.id) if r.type not in INTERNAL_TYPES]
+    found = [r for r in ours if resource in (r.name, r.id)]
+    known = {r.name for r in ours} | set(request.runtime.definitions.group(tx, state).resources)
+    if not found and resource not in known:
+        raise ActionError(
+            "UNKNOWN_RESOURCE", f"{group} has no resource {resource}", did_you_mean(resource, known)
+        )
+    return found
+
+
+def _look(view: ProjectView, record: Record, group: str) -> Look | None:
+    """Return what is left of a resource in reality; None if nothing can check that."""
+    if record.action == "INIT":
+        return None
+    if record.type == ACTIVATION:  # an agent that reports nothing proves nothing
+        server = record.attributes.get("server_id")
+        return view.exists(server) if server else Look(Presence.UNKNOWN, "no server is recorded")
+    observe = OBSERVED.get(record.type)
+    return None if observe is None else observe(view, record, group)
+
+
+def _refuse_present(record: Record, group: str, look: Look | None) -> None:
+    if look is None or look.presence in (Presence.GONE, Presence.CHANGED):
+        return
+    on = f" on {record.member}" if record.member else ""
+    remedy = f"Have it removed instead: {start_command(group)}"
+    if record.member:
+        remedy += (
+            f"; or, if {record.member} is lost, have it fenced: "
+            f"{start_command(group, lost=record.member)}"
+        )
+    if look.presence is Presence.PRESENT:
+        raise ActionError(
+            "STILL_THERE", f"{record.name}{on} is not gone: {look.why or 'it exists'}", remedy
+        )
+    raise ActionError(
+        "NOT_CHECKED", f"whether {record.name}{on} is gone could not be checked: {look.why}", remedy
+    )
+
+
+def _forget(
+    request: Request, group: str, records: list[Record], because: str, tx: SqlTransaction
+) -> list[str]:
+    """Mark the records as gone. Nobody works on them: a worker's result would bring them back."""
+    state = locked(request, tx, group)
+    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
+    if traversal is not None and traversal.status == TraversalStatus.IN_PROGRESS:
+        raise ActionError(
+            "UNDER_WAY",
+            f"{group} is on its way to a goal ({traversal.cause})",
+            f"Wait for its end: failover watch {quote(group)}",
+        )
+    done = []
+    for seen in records:
+        record = tx.lock_record(seen.id)
+        if record is None or record.gone:
+            continue
+        if record.owner is not None or record.atomic_key != seen.atomic_key:
+            raise ActionError(
+                "UNDER_WAY",
+                f"{record.name} was worked on since it was checked",
+                "Try it again.",
+            )
+        tx.amend(record, action="DELETE", status="COMPLETE", reason="", given_up=None)
+        on = f" on {record.member}" if record.member else ""
+        tx.journal(
+            state.id,
+            f"{record.name}{on} was forgotten by {caller_name(request)}: {plain(because)}",
+            kind="forgotten",
+            traversal_id=state.current_traversal,
+            resource_id=record.id,
+        )
+        done.append(record.id)
+    return done
