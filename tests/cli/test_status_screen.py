@@ -52,7 +52,13 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "chain": None,
         "agents": {},
         "pause": None,
-        "service": {"status": "SERVING", "since": NOW - 30, "reasons": [], "seen_at": NOW - 12},
+        "service": {
+            "status": "SERVING",
+            "since": NOW - 30,
+            "reasons": [],
+            "seen_at": NOW - 12,
+            "gone": [],
+        },
         "maintenance": None,
         "now": NOW,
         **more,
@@ -60,7 +66,13 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
 
 
 def test_the_screen_says_first_whether_the_group_serves() -> None:
-    down = {"status": "DOWN", "since": NOW - 61, "reasons": ["its server is gone"], "seen_at": NOW}
+    down = {
+        "status": "DOWN",
+        "since": NOW - 61,
+        "reasons": ["its server is gone"],
+        "seen_at": NOW,
+        "gone": ["db_a"],
+    }
     facts = status_screen.facts(status(service=down))
 
     assert list(facts)[:2] == ["group", "service"]
@@ -71,7 +83,7 @@ def test_the_screen_says_first_whether_the_group_serves() -> None:
 
 
 def test_a_service_that_was_not_looked_at_says_so() -> None:
-    unseen = {"status": "SERVING", "since": NOW - 61, "reasons": [], "seen_at": None}
+    unseen = {"status": "SERVING", "since": NOW - 61, "reasons": [], "seen_at": None, "gone": []}
     assert "not looked at" in status_screen.facts(status(service=unseen))["service"]
 
 

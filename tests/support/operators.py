@@ -59,6 +59,15 @@ class Operator:
         url = f"{self._url}/compute/v2.1/servers/{server}/action"
         self._done("POST", url, {"os-start": None})
 
+    def attach(self, volume: str, server: str) -> None:
+        """``openstack server add volume SERVER VOLUME``; waits for the end."""
+        url = f"{self._url}/compute/v2.1/servers/{server}/os-volume_attachments"
+        self._done("POST", url, {"volumeAttachment": {"volumeId": volume}})
+        end = time.monotonic() + 30
+        while not any(a.get("status") == "attached" for a in self.attachments(volume)):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
     def detach(self, volume: str, server: str) -> None:
         """``openstack server remove volume SERVER VOLUME``; returns when it is available."""
         url = f"{self._url}/compute/v2.1/servers/{server}/os-volume_attachments/{volume}"

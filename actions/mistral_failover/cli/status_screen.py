@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mistral_failover.cli.base import clock, counted, lasted, when
+from mistral_failover.model.observation import Service
 
 Facts = dict[str, str]
 _ATTACHMENT = "volume_attachment"
@@ -130,11 +131,35 @@ def helps(status: Mapping[str, Any]) -> list[str]:
             return [f"failover group activate {group}"]
     if not status["roles"]:
         return [f"failover group activate {group}"]
-    return [
+    return [*_serving_again(status, group), *_undoing(status, group)]
+
+
+def _serving_again(status: Mapping[str, Any], group: str) -> list[str]:
+    """Return the commands for a group that reached its goal, and does not serve as it should."""
+    service = status["service"]
+    if service["status"] == Service.DOWN and service["gone"]:
+        lost = " ".join(f"--lost {shlex.quote(member)}" for member in service["gone"])
+        return [
+            f"failover start {group} {lost}   (moves its roles)",
+            f"or, to see first what that does: failover plan {group} {lost}",
+        ]
+    if service["status"] in (Service.DOWN, Service.UNKNOWN) or (
+        service["status"] == Service.DEGRADED and not status["lost"]
+    ):
+        return [f"failover doctor {group}   (looks, and names what helps)"]
+    return []
+
+
+def _undoing(status: Mapping[str, Any], group: str) -> list[str]:
+    """Return the commands that end what keeps members or alarms away."""
+    healthy = [
         f"failover start {group} --lost '' --recovered {shlex.quote(member)}   (once {member} is "
         f"healthy; then failover failback {group})"
         for member in status["lost"]
     ]
+    paused = [f"failover resume {group}   (alarms count again)"] if status["pause"] else []
+    work = [f"failover maintenance off {group}"] if status["maintenance"] else []
+    return healthy + paused + work
 
 
 def where(status: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from mistral_failover.alarms import suspensions
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.goal import FENCE_TYPE, goal_resources, returns
-from mistral_failover.model.observation import EngineView, standing
+from mistral_failover.model.observation import EngineView, Presence, standing
 from mistral_failover.orders import switchover
 from mistral_failover.reports import status_details
 from mistral_failover.resources.observed import missing
@@ -92,8 +92,8 @@ def _service(
     traversal: dict[str, Any] | None,
     records: list[Record],
 ) -> dict[str, Any]:
-    """Whether the group serves: ``status``, ``since``, ``reasons``, and ``seen_at``, when reality
-    was last looked at."""
+    """Return whether the group serves: ``status``, ``since``, ``reasons``, ``seen_at`` (the time of
+    the last look) and ``gone``, the members that hold a role and whose server did not run then."""
     goal = tx.goal(snapshot.state.id, traversal["goal_version"]) if traversal else None
     wanted = {each.name for each in goal_resources(goal)} if goal else set()
     engine = EngineView(
@@ -113,6 +113,11 @@ def _service(
         "since": found.since,
         "reasons": list(found.reasons),
         "seen_at": found.seen_at,
+        "gone": sorted(
+            row["name"]
+            for row in (kept.document["members"] if kept and found.seen_at is not None else ())
+            if row["presence"] == Presence.GONE and row["name"] in snapshot.roles.values()
+        ),
     }
 
 

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every state that ``failover status`` can show: how to get there, and that the command which it
+names leads on. The table of docs/states.md has the same rows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistral_failover.cli.status_screen import helps
+from mistral_failover.drill import examples
+from support.operators import Operator
+
+PAGE = Path(__file__).parents[2] / "docs" / "states.md"
+
+
+@dataclass
+class Walk:
+    """A group on its way into a state, and out of it."""
+
+    deployment: Any
+    operator: Operator
+    group: str
+
+    def status(self) -> dict[str, Any]:
+        """What the status says after a look."""
+        self.deployment.failover("sweep", self.group)
+        return dict(self.deployment.status(self.group))
+
+    def types(self, *words: str) -> int:
+        """Type a command; returns its exit code."""
+        return int(self.deployment.failover(*words).returncode)
+
+    def shown(self) -> list[list[str]]:
+        """The commands that the status shows, as they are typed."""
+        lines = [re.sub(r"   \(.*", "", line) for line in helps(self.status())]
+        return [shlex.split(line[line.index("failover ") :])[1:] for line in lines]
+
+    def obeys(self, number: int = 0, *more: str) -> int:
+        """Type one of the commands that are shown."""
+        return self.types(*self.shown()[number], *more)
+
+    def server(self, member: str) -> str:
+        return str(self.deployment.cloud.resources(self.group)[member]["physical_resource_id"])
+
+    def volume(self) -> str:
+        found = self.deployment.cloud.resources(self.group)["data_volume"]
+        return str(found["physical_resource_id"])
+
+    def remedy(self, check: str) -> str:
+        """What the doctor advises."""
+        done = self.deployment.failover("doctor", self.group, "-f", "json")
+        rows = json.loads(done.stdout)
+        return next(r["remedy"] for r in rows if r["check"] == check and r["remedy"])
+
+
+@pytest.fixture
+def walk(deployment: Any, request: pytest.FixtureRequest) -> Callable[..., Walk]:
+    """Make a group that serves."""
+
+    def make(**more: Any) -> Walk:
+        group = "state-" + re.sub(r"[^a-z]+", "-", request.node.callspec.id.lower()).strip("-")
+        deployment.protect(group, **more)
+        return Walk(deployment, Operator(deployment.cloud), group)
+
+    return make
+
+
+def defined(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    assert walk.types("group", "delete", walk.group, "--yes") == 0
+    deployment = walk.deployment
+    deployment.mistral.client.run_action(
+        "failover.define",
+        {"definition": examples.group(1, walk.group), "name": walk.group},
+    )
+    return walk
+
+
+def out_of_service(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.deployment.run("remove", group=walk.group)
+    return walk
+
+
+def holder_gone(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.operator.delete_server(walk.server("db_a"))
+    return walk
+
+
+def holder_off(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.operator.stop_server(walk.server("db_a"))
+    return walk
+
+
+def volume_detached(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    server = walk.server("db_a")
+    (epoch,) = (m["epoch"] for m in walk.status()["members"] if m["name"] == "db_a")
+    walk.deployment.cloud.run_command(
+        server, "pg-stop", command_id=f"by-hand-{walk.group}", epoch=epoch
+    )
+    walk.operator.detach(walk.volume(), server)
+    return walk
+
+
+def no_standby(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.operator.stop_server(walk.server("db_b"))
+    return walk
+
+
+def after_a_failover(make: Callable[..., Walk]) -> Walk:
+    walk = holder_off(make)
+    assert walk.types("start", walk.group, "--lost", "db_a") == 0
+    walk.operator.start_server(walk.server("db_a"))
+    return walk
+
+
+def fence_unproven(make: Callable[..., Walk]) -> Walk:
+    walk = make(fence=["confirm"])
+    walk.deployment.crash(walk.group)
+    assert walk.types("start", walk.group, "--lost", "db_a") == 3
+    return walk
+
+
+def operation_failed(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.deployment.cloud.api_fault("command_start", "fail")
+    assert walk.types("start", walk.group, "--lost", "", "--to", "db_b") == 1
+    return walk
+
+
+def paused(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    assert walk.types("pause", walk.group, "--because", "a test") == 0
+    return walk
+
+
+def maintained(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    assert (
+        walk.types("maintenance", "on", walk.group, "--minutes", "60", "--because", "a test") == 0
+    )
+    return walk
+
+
+@dataclass(frozen=True)
+class State:
+    """``shows``: status and service. ``how``: how a group gets there. ``command``: what is shown,
+    GROUP for its name. ``leave``: types it; afterwards the group shows ``then``."""
+
+    enter: Callable[[Callable[..., Walk]], Walk]
+    shows: tuple[str, str]
+    how: str
+    command: str
+    leave: Callable[[Walk], object] = Walk.obeys
+    then: tuple[str, str] = ("COMPLETE", "SERVING")
+
+
+def repaired(check: str, repair: Callable[[Walk], object]) -> Callable[[Walk], object]:
+    """Ask the doctor, as it is shown, and do what it advises."""
+
+    def leave(walk: Walk) -> None:
+        assert walk.obeys() in (0, 1)
+        assert walk.remedy(check)
+        repair(walk)
+
+    return leave
+
+
+STATES = {
+    "defined": State(
+        defined,
+        ("DEFINED", "OUT_OF_SERVICE"),
+        "defined and never activated",
+        "failover group activate GROUP",
+    ),
+    "out of service": State(
+        out_of_service,
+        ("COMPLETE", "OUT_OF_SERVICE"),
+        "taken out of service",
+        "failover group activate GROUP",
+    ),
+    "server gone": State(
+        holder_gone,
+        ("COMPLETE", "DOWN"),
+        "the server of the active member was deleted",
+        "failover start GROUP --lost db_a",
+        then=("COMPLETE", "DEGRADED"),
+    ),
+    "server off": State(
+        holder_off,
+        ("COMPLETE", "DOWN"),
+        "the server of the active member was stopped",
+        "failover start GROUP --lost db_a",
+        then=("COMPLETE", "DEGRADED"),
+    ),
+    "volume detached": State(
+        volume_detached,
+        ("COMPLETE", "DOWN"),
+        "a volume was detached by hand",
+        "failover doctor GROUP",
+        repaired("volumes", lambda walk: walk.operator.attach(walk.volume(), walk.server("db_a"))),
+    ),
+    "no standby": State(
+        no_standby,
+        ("COMPLETE", "DEGRADED"),
+        "no other member could take over",
+        "failover doctor GROUP",
+        repaired("members", lambda walk: walk.operator.start_server(walk.server("db_b"))),
+    ),
+    "member lost": State(
+        after_a_failover,
+        ("COMPLETE", "DEGRADED"),
+        "after a failover, until the lost member is declared healthy",
+        "failover start GROUP --lost '' --recovered db_a",
+    ),
+    "fence unproven": State(
+        fence_unproven,
+        ("BLOCKED", "DOWN"),
+        "no rung of the fence proved that a lost member is off",
+        "failover start GROUP --lost db_a",
+        lambda walk: walk.obeys(1),
+        then=("COMPLETE", "DEGRADED"),
+    ),
+    "operation failed": State(
+        operation_failed,
+        ("FAILED", "DOWN"),
+        "an operation failed",
+        "failover start GROUP",
+    ),
+    "paused": State(
+        paused,
+        ("COMPLETE", "SERVING"),
+        "alarms are held by a pause",
+        "failover resume GROUP",
+    ),
+    "maintenance": State(
+        maintained,
+        ("COMPLETE", "SERVING"),
+        "alarms are held by a maintenance",
+        "failover maintenance off GROUP",
+    ),
+}
+
+
+def shows(status: dict[str, Any]) -> tuple[str, str]:
+    return status["status"], status["service"]["status"]
+
+
+@pytest.mark.drills
+@pytest.mark.parametrize("name", STATES)
+def test_the_command_that_is_shown_leads_out_of_the_state(
+    walk: Callable[..., Walk], name: str
+) -> None:
+    state = STATES[name]
+    walked = state.enter(walk)
+
+    assert shows(walked.status()) == state.shows
+    first = walked.shown()[0]
+    assert first == shlex.split(state.command.replace("GROUP", walked.group))[1:]
+
+    state.leave(walked)
+
+    after = walked.status()
+    assert shows(after) == state.then
+    assert first not in walked.shown(), "it is not asked for again"
+
+
+def test_the_page_has_a_row_for_each_state() -> None:
+    rows = [
+        [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ") and not line.startswith(("| status", "|---"))
+    ]
+
+    assert rows == [[*state.shows, state.how, state.command] for state in STATES.values()]
