@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an id stands for, and everything about it: for people who want to know what happened."""
+"""Look up what an id means, and everything about it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from mistral_failover.store.id_lookup import Match
 from mistral_failover.store.transaction import SqlTransaction
 
 SENTENCES = 500
-"""Of a traversal's journal, the latest."""
+"""Maximum entries of a traversal's journal; the latest are shown."""
 OPERATIONS = 100
-"""Of one resource, the first."""
+"""Maximum operations of one resource; the first are shown."""
 
 Row = dict[str, Any]
 
 
 def show(request: Request, said: str, group: str | None) -> Row:
-    """Everything about the one thing of the project with an id that begins so.
+    """Return everything about the one object of the project whose id begins with these digits.
 
     Returns ``kind`` (incident, traversal, goal, operation, resource, plan), ``id``, ``group`` (its
-    name, None where nobody knows), ``now``, what belongs to the kind, and ``executions``, the trees
-    in Mistral (see ``executions.trees``). Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID.
+    name, None if unknown), ``now``, the fields of the kind, and ``executions``, the trees in
+    Mistral (see ``executions.trees``). Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID.
     """
 
     def read(tx: SqlTransaction) -> tuple[Row, list[Row], list[str | None]]:
@@ -54,7 +54,7 @@ def show(request: Request, said: str, group: str | None) -> Row:
 
 
 def in_words(row: Row) -> str:
-    """What came of an operation, in a sentence."""
+    """Return the result of an operation as a sentence."""
     if row["status"] == "started":
         return "under way"
     result = row["result"] or {}
@@ -70,7 +70,8 @@ def in_words(row: Row) -> str:
 
 
 _Found = tuple[Row, list[Row], list[str | None]]
-"""What belongs to the kind, the operations to look for in Mistral, and who began it."""
+"""The fields of the kind, the operations to look for in Mistral, and the executions that started
+it."""
 
 
 def _incident(request: Request, tx: SqlTransaction, match: Match) -> _Found:
@@ -258,8 +259,8 @@ def _operation_row(row: Row, now: float) -> Row:
 
 
 def _deferrals(met: Iterable[Row], operations: Iterable[Row]) -> list[Row]:
-    """Each with how long it waited: until the next operation on the resource began, None where
-    none has."""
+    """Add to each row how long the operation waited: until the next operation on the resource
+    began, None if there is none."""
     begun: dict[str, list[float]] = {}
     for row in operations:
         begun.setdefault(row["resource_id"], []).append(row["started_at"])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the parts of a traversal took: its stages, and the heaviest way through its graph.
+"""How long the parts of a traversal took: its stages, and the critical path of its graph.
 
-All of it is reckoned from the ledger: an operation begins with its intent and ends with its
-outcome, so waiting for the cloud, for a member's agent and for Mistral within it all count.
+Everything is computed from the ledger. An operation lasts from its intent to its outcome, so it
+includes the time that it waited for the cloud, for a member's agent and for Mistral.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ def stages(
     since: float,
     now: float,
 ) -> list[dict[str, Any]]:
-    """The stages in which a traversal had something to do, in their order.
+    """Return the stages in which a traversal ran operations, in order.
 
     ``graph``: node-link JSON, of nodes ``update:ID`` and ``cleanup:ID``, each with its ``stage``.
-    ``operations``: rows with resource_id, verb, started_at, ended_at (None: under way). ``since``:
-    when the traversal began; what it took up of an earlier one counts from then. Times in seconds
-    since the epoch. Returns for each ``stage``, ``operations`` (how many), ``started_at``,
-    ``ended_at`` (None: under way), ``seconds`` from the first start to the last end, and ``work``,
-    the sum of its operations, which is more where they ran side by side.
+    ``operations``: rows with resource_id, verb, started_at, ended_at (None: in progress).
+    ``since``: when the traversal began; an operation that it took over from an earlier one counts
+    from then. Times in seconds since the epoch. Returns for each ``stage``, ``operations`` (how
+    many), ``started_at``, ``ended_at`` (None: in progress), ``seconds`` from the first start to the
+    last end, and ``work``, the sum of its operations, which is more than that if they ran in
+    parallel.
     """
     of = {node["id"]: node.get("stage") for node in (graph or {}).get("nodes", ())}
     members: dict[Stage, list[tuple[float, float | None]]] = {}
@@ -62,11 +63,11 @@ def critical_path(
     since: float,
     now: float,
 ) -> dict[str, Any]:
-    """The heaviest way through a traversal's graph: with the same operations, each as long as it
-    took, nobody could have been faster.
+    """Return the critical path of a traversal's graph: with the same durations of operations, the
+    traversal could not have been faster.
 
     ``graph``: node-link JSON, of nodes ``update:ID`` and ``cleanup:ID``. Returns ``seconds`` and
-    ``steps``, each with ``resource``, ``verb``, ``seconds``, in their order.
+    ``steps``, each with ``resource``, ``verb``, ``seconds``, in order.
     """
     if graph is None:
         return {"seconds": 0.0, "steps": []}
@@ -89,7 +90,7 @@ def critical_path(
 
 
 def _node(row: Mapping[str, Any]) -> str:
-    """The key of the node that an operation was carried out for."""
+    """Return the key of the node that an operation belongs to."""
     kind = "cleanup" if row["verb"] == "delete" else "update"
     return f"{kind}:{row['resource_id']}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goals that a group was given: listed and compared."""
+"""A group's goals: list them and compare two."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 def listed(request: Request, name: str) -> list[dict[str, Any]]:
-    """A group's goals, the one that was given last first. Times are seconds since the epoch.
+    """Return a group's goals, the latest first. Times are seconds since the epoch.
 
     Each has version, roles, lost, status (of the latest traversal to it), cause, walked (how many
-    traversals), given_at, reached_at (None: never), current, and last_complete (the one that a
-    rollback of a failure returns to).
+    traversals), given_at, reached_at (None: never), current, and last_complete (the goal to which a
+    rollback after a failure returns).
     """
     snapshot = group_snapshot(request, name)
 
@@ -46,8 +46,8 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
 
 
 def compared(request: Request, name: str, before: str, after: str) -> dict[str, Any]:
-    """What differs between two goals of a group: ``{"from", "to", "differences": [{path, before,
-    after}], "lines": [for people]}``; their versions may be shortened.
+    """Return the differences between two goals of a group: ``{"from", "to", "differences": [{path,
+    before, after}], "lines": [for people]}``; their versions may be shortened.
 
     Raises UnknownGroup, and what :func:`returning.find` raises.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a group's members are, what they hold, and whether they may take a role."""
+"""A group's members: what they hold, and whether they may take a role."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _LEFT = "it is no member of the stack any more"
 
 
 def members(request: Request, name: str) -> list[dict[str, Any]]:
-    """For each member of a group, whom it would choose first at the top: ``member``, ``server``,
-    ``epoch`` (null for one that the group has not met yet), ``roles`` (a list), ``age`` in seconds,
-    ``host`` (the same for members on one host), ``priority``, ``eligible``: whether it takes a role
-    that falls vacant, ``why_not`` in words, and ``doubt``: what speaks against it all the same.
+    """Return a group's members, the one that it would choose first at the top: ``member``,
+    ``server``, ``epoch`` (null for one that the group has not recorded yet), ``roles`` (a list),
+    ``age`` in seconds, ``host`` (equal for members on one host), ``priority``, ``eligible``:
+    whether it can take a vacant role, ``why_not`` in words, and ``doubt``: a reason to prefer other
+    members.
 
-    It is looked at, and nothing is remembered of that. Members that left the stack are there while
-    anything of the group is left on them. Raises UnknownGroup, CloudError.
+    This looks at the cloud and records nothing. A member that left the stack is listed while it
+    still holds something of the group. Raises UnknownGroup, CloudError.
     """
     snapshot = group_snapshot(request, name)
     cloud = request.cloud(Unguarded())

@@ -31,11 +31,11 @@ from mistral_failover.store.transaction import SqlTransaction
 GROUPS = 500
 """Groups that have labels of their own unless the caller says otherwise: the oldest."""
 TYPES = 20
-"""Types of the users' that have labels of their own: those that were used first."""
+"""Maximum user-defined types that have labels of their own: those that were used first."""
 OTHER = "other"
 """The label of what is beyond a limit."""
 UNKNOWN = "unknown"
-"""The group of an alarm that is held and of which nobody knows whose it is."""
+"""The group label of a held alarm whose group is unknown."""
 _LISTEN = 5.0  # seconds for asking all agents
 _LABELS = {
     "incidents": ("decision", "rule", "source"),
@@ -54,7 +54,7 @@ _SENTENCES: dict[str, tuple[str, dict[str, str]]] = {
     "handed_back": ("handed_back", {}),
     "ended": ("findings", {"what": "ended"}),
 }
-"""What the journal's kinds count as."""
+"""The metric that each kind of journal entry counts for."""
 _OUTCOMES = ("COMPLETE", "FAILED", "BLOCKED", "RETURNED", "SUPERSEDED")
 _ALARM = {"source": "alarm"}
 _ZEROES: list[tuple[str, dict[str, str]]] = [
@@ -65,21 +65,23 @@ _ZEROES: list[tuple[str, dict[str, str]]] = [
     ("incidents", {"decision": "ADMITTED", "rule": "", **_ALARM}),
     ("incidents", {"decision": "HELD", "rule": "storm", **_ALARM}),
 ]
-"""What is told from the start, since Prometheus sees no increase where nothing was before."""
+"""Samples that exist from the start, because Prometheus sees no increase in a series that did not
+exist before."""
 _HISTOGRAMS = {"traversal_seconds": ("outcome",), "operation_seconds": ("type", "verb")}
 
 Sample = dict[str, Any]
 
 
 def whole_store(runtime: Runtime, limit: int = GROUPS) -> dict[str, Any]:
-    """The numbers of all projects of a state store, for whoever runs it; agents are asked with the
-    rights of the configuration."""
+    """Return the numbers of all projects of a state store, for the operator; agents are asked with
+    the rights of the configuration."""
     nobody = ActionContext(SecurityContext(), ExecutionContext())
     return measured(Request(runtime, nobody), None, limit)
 
 
 def measured(request: Request, project_id: str | None, limit: int) -> dict[str, Any]:
-    """The numbers of a project (None: of all), with labels of their own for ``limit`` groups."""
+    """Return the numbers of a project (None: of all), with labels of their own for ``limit``
+    groups."""
     quiet = request.runtime.settings.sweep_after
 
     def read(tx: SqlTransaction) -> dict[str, Any]:
@@ -169,8 +171,9 @@ def _labels(names: Iterable[str], said: list[str], known: set[str]) -> dict[str,
 
 
 def _types(counters: Counts) -> set[str]:
-    """The types that have labels of their own. Once a type has one it keeps it, so that no sum
-    falls: what was begun first comes first, whenever it ends, and totals know that for ever."""
+    """Return the types that have labels of their own. A type that has one keeps it, so that no sum
+    falls: types are ordered by the start of their first operation, which the totals keep for
+    ever."""
     known = set(installed_types())
     users = sorted(
         (count.first_at, kind)
@@ -215,8 +218,8 @@ def _lying(tx: SqlTransaction, project_id: str, quiet: float) -> int:
 
 
 def _listen(table: _Table, request: Request, found: list[GroupGauges]) -> None:
-    """Ask the agents of groups that send commands, as many as the time allows; a channel that is
-    out of reach says nothing of anybody."""
+    """Ask the agents of groups that send commands, as many as the time allows; an unreachable
+    channel yields no answers."""
     by_id = {each.id: each for each in found}
 
     def read(tx: SqlTransaction) -> list[tuple[str, str, str]]:

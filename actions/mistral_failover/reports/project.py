@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where all groups of a project stand, in one answer."""
+"""The state of all groups of a project, in one answer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mistral_failover.store.overview import overview
 from mistral_failover.store.transaction import SqlTransaction
 
 MOST = 500
-"""Groups that one answer tells of; all of their names are in it."""
+"""Maximum groups described in one answer; it has the names of all."""
 
 
 def project(request: Request) -> dict[str, Any]:
-    """The project's groups: ``groups``, all of their names; ``total``; ``overview``, of the first
-    500 by name ``name``, ``stack``, ``status`` (DEFINED: no goal was given yet), ``reason``,
-    ``cause``, ``since`` (seconds), ``roles``, ``lost``, ``pause``, ``maintenance``, ``held`` (how
-    many of its alarms wait for a person), ``service`` (as last seen; null: not looked at since
-    the engine last worked on it); ``now``."""
+    """Return the project's groups: ``groups``, all of their names; ``total``; ``overview``, of the
+    first 500 by name ``name``, ``stack``, ``status`` (DEFINED: it has never had a goal),
+    ``reason``, ``cause``, ``since`` (seconds), ``roles``, ``lost``, ``pause``, ``maintenance``,
+    ``held`` (how many of its alarms wait for an operator), ``service`` (as last seen; null: not
+    looked at since the engine last worked on it); ``now``."""
 
     def read(tx: SqlTransaction) -> dict[str, Any]:
         now = tx.now()

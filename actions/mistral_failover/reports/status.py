@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the actions for people answer: status, history, reports."""
+"""The answers of the actions for operators: status, history, reports."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _INCIDENTS_SHOWN = 10
 
 
 def status(request: Request, name: str, *, agents: bool = False) -> dict[str, Any]:
-    """Where a group stands: who holds which role and volume, each resource, what is under way or
-    blocked; with ``agents`` also what the members' agents last said, and how a chain ended that the
-    group waits for, which takes up to 3 s each."""
+    """Return the state of a group: which member holds each role and volume, each resource, what is
+    in progress or blocked. With ``agents`` also what the members' agents last reported, and how a
+    chain ended that the group waits for; each takes up to 3 s."""
     snapshot = group_snapshot(request, name)
 
     def read(tx: SqlTransaction) -> dict[str, Any]:
@@ -124,7 +124,8 @@ def _service(
 def _remedies(
     tx: SqlTransaction, group: str, traversal_id: str, records: list[Record]
 ) -> list[dict[str, Any]]:
-    """What a person types to let blocked fences go on, once they are sure."""
+    """Return the commands by which an operator releases blocked fences once the members are
+    certainly off."""
     blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
     return [
         {
@@ -141,8 +142,8 @@ def _remedies(
 def history(
     request: Request, name: str, *, after: int, limit: int, traversal: str | None
 ) -> list[dict[str, Any]]:
-    """The group's journal: one sentence per step; with ``traversal``, an id of one or its first
-    digits, of that alone. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID."""
+    """Return the group's journal, one sentence per step; with ``traversal``, an id or its first
+    digits, of that traversal alone. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID."""
     group_id = group_snapshot(request, name).state.id
 
     def read(tx: SqlTransaction) -> list[dict[str, Any]]:
@@ -156,8 +157,8 @@ def history(
 
 
 def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
-    """How a traversal stands: the outcome that a failover's execution ends with. Of a planned move
-    it is that of the whole of it, the way back included."""
+    """Return the status of a traversal: the outcome of a failover's execution. For a planned move
+    it covers the whole move, the way back included."""
     snapshot = group_snapshot(request, name)
 
     def read(tx: SqlTransaction) -> dict[str, Any] | None:
@@ -187,7 +188,8 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
 
 
 def _reason(tx: SqlTransaction, traversal: dict[str, Any]) -> str:
-    """Why a traversal stands as it does; while it is under way, whose rights it waits for."""
+    """Return the reason of a traversal's status; while it is in progress, why it waits for new
+    credentials, or an empty text."""
     if traversal["status"] != "IN_PROGRESS":
         return str(traversal["reason"])
     return rights.waiting(tx.records(traversal["group_id"]))

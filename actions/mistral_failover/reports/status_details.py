@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group's status tells besides: since when, who has the volumes, what the agents say."""
+"""Details of a group's status: since when, which member has each volume, what the agents report."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from mistral_failover.store import details, incidents
 from mistral_failover.store.transaction import SqlTransaction
 
 ASK = 3.0
-"""Seconds that all agents together are asked for."""
+"""Seconds that all agents together may take to answer."""
 
 
 def since(tx: SqlTransaction, traversal: Mapping[str, Any]) -> float | None:
-    """When a group came to stand as it does, in seconds since the epoch."""
+    """Return when a group got its present status, in seconds since the epoch."""
     if traversal["ended_at"] is not None:
         return float(traversal["ended_at"])
     if traversal["status"] == "BLOCKED":
@@ -41,8 +41,8 @@ def since(tx: SqlTransaction, traversal: Mapping[str, Any]) -> float | None:
 
 
 def holders(tx: SqlTransaction, group_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Who has each volume of a group, by the group's records: ``volume`` (its resource's name),
-    ``physical_id``, ``member``, ``server``, ``since``, ``status``."""
+    """Return which member has each volume of a group, according to the group's records: ``volume``
+    (its resource's name), ``physical_id``, ``member``, ``server``, ``since``, ``status``."""
     volumes = [record for record in records if record.type == ATTACHMENT]
     made = details.made_at(tx, group_id) if volumes else {}
     return [
@@ -59,13 +59,14 @@ def holders(tx: SqlTransaction, group_id: str, records: Iterable[Record]) -> lis
 
 
 def held(tx: SqlTransaction, project_id: str, group_id: str) -> int:
-    """How many alarms of a group are held."""
+    """Return how many alarms of a group are held."""
     total, _ = incidents.held_alarms(tx, project_id, group_id, 1)
     return total
 
 
 def agents(request: Request, snapshot: GroupSnapshot) -> dict[str, str]:
-    """What each member's agent last said, in words; nothing for a group that commands none."""
+    """Return what each member's agent last reported, in words; empty for a group that sends no
+    commands."""
     if not sends_commands(snapshot.group):
         return {}
     try:
@@ -78,13 +79,13 @@ def agents(request: Request, snapshot: GroupSnapshot) -> dict[str, str]:
 
 
 def chain(request: Request, group: Group, held: Mapping[str, Any], *, ask: bool) -> dict[str, Any]:
-    """What a traversal waits for that waits for its chain.
+    """Return what a traversal is waiting for, if it waits for its chain.
 
-    ``held``: as ``store.views.chain`` has it. ``ask``: ask Mistral how the chain's last execution
-    ended, within :data:`ASK` seconds. Returns ``workflow``, ``execution``, ``executions``,
-    ``stage``, ``state`` (None: not asked, or not known), ``task`` (the one that failed),
-    ``sentence``, and ``remedy``, the command that leads on; it is empty while the chain may go on
-    by itself.
+    ``held``: the result of ``store.views.chain``. ``ask``: ask Mistral how the chain's last
+    execution ended, within :data:`ASK` seconds. Returns ``workflow``, ``execution``,
+    ``executions``, ``stage``, ``state`` (None: not asked, or unknown), ``task`` (the one that
+    failed), ``sentence``, and ``remedy``, the command that helps; it is empty while the chain may
+    continue without help.
     """
     workflow, execution = chain_of(group), held["execution"]
     stage, sweep = at(held["stage"]).value, f"failover sweep {quote(group.name)}"
@@ -116,8 +117,8 @@ def chain(request: Request, group: Group, held: Mapping[str, Any], *, ask: bool)
 
 
 def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | None:
-    """How an execution ended: its state, the task that failed, and what it says about it; None
-    while it runs, or where Mistral does not know it. Raises CloudError."""
+    """Return how an execution ended: its state, the task that failed, and its error message; None
+    while it runs, or if Mistral does not know it. Raises CloudError."""
     mistral = mistral_of(request, Until(time.monotonic() + ASK, ASK))
     found = mistral.outcome(execution) if mistral else None
     if mistral is None or found is None or found.state not in ENDED:
@@ -129,6 +130,6 @@ def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | No
 
 
 def chain_reason(found: Mapping[str, Any]) -> str:
-    """What :func:`chain` found, in one sentence with the command that leads on."""
+    """Return the result of :func:`chain` as one sentence with the command that helps."""
     next_step = f"; next: {found['remedy']}" if found["remedy"] else ""
     return f"{found['sentence']}{next_step}"
