@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether everything is there that a failover needs; one module a subject."""
+"""Check whether everything that a failover needs is there; one module per subject."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the command channel and of the agents on a group's members."""
+"""Check the command channel and each member's agent."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from mistral_failover.store import groups
 EVERY = 10.0
 """Seconds between two heartbeats of an agent."""
 LATE = 1.5 * EVERY
-"""Seconds from which a heartbeat is late: the agent is silent, or the clocks differ."""
+"""Seconds after which a heartbeat is late: the agent is silent, or the clocks differ."""
 LISTEN = 12.0
-"""Seconds to wait for the next heartbeat of one whose last is late, all members together."""
+"""Seconds to wait for the next heartbeats of agents that are late, for all members together."""
 REACH = 16.0
-"""Seconds that the first word with the channel may take: a broker that is away is tried for 15."""
+"""Seconds that the first request over the channel may take: an unreachable broker is tried for
+15."""
 _PAUSE = 0.5
 _PLAIN = "amqp"
 
 
 def channel(look: Look) -> Iterable[Finding]:
-    """The channel that is configured keeps commands secret on their way."""
+    """Check that the command channel is configured and keeps commands secret on their way."""
     url = look.settings.command_channel
     if not url:
         yield ok("no command channel is configured; groups without activation need none")
@@ -52,7 +53,8 @@ def channel(look: Look) -> Iterable[Finding]:
 
 
 def agents(subject: Subject) -> Iterable[Finding]:
-    """The broker can be reached with the executor's rights, and every agent is heard."""
+    """Check that the broker is reachable with the executor's rights, and that every agent is
+    heard."""
     snapshot, look = subject.snapshot, subject.look
     if subject.out_of_service or not sends_commands(snapshot.group):
         return
@@ -139,9 +141,9 @@ def _heard(line: Channel, asked: dict[str, Address]) -> dict[str, Heartbeat]:
 def _shifted(
     line: Channel, asked: dict[str, Address], beats: dict[str, Heartbeat]
 ) -> dict[str, float]:
-    """Of those whose last word seems late, those that speak all the same, with the seconds by which
-    their words' own times are off: the age of a silent one's last word grows as time goes by, that
-    of one whose clock is wrong begins anew with each word."""
+    """Return those agents whose last heartbeat seems late but that still send, with the seconds by
+    which their timestamps are off: the age of a silent agent's last heartbeat keeps growing; if
+    only the clock is wrong, the age starts again with each heartbeat."""
     began = time.monotonic()
     late = {name: beat.ago for name, beat in beats.items() if beat.ago > LATE}
     found: dict[str, float] = {}

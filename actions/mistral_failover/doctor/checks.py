@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether everything that a failover will need is there: the checks, one after the other.
+"""Check whether everything that a failover needs is there, one check after the other.
 
-A check looks, touches nothing, and tells what it found. What it raises is a finding as well, so
-nothing that is wrong keeps the others from being looked at; and all together end in time.
+A check only reads, and reports what it found. An exception of a check is a finding too, so no fault
+hides the others; all checks together end in time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMIT = 40.0
 CALL = 5.0
 """Seconds for one call to Mistral."""
 GROUPS = 20
-"""Groups that are looked at where none is named."""
+"""Groups that are checked if none is named."""
 
 Level = Literal["ok", "warn", "error"]
 T = TypeVar("T")
@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found. ``warn``: a failover may work, or will do less than it could; ``error``:
-    it will not work. ``remedy``: what to do, empty where all is well. ``group``: None for what
+    """The result of a check. ``warn``: a failover may work, or will do less than it could;
+    ``error``: it will not work. ``remedy``: what to do, empty if all is well. ``group``: None if it
     concerns the whole project."""
 
     check: str
@@ -46,7 +46,7 @@ class Finding:
 
 
 class Look:
-    """One look at everything: what the checks share."""
+    """What the checks of one run share."""
 
     def __init__(self, request: Request, limit: float = LIMIT) -> None:
         """``limit``: seconds for all checks."""
@@ -54,7 +54,7 @@ class Look:
         self.settings = request.runtime.settings
         self.deadline = time.monotonic() + limit
         self.without_mistral = False
-        """It was asked and did not answer: nobody asks again."""
+        """Mistral was asked and did not answer: no further check asks it."""
 
     @property
     def left(self) -> float:
@@ -63,17 +63,17 @@ class Look:
 
     @property
     def guard(self) -> Until:
-        """For every call to anything."""
+        """The guard for every call to a service."""
         return Until(self.deadline, self.settings.http_timeout)
 
     @cached_property
     def cloud(self) -> Cloud:
-        """The cloud with the caller's rights. Raises CloudError."""
+        """Return the cloud with the caller's rights. Raises CloudError."""
         return self.request.cloud(self.guard)
 
     @cached_property
     def mistral(self) -> Mistral | None:
-        """Mistral with the caller's rights; None where nobody says where it is. Raises
+        """Return Mistral with the caller's rights; None if its address is unknown. Raises
         CloudError."""
         return mistral_of(self.request, Until(self.deadline, CALL))
 
@@ -84,7 +84,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Subject:
-    """A group that is looked at."""
+    """A group that is checked."""
 
     look: Look
     snapshot: GroupSnapshot
@@ -96,12 +96,13 @@ class Subject:
 
     @property
     def out_of_service(self) -> bool:
-        """It was taken out of service, so its stack may be gone, and nobody misses anything."""
+        """Return whether it was taken out of service: then its stack may be gone, and nothing is
+        missing."""
         return self.snapshot.state.current_traversal is not None and not self.snapshot.roles
 
 
 Check = Callable[[Look], Iterable[Finding]]
-"""A check of what concerns the whole project."""
+"""A check that concerns the whole project."""
 GroupCheck = Callable[[Subject], Iterable[Finding]]
 """A check of one group."""
 
@@ -112,7 +113,7 @@ def examine(
     checks: Sequence[tuple[str, Check]],
     group_checks: Sequence[tuple[str, GroupCheck]],
 ) -> list[Finding]:
-    """Carry the checks out, those of groups for one group or for the project's first."""
+    """Run the checks; those of groups for one group or for the project's first groups."""
     found: list[Finding] = []
     for name, check in checks:
         found += carried_out(look, name, None, partial(check, look))
@@ -129,7 +130,7 @@ def examine(
 def carried_out(
     look: Look, name: str, group: str | None, check: Callable[[], Iterable[Finding]]
 ) -> list[Finding]:
-    """What a check finds, or what it raises, as findings of its name and group."""
+    """Return the findings of a check, or its exception as a finding, with its name and group."""
     if not look.left:
         late = f"not looked at: the checks took longer than {LIMIT:.0f} s"
         return [Finding(name, "warn", late, "Run it again, for one group.", group)]
@@ -187,7 +188,7 @@ def _known(look: Look, group: str, known: list[Subject]) -> Iterable[Finding]:
 
 
 def _once(found: Iterable[Finding]) -> list[Finding]:
-    """What several checks met, say a service that does not answer, is told once."""
+    """Report once what several checks met, such as a service that does not answer."""
     told: set[tuple[str | None, str]] = set()
     kept = []
     for each in found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor: which checks there are, in their order, and the answer in a form for machines."""
+"""The doctor: the list of checks, in order, and its answer as plain JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEVELS = ("ok", "warn", "error")
 
 
 def storm(look: Look) -> Iterable[Finding]:
-    """So many groups fail at once that the next alarm would be held."""
+    """Check whether so many groups fail at once that the next alarm would be held."""
     have, project = look.settings, look.request.project_id
     if not have.storm_groups:
         return
@@ -66,17 +66,17 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
 
 
 def doctor(request: Request, group: str | None) -> dict[str, Any]:
-    """Check everything that a failover will need, for one group or the project's first 20.
+    """Check everything that a failover needs, for one group or the project's first 20.
 
-    Never raises: what goes wrong is a finding. Returns ``level``, the worst there is, ``findings``
-    (each with ``check``, ``group``, ``level``, ``sentence``, ``remedy``), and ``seconds``.
+    Never raises: an error is a finding. Returns ``level``, the worst one, ``findings`` (each with
+    ``check``, ``group``, ``level``, ``sentence``, ``remedy``), and ``seconds``.
     """
     began = time.monotonic()
     return answer(examine(Look(request), group, CHECKS, GROUP_CHECKS), time.monotonic() - began)
 
 
 def unable(error: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer where not even the state store can be opened, by the error of an action."""
+    """Return the answer if even the state store cannot be opened, from the error of an action."""
     sentence = f"{str(error['message']).rstrip('.')} [{error['code']}]"
     return answer([Finding("store", "error", sentence, str(error["remedy"]))], 0.0)
 

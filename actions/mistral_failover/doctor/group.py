@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of one group: where it stands, its stack, its members, its fence, its alarms."""
+"""Checks of one group: its status, its stack, its members, its fence, its alarms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 def goal(subject: Subject) -> Iterable[Finding]:
-    """The group serves, and nothing is in the way of its next goal."""
+    """Check that the group serves, and that nothing prevents its next goal."""
     snapshot, name = subject.snapshot, subject.name
     current = snapshot.state.current_traversal
     if current is None:
@@ -65,7 +65,7 @@ def goal(subject: Subject) -> Iterable[Finding]:
 
 
 def service(subject: Subject) -> Iterable[Finding]:
-    """The group serves, and could fail over, as far as a look at the cloud shows."""
+    """Check that the group serves and can fail over, as far as the cloud shows."""
     seen = observe.look_once(subject.look.request, subject.snapshot.state.id)
     if seen is None or seen.service is Service.OUT_OF_SERVICE:
         return
@@ -84,7 +84,7 @@ def service(subject: Subject) -> Iterable[Finding]:
 
 
 def stack(subject: Subject) -> Iterable[Finding]:
-    """The stack is there, and nobody is at work on it."""
+    """Check that the stack exists, and that no update is running."""
     if subject.out_of_service:
         return
     name = subject.snapshot.group.stack
@@ -114,7 +114,7 @@ def stack(subject: Subject) -> Iterable[Finding]:
 
 
 def members(subject: Subject) -> Iterable[Finding]:
-    """The members are found, and there is somebody to fail over to."""
+    """Check that the members exist, and that another member can take over."""
     snapshot, look = subject.snapshot, subject.look
     if subject.out_of_service:
         return
@@ -173,7 +173,7 @@ def _mend(subject: Subject, member: str) -> str:
 
 
 def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]:
-    """Whether Nova tells this user how the servers' hosts are."""
+    """Check whether Nova shows this user the state of the servers' hosts."""
     name, server_id = servers[0]
     try:
         state = server_state(subject.look.cloud, server_id)
@@ -194,7 +194,7 @@ def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]
 
 
 def chain(subject: Subject) -> Iterable[Finding]:
-    """Mistral has the group's own workflows: its chain, and the one that is told of events."""
+    """Check that Mistral has the group's own workflows: its chain, and the one for its events."""
     group, remedy = subject.snapshot.group, "failover workflows install FILE"
     hook = group.on_event.workflow if group.on_event else None
     known = _workflows(subject, [group.workflow, hook])
@@ -217,7 +217,7 @@ def chain(subject: Subject) -> Iterable[Finding]:
 
 
 def fence(subject: Subject) -> Iterable[Finding]:
-    """The ladder can come to a proof, whatever is wrong with a member."""
+    """Check that the ladder can yield a proof, whatever is wrong with a member."""
     group = subject.snapshot.group
 
     def lacks_workflow(name: str) -> bool:
@@ -245,7 +245,7 @@ def fence(subject: Subject) -> Iterable[Finding]:
 
 
 def _workflows(subject: Subject, names: Iterable[str | None]) -> set[str] | None:
-    """Those of these workflows that Mistral shows; None where it can not be asked."""
+    """Return those of these workflows that Mistral shows; None if it cannot be asked."""
     wanted = {name for name in names if name}
     mistral = subject.look.mistral if wanted else None
     if not wanted:
@@ -256,7 +256,7 @@ def _workflows(subject: Subject, names: Iterable[str | None]) -> set[str] | None
 
 
 def alarms(subject: Subject) -> Iterable[Finding]:
-    """The group's alarms will start a failover."""
+    """Check that the group's alarms will start a failover."""
     snapshot, name = subject.snapshot, subject.name
     project, identity = subject.look.request.project_id, snapshot.state.id
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of Mistral as the caller sees it: actions, workflows, who sweeps."""
+"""Checks of Mistral as the caller sees it: actions, workflows, sweeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mistral_failover.mistral import shipped_workflows
 PREFIX = "failover."
 SWEEP = "failover.sweep"
 LATE = 600.0
-"""Seconds after which a sweep that did not come is missed."""
+"""Seconds after which a missing sweep is reported."""
 _SYNC = (
     "An engine answers nothing while it waits for an action that was run with run_sync: run "
     "'failover doctor', or the action without."
@@ -26,7 +26,7 @@ _EVERY_MINUTE = f"openstack cron trigger create failover-sweep {SWEEP} --pattern
 
 
 def actions(look: Look) -> Iterable[Finding]:
-    """Mistral's API answers, and knows every action of this version."""
+    """Check that Mistral's API answers, and knows every action of this version."""
     mistral = look.mistral
     if mistral is None:
         yield error(
@@ -53,7 +53,7 @@ def actions(look: Look) -> Iterable[Finding]:
 
 
 def workflows(look: Look) -> Iterable[Finding]:
-    """Mistral has the workflows of this version."""
+    """Check that Mistral has the workflows of this version."""
     if look.mistral is None or look.without_mistral:
         return
     have = look.mistral.workflows(PREFIX)
@@ -72,7 +72,7 @@ def workflows(look: Look) -> Iterable[Finding]:
 
 
 def sweeps(look: Look) -> Iterable[Finding]:
-    """Somebody looks now and then for what a crash left lying."""
+    """Check that something sweeps regularly, to continue work that a crash interrupted."""
     mistral = look.mistral
     if mistral is None or look.without_mistral:
         return

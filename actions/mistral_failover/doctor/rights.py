@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the caller's rights: whose they are, how long they last, what they let us see."""
+"""Checks of the caller's rights: whose they are, how long they last, what they allow."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
 from mistral_failover.doctor.roles import ROLE, lacking, listed
 
 SOON = 900.0
-"""Seconds before its end from which a token is short: a failover may last so long."""
+"""Seconds before its expiry from which a token is short: a failover may last that long."""
 
 
 def token(look: Look) -> Iterable[Finding]:
-    """The request's rights, when they end, and whether they are enough."""
+    """Check the request's rights, when they expire, and whether they are sufficient."""
     security = look.request.context.security
     session = look.cloud.session
     with translated("authenticate", "Keystone"):
@@ -45,7 +45,8 @@ def token(look: Look) -> Iterable[Finding]:
 
 
 def _roles(look: Look, access: Any) -> Iterable[Finding]:
-    """Whether the roles let a failover act; of a token whose roles nobody told, see the trusts."""
+    """Check whether the roles allow a failover; for a token whose roles are hidden, see the
+    trusts."""
     roles = access.role_names
     if not roles or not lacking(roles):
         return
@@ -69,7 +70,7 @@ def _roles(look: Look, access: Any) -> Iterable[Finding]:
 
 
 def services(look: Look) -> Iterable[Finding]:
-    """The stack's, the servers' and the volumes' services can be read."""
+    """Check that the caller may list stacks, servers and volumes."""
     for name, what, read in (
         ("Heat", "stacks", lambda: list(look.cloud.heat.stacks.list(limit=1))),
         ("Nova", "servers", lambda: _first(look.cloud.compute.servers(limit=1, details=False))),
@@ -92,7 +93,7 @@ def _first(rows: Any) -> Any:
 
 
 def _of(access: Any, security: Any) -> str:
-    """The user, as far as anybody tells, without anything secret."""
+    """Return the user, as far as it is known, without anything secret."""
     try:
         user = access.username
     except (AttributeError, KeyError):

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The role without which nobody fails anything over: see ``docs/authentication.md``."""
+"""The role that every failover needs: see ``docs/authentication.md``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 ROLE = "member"
-"""What every verb of a failover needs; who has less may look, and is refused at the first stop,
-detach, attach or PATCH."""
+"""The role for every operation of a failover. A user with less may look, and is refused at the
+first stop, detach, attach or PATCH."""
 
 
 def lacking(roles: Iterable[str]) -> bool:
-    """Whether these roles, as Keystone tells them of a token with those that they imply, are not
-    enough. Policies compare names without their case."""
+    """Return whether these roles are not sufficient; Keystone lists implied roles too. Policies
+    ignore the case of names."""
     return ROLE not in {role.lower() for role in roles}
 
 
 def listed(roles: Iterable[str]) -> str:
-    """Roles in words."""
+    """Return roles in words."""
     return ", ".join(sorted(roles)) or "none"

@@ -10,12 +10,12 @@ from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
 from mistral_failover.store import schema
 
 SKEW = 2.0
-"""Seconds by which two clocks may differ without a word."""
+"""Seconds by which two clocks may differ without a warning."""
 _LOCAL = "sqlite"
 
 
 def store(look: Look) -> Iterable[Finding]:
-    """The state store answers, and its tables are those of this version."""
+    """Check that the state store answers, and that its tables are those of this version."""
     database = look.request.runtime.database
     kind = database.url.get_backend_name()
     began = time.monotonic()
@@ -35,8 +35,9 @@ def store(look: Look) -> Iterable[Finding]:
 
 
 def clocks(look: Look) -> Iterable[Finding]:
-    """The executor, the database and Mistral agree on the time. Leases are counted by each clock
-    for itself, so a difference harms no failover; it confuses people, and alarms with times."""
+    """Check that the executor, the database and Mistral agree on the time. Each process counts
+    leases by its own clock, so a difference harms no failover; but it confuses people and the times
+    in alarms."""
     before = time.time()
     database = look.reading(lambda tx: tx.now())
     after = time.time()
@@ -60,7 +61,7 @@ def _compared(whose: str, shown: float, before: float, after: float) -> Iterable
 
 
 def settings(look: Look) -> Iterable[Finding]:
-    """The options fit each other."""
+    """Check that the options fit each other."""
     have = look.settings
     found = []
     if have.http_timeout + have.lease_margin >= have.lease:

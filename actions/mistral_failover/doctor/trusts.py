@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the trusts by which alarms and cron triggers act as the caller.
+"""Checks of the trusts through which alarms and cron triggers act as the caller.
 
-Keystone shows a user the trusts that they gave, and not what for. So what it shows can prove that
-the way of an alarm is broken; that it is whole only a rehearsal proves.
+Keystone lists the trusts that a user created, but not their purpose. So the list can prove that the
+path of an alarm is broken; only a test proves that it works.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
 from mistral_failover.doctor.roles import ROLE, lacking, listed
 
 MOST = 20
-"""Trusts whose roles are looked at; Keystone tells those of one only."""
+"""Trusts whose roles are checked; Keystone shows them for one trust at a time."""
 SOON = 7 * 86400.0
-"""Seconds before its end from which a trust is short: an alarm may come at any time."""
+"""Seconds before its expiry from which a trust is short: an alarm may come at any time."""
 REHEARSE = (
     "Rehearse each alarm's way: openstack stack resource signal STACK RESOURCE --data BODY; see "
     "docs/authentication.md, When rights end."
@@ -39,7 +39,8 @@ _KEYSTONE = {
 
 
 def trusts(look: Look) -> Iterable[Finding]:
-    """What alarms and cron triggers act by is there, lasts, and passes on what a failover needs."""
+    """Check that the trusts of alarms and cron triggers exist, last, and pass on what a failover
+    needs."""
     security = look.request.context.security
     if not security.auth_token:
         return  # where requests bring no token, nothing acts by a trust
@@ -63,7 +64,7 @@ def trusts(look: Look) -> Iterable[Finding]:
 
 
 def _own(look: Look, trust: str | None, access: Any) -> Iterable[Finding]:
-    """Of the trust that the request itself came by."""
+    """Check the trust through which the request itself came."""
     roles = access.role_names or (_roles(look, trust) if trust else None)
     if roles is None:
         yield warn("Keystone does not tell which roles the trust of this request has", REHEARSE)
@@ -106,24 +107,24 @@ def _told(look: Look, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
 
 
 def _given(look: Look, user: str) -> list[Mapping[str, Any]]:
-    """The trusts that a user gave in the project of the request. Raises CloudError."""
+    """Return the trusts that a user created in the project of the request. Raises CloudError."""
     found = _asked(look, f"{_PATH}?trustor_user_id={user}", "list the trusts of the caller")
     project = look.request.project_id
     return [each for each in found["trusts"] if each.get("project_id") == project]
 
 
 def _roles(look: Look, trust: str) -> list[str]:
-    """The names of the roles that a trust passes on. Raises CloudError."""
+    """Return the names of the roles that a trust passes on. Raises CloudError."""
     found = _asked(look, f"{_PATH}/{trust}", "read a trust of the caller")
     return [str(role["name"]) for role in found["trust"].get("roles", ())]
 
 
 def _asked(look: Look, path: str, doing: str) -> Any:
-    """Keystone's answer, which gets into no log, for it names trusts."""
+    """Return Keystone's answer without logging it, because it names trusts."""
     with translated(doing):
         return look.cloud.session.get(path, endpoint_filter=_KEYSTONE, log=False).json()
 
 
 def _left(end: Any, now: datetime) -> float | None:
-    """Seconds until a trust ends; None: it does not."""
+    """Return the seconds until a trust expires; None: never."""
     return (timeutils.parse_isotime(str(end)) - now).total_seconds() if end else None

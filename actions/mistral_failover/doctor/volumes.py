@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a group's volumes: there, movable, and where they should be."""
+"""Checks of a group's volumes: they exist, can be moved, and are where they should be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WELL = ("available", "in-use")
 
 
 def volumes(subject: Subject) -> Iterable[Finding]:
-    """Each volume of the group file, as Cinder has it."""
+    """Check each volume of the group file, as Cinder reports it."""
     snapshot, look = subject.snapshot, subject.look
     current = snapshot.state.current_traversal
     specs = [s for s in snapshot.group.resources.values() if s.type == ATTACHMENT]
