@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a body, whoever sent it, to alarms: the kind is told by the body's shape, or given."""
+"""Turn a request body into alarms. The kind is given, or recognized by the form of the body."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _shapes() -> str:
 
 
 def read(body: Any, kind: str | None = None) -> list[Alarm]:
-    """The alarms in a body, at least one.
+    """Return the alarms in a body, at least one.
 
     A body in Heat's wrapping (``{"input": {...}, "params": {...}}``, the form in which a workflow
-    resource is signalled) is taken out of it, and what no database holds is replaced.
+    resource is signalled) is unwrapped, and characters that no database can store are replaced.
 
-    Raises InvalidDocument when it is of no kind that is known, or not what ``kind`` says.
+    Raises InvalidDocument if the body has no known kind, or is not of the given ``kind``.
     """
     if not isinstance(body, Mapping):
         raise InvalidDocument("body", "it is not a mapping", _shapes())
@@ -51,8 +51,8 @@ def read(body: Any, kind: str | None = None) -> list[Alarm]:
 
 
 def writable(body: Any) -> Any:
-    """A body as a database can hold it: halves of characters, which JSON may have, are replaced. An
-    alarm is not lost for its looks."""
+    """Return a body in a form that a database can store: unpaired surrogates, which JSON may have,
+    are replaced. An alarm must not be lost because of a character."""
     text = json.dumps(body, ensure_ascii=False, default=str)
     if not _HALVES.search(text):
         return body

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an alarm may start a failover. Pure rules, in order; the first that speaks decides.
+"""Decide whether an alarm may start a failover: pure rules, in order; the first that applies
+decides.
 
-Each decision comes with a sentence, which is recorded: an alarm that is held back is not lost.
-What asks for nothing, or for nothing new, is told first: it can not be held back.
+Each decision has a sentence, which is recorded: a held alarm is not lost. The rules for alarms that
+ask for nothing, or for nothing new, come first: such an alarm is never held.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Suspension:
-    """Alarms of a group are held back, because somebody said so. ``until`` None: until somebody
-    says otherwise. ``members`` empty: all."""
+    """An operator's suspension of a group's alarms. ``until`` None: until an operator ends it.
+    ``members`` empty: all."""
 
     by: str
     because: str
@@ -30,16 +31,17 @@ class Suspension:
     members: tuple[str, ...] = ()
 
     def covers(self, member: str | None, now: float) -> bool:
-        """Whether it holds now, for an alarm about this member (None: it is not known which)."""
+        """Return whether it applies now to an alarm about this member (None: unknown which)."""
         ended = self.until is not None and now >= self.until
         return not ended and (not self.members or member is None or member in self.members)
 
 
 @dataclass(frozen=True)
 class Storm:
-    """What the project's groups did within the last ``window`` seconds: of ``groups`` in service
-    ``failing`` had an alarm that was admitted or held by these rules, this one's included. From
-    ``share`` on, and ``fewest`` groups, it is a storm; with ``fewest`` 0 nothing is."""
+    """The failures in the project within the last ``window`` seconds: of ``groups`` in service,
+    ``failing`` had an alarm that was admitted or held by these rules, including the present one. It
+    is a storm if their share is at least ``share`` and their number at least ``fewest``; ``fewest``
+    0 disables storms."""
 
     failing: int
     groups: int
@@ -49,7 +51,7 @@ class Storm:
 
     @property
     def rages(self) -> bool:
-        """Whether so many fail at once that it is rather the control plane."""
+        """Return whether so many groups fail at once that the control plane is the likely cause."""
         return 0 < self.fewest <= self.failing and self.failing >= self.share * self.groups
 
 
@@ -57,15 +59,14 @@ class Storm:
 class Situation:
     """What is known when an alarm arrives; times in seconds by the database's clock.
 
-    ``member``: the one that the alarm is about; None where nobody says, and several members hold
-    roles. ``in_service``: whether the group's goal
-    gives any role to anybody; a group that was removed, or never activated, is not. ``strangers``:
-    servers (or hosts) that it names and nobody knows. ``known``: whether this very incident was
-    heard of before and decided for good (one that was HELD is judged again). ``lost``: the members
-    that the current goal declares lost, ``replacing``: those whose server it replaces.
-    ``old_news``: whether the member was declared lost since it happened, and taken back.
-    ``admitted``: when alarms were admitted within the last hour, oldest first. ``storm`` is asked
-    for last: to count takes a lock.
+    ``member``: the one that the alarm is about; None if the alarm does not say and several members
+    hold roles. ``in_service``: whether the group's goal assigns any role; a group that was removed
+    or never activated is not in service. ``strangers``: servers (or hosts) that the alarm names and
+    that are unknown. ``known``: whether this incident is a repeat with a final decision (a HELD one
+    is judged again). ``lost``: the members that the current goal declares lost, ``replacing``:
+    those whose server it replaces. ``old_news``: whether the member was declared lost after the
+    event, and recovered. ``admitted``: when alarms were admitted within the last hour, oldest
+    first. ``storm`` is called last, because it takes a lock.
     """
 
     group: str
@@ -86,8 +87,8 @@ class Situation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``decision`` is ADMITTED, IGNORED (nothing to do), DUPLICATE (counted) or HELD (listed,
-    an operator can admit it); ``rule`` names the rule that spoke."""
+    """``decision`` is ADMITTED, IGNORED (nothing to do), DUPLICATE (counted) or HELD (listed, an
+    operator can admit it); ``rule`` names the rule that decided."""
 
     decision: Decision
     sentence: str
@@ -106,10 +107,10 @@ def admit(alarm: Alarm, situation: Situation) -> Verdict:
 
 
 def without_group(alarm: Alarm, group: str | None) -> Verdict:
-    """Decide on an alarm that no group of the project is known to be concerned by.
+    """Decide on an alarm that belongs to no known group of the project.
 
-    It may be about one that is defined later, or about a server that a group got since anybody
-    looked: so it is held, and not dropped.
+    It may be about a group that is defined later, or about a server that a group got recently: so
+    it is held, not dropped.
     """
     if not alarm.firing:
         return Verdict(Decision.IGNORED, f"{alarm.sentence}: {_NOTHING_NEW}", "not_firing")
@@ -132,14 +133,15 @@ def _not_firing(alarm: Alarm, situation: Situation) -> Found:
 
 
 def _not_in_service(alarm: Alarm, situation: Situation) -> Found:
-    """What somebody took out of service no alarm brings up again."""
+    """An alarm does not activate a group that an operator took out of service."""
     return (
         None if situation.in_service else (Decision.IGNORED, f"{situation.group} is not in service")
     )
 
 
 def _strangers(alarm: Alarm, situation: Situation) -> Found:
-    """Not the active member's fault: to declare that one lost would take the application down."""
+    """A failure of an unknown server is not a failure of the active member: declaring that one lost
+    would take down the application."""
     if not situation.strangers:
         return None
     named = plain(", ".join(situation.strangers))
@@ -147,7 +149,7 @@ def _strangers(alarm: Alarm, situation: Situation) -> Found:
 
 
 def _unnamed(alarm: Alarm, situation: Situation) -> Found:
-    """To declare all of them lost would take down what is well."""
+    """Declaring all members lost would take down healthy ones."""
     if situation.member is not None:
         return None
     several = f"several members of {situation.group} hold roles"
@@ -184,7 +186,7 @@ def _maintenance(alarm: Alarm, situation: Situation) -> Found:
 
 
 def _old_news(alarm: Alarm, situation: Situation) -> Found:
-    """What our own fence did to a server, say, and what was told twice and late."""
+    """For example what our own fence did to a server, or a late repeat."""
     if alarm.at is None or not situation.old_news():
         return None
     return Decision.HELD, (
@@ -238,8 +240,8 @@ RULES: Mapping[str, Callable[[Alarm, Situation], Found]] = {
     "per_hour": _per_hour,
     "storm": _storm,
 }
-"""By name; the names are recorded with what they decide."""
+"""The rules by name; the names are recorded with the decisions."""
 
 COUNTED = ("cooldown", "per_hour", "storm")
-"""What these hold counts towards a storm, beside what is admitted: its group is failing now. What a
-pause or a maintenance holds was expected."""
+"""Rules whose held alarms count towards a storm, as admitted ones do, because their group is
+failing now. Alarms held by a pause or a maintenance were expected."""

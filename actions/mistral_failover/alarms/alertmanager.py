@@ -15,14 +15,14 @@ _KEPT = ("status", "labels", "annotations", "startsAt", "endsAt", "fingerprint")
 
 
 def from_alertmanager(body: Any) -> list[Alarm]:
-    """Read the alerts of a notification; it carries one or more.
+    """Read the alerts of a notification; it has one or more.
 
-    An alert's fingerprint (of its labels) and the time when it began are its occasion: repeated
-    notifications of one alert have the same. It names its server by a label (``instance_id``,
-    ``server_id`` or ``openstack_instance_id``), or group and member by ``failover_group`` and
-    ``failover_member``. It fires while its status is ``firing``.
+    An alert's fingerprint (of its labels) and the time when it began identify its occurrence:
+    repeated notifications of one alert have the same. It names its server by a label
+    (``instance_id``, ``server_id`` or ``openstack_instance_id``), or group and member by
+    ``failover_group`` and ``failover_member``. It fires while its status is ``firing``.
 
-    Raises InvalidDocument when it is not such a body.
+    Raises InvalidDocument if the body has another form.
     """
     reader = Reader.of(body, _REMEDY)
     if str(body.get("version", "4")) != "4":
@@ -59,7 +59,7 @@ def _alert(reader: Reader) -> Alarm:
 
 
 def looks_like(body: Mapping[str, Any]) -> bool:
-    """Whether it carries alerts."""
+    """Return whether the body has alerts."""
     return "alerts" in body
 
 

@@ -23,15 +23,15 @@ AODH_KEYS = (
 
 
 def from_aodh(body: Any) -> Alarm:
-    """Read an alarm of Aodh's.
+    """Read an alarm of Aodh.
 
-    It has no id of its own. An event alarm carries the event with its message id: an event happens
-    once, so whatever Aodh called the state before, another event is another occasion. (Aodh never
-    sets an event alarm back by itself.) For the other kinds the whole body is the occasion, and
-    with ``repeat_actions`` Aodh posts them at every evaluation, with the same state before and
-    after: that is no transition.
+    The body has no id of the occurrence. An event alarm has the event with its message id: an event
+    happens once, so another event is another occurrence, whatever Aodh reports as the previous
+    state. (Aodh never resets an event alarm by itself.) For the other kinds the whole body
+    identifies the occurrence. With ``repeat_actions`` Aodh posts them at every evaluation, with the
+    same state before and after: that is not a transition.
 
-    Raises InvalidDocument when it is not such a body.
+    Raises InvalidDocument if the body has another form.
     """
     reader = Reader.of(body, _REMEDY)
     name, alarm_id = reader.text("alarm_name"), reader.text("alarm_id")
@@ -72,7 +72,7 @@ def _servers(event: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def looks_like(body: Mapping[str, Any]) -> bool:
-    """Whether it has the keys that only Aodh's bodies have."""
+    """Return whether it has the keys that only Aodh's bodies have."""
     return "alarm_id" in body or {"previous", "current"} <= set(body)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alarms that were held back: listed until a person admits or dismisses them."""
+"""Held alarms: list them until an operator admits or dismisses them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[str, Any]:
-    """The alarms that are held in the project, or in one group of it, the latest first.
+    """Return the alarms that are held in the project, or in one group of it, the latest first.
 
-    Returns ``total``, how many there are, and ``held``, ``limit`` of them at most: ``incident``,
-    ``group`` (None: it is not known whose it is), ``lost`` (a list; None: nor is the member),
-    ``sentence``, ``rule``, ``source``, ``heard`` (how often it was said), ``first_at``,
-    ``last_at``, and the commands that ``admit`` or ``dismiss`` it. Raises UnknownGroup.
+    Returns ``total``, how many there are, and ``held``, at most ``limit`` of them: ``incident``,
+    ``group`` (None: unknown), ``lost`` (a list; None: the member is unknown too), ``sentence``,
+    ``rule``, ``source``, ``heard`` (how often it was delivered), ``first_at``, ``last_at``, and the
+    commands that ``admit`` or ``dismiss`` it. Raises UnknownGroup.
     """
     group_id = group_snapshot(request, group).state.id if group else None
     total, found = request.runtime.database.reading(
@@ -34,10 +34,10 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[st
 
 
 def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict[str, Any]:
-    """Take held alarms off the list, one after the other; who did it and why is recorded.
+    """Dismiss held alarms, one after the other; the user and the reason are recorded.
 
-    Of an id its first digits do. Returns ``dismissed``, of each the whole id and a sentence. Raises
-    ActionError UNKNOWN_ID, AMBIGUOUS_ID, NOT_HELD.
+    The first digits of an id are enough. Returns ``dismissed``, for each the whole id and a
+    sentence. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, NOT_HELD.
     """
     if not identities:
         raise ActionError("BAD_INPUT", "incident: none is given", "failover alarms lists them.")
@@ -68,7 +68,8 @@ def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) ->
 
 
 def lost(incident: Incident) -> list[str] | None:
-    """Whom an alarm calls lost, as orders take it; None where it does not say that."""
+    """Return the members that an alarm reports as lost, in the form that orders take; None if it
+    names none."""
     member = incident.fact.get("lost")
     return None if member is None else [str(member)]
 
@@ -89,7 +90,7 @@ def _row(incident: Incident, group: str | None) -> dict[str, Any]:
 
 
 def _commands(incident: Incident, group: str | None) -> dict[str, str]:
-    """What to type; words in capitals are for a person to fill in."""
+    """Return the command to type; words in capitals are for the operator to fill in."""
     more = []
     if group is None:
         more += ["--group", "GROUP"]

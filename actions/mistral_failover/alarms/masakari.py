@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masakari's notifications, as its monitors post them to its API, or as its API shows them.
 
-Of a server (type VM) the events fire that nobody asks for: its emulator died (``STOPPED_FAILED``),
-it was suspended by an I/O error or by its watchdog. ``STOPPED_SHUTDOWN`` and ``STOPPED_DESTROYED``
-are what a stop looks like too, so they do not.
+For a server (type VM), only those events fire that no client requests: its emulator died
+(``STOPPED_FAILED``), or it was suspended by an I/O error or by its watchdog. A regular stop also
+produces ``STOPPED_SHUTDOWN`` and ``STOPPED_DESTROYED``, so these do not fire.
 
 A host (type COMPUTE_HOST) that stopped fires, but it names no server, so it is held unless group
-and member are given with it. A process of a host (type PROCESS) never fires: the guests run on.
+and member are given with it. A process of a host (type PROCESS) never fires: the guests continue to
+run.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _TYPES = ("VM", "COMPUTE_HOST", "PROCESS")
 
 
 def from_masakari(body: Any) -> Alarm:
-    """Read a notification; its ``notification_uuid``, else all that it says, is the occasion.
+    """Read a notification; its ``notification_uuid``, or else its whole content, identifies the
+    occurrence.
 
-    Raises InvalidDocument when it is not such a body.
+    Raises InvalidDocument if the body has another form.
     """
     reader = Reader.of(body, _REMEDY)
     if "notification" in body:
@@ -61,7 +63,7 @@ def from_masakari(body: Any) -> Alarm:
 
 
 def looks_like(body: Mapping[str, Any]) -> bool:
-    """Whether it is a notification, wrapped or not."""
+    """Return whether it is a notification, wrapped or not."""
     return isinstance(body.get("notification"), Mapping) or {"type", "payload", "hostname"} <= set(
         body
     )

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's notifications, versioned and unversioned: what they say of a server without being asked.
+"""Nova's notifications about servers, versioned and unversioned.
 
-Nova tells everything that happens to a server, and most of it somebody wanted. So only two things
-fire, and only at the moment when they come to be:
+Nova reports everything that happens to a server, and most of it was requested. So only two things
+fire, and only at the moment when they begin:
 
-- the server's state becomes ``error`` (it was not, before);
-- the server is off (power state ``shutdown`` or ``crashed``) though its state is still ``active``
-  and no task is under way: nobody asked Nova for it. A crashed guest looks like this before Nova
-  itself stops what is left of it; so does one that was shut down from inside.
+- the server's state becomes ``error`` (it was not before);
+- the server is off (power state ``shutdown`` or ``crashed``) although its state is still ``active``
+  and no task is in progress: no client requested it. A crashed guest looks like this before Nova
+  itself stops what remains of it; so does one that was shut down from inside.
 
-A stop, a deletion or anything else that somebody asked Nova for (a user, Heat, our own fence) has a
-task while it is under way, and ends in ``stopped`` or ``deleted``: that fires never.
+A stop, a deletion or another request of a client (a user, Heat, our own fence) has a task while it
+is in progress, and ends in ``stopped`` or ``deleted``: that never fires.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OBJECT = "nova_object.data"
 
 
 def from_nova(body: Any) -> Alarm:
-    """Read a notification about a server; its message id is the occasion.
+    """Read a notification; its message id identifies the occurrence.
 
-    Raises InvalidDocument when it is not such a body.
+    Raises InvalidDocument if the body has another form.
     """
     reader = Reader.of(body, _REMEDY)
     event_type = reader.needed("event_type")
@@ -78,7 +78,7 @@ def _unversioned(payload: Reader) -> dict[str, str]:
 
 
 def _fires(facts: Mapping[str, str]) -> str | None:
-    """Why this fires, or None."""
+    """Return why this fires, or None."""
     if facts["state"] == "error" and facts["before"] != "error":
         return f"it went from {facts['before'] or 'unknown'} to error"
     if facts["state"] == "active" and facts["power"] in _OFF and not facts["task"]:
@@ -87,7 +87,7 @@ def _fires(facts: Mapping[str, str]) -> str | None:
 
 
 def looks_like(body: Mapping[str, Any]) -> bool:
-    """Whether it has a notification's envelope."""
+    """Return whether it has a notification's envelope."""
     return "event_type" in body and "payload" in body
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deciding on an alarm and writing it down, in one transaction.
+"""Decide on an alarm and record it, in one transaction.
 
-A repeat of what was decided for good is the common case, in a storm of deliveries by far: it is
-recognised by an id that is derived before anything is looked at, and costs one UPDATE of its row.
-Only what must be judged locks its group, so alarms of a group are judged one after the other.
+A repeat of an incident with a final decision is the common case, by far so in a storm of
+deliveries. It is recognized by an id that is computed before anything is read, and costs one UPDATE
+of its row. Only an alarm that must be judged locks its group, so alarms of a group are judged one
+after the other.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from mistral_failover.store.transaction import SqlTransaction
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was decided; ``incident`` is where it stands or is counted, None where it is not
-    written down. ``begin``: the admitted incident whose traversal has not begun, if that is it."""
+    """The decision; ``incident`` is the one that records or counts the alarm, None if it is not
+    recorded. ``begin``: the admitted incident whose traversal has not begun, if any."""
 
     verdict: Verdict
     incident: str | None = None
@@ -48,8 +49,8 @@ class Recorded:
 
 @dataclass(frozen=True)
 class AlarmTarget:
-    """Whom an alarm is about: ``member`` None where nobody says. ``strangers`` is what it names and
-    nobody of the group is known to be."""
+    """What an alarm is about: ``member`` is None if unknown. ``strangers``: names in the alarm that
+    no member of the group has."""
 
     group: str | None
     member: str | None
@@ -58,10 +59,10 @@ class AlarmTarget:
 
 
 def record(request: Request, alarm: Alarm, group: str | None, member: str | None) -> Recorded:
-    """Decide on an alarm, once however often it is told, and write it down.
+    """Decide on an alarm, once however often it is delivered, and record it.
 
-    ``group`` and ``member`` say whom it is about; without them the alarm's body does, the server
-    that it names, and without all that it is the active member: the one that holds all roles.
+    ``group`` and ``member`` say what it is about. Without them the server in the alarm's body does;
+    without that it is about the active member, the one that holds all roles.
     """
     alarm = replace(alarm, sentence=masked(alarm.sentence))
     if alarm.routine:
@@ -89,13 +90,14 @@ def _recorded(
 
 
 def _identity(request: Request, alarm: Alarm, group: str | None, epoch: int = 0) -> str:
-    """The incident's id. Words alone may be said of the next life of a member as well; an event
-    happens once. The group is the one that was said: to look for the server's takes time."""
+    """Return the incident's id. A body without an event id may also occur in the next life of a
+    member, so its id includes the ``epoch``; an event happens once. The group is the one that was
+    given, because looking for the server's group takes time."""
     return derived_id("incident", request.project_id, group or "", alarm.key, str(epoch))
 
 
 def _again(request: Request, tx: SqlTransaction, alarm: Alarm, identity: str) -> Recorded | None:
-    """Count a repeat of what was decided for good."""
+    """Count a repeat of an incident with a final decision."""
     found = incidents.count_again(tx, request.project_id, identity)
     if found is None:
         return None
@@ -111,7 +113,7 @@ def _said_again(
     whom: AlarmTarget,
     state: GroupState,
 ) -> Recorded | None:
-    """As :func:`_again`, of an alarm that has no id of its own."""
+    """As :func:`_again`, for an alarm without an id of its own."""
     if alarm.still:
         latest = incidents.latest_of_series(tx, state.id, alarm.series)
         told = latest.id if latest is not None and latest.firing else None
@@ -122,14 +124,15 @@ def _said_again(
 
 
 def _active(tx: SqlTransaction, state: GroupState) -> str | None:
-    """As :func:`_holder`, by the group's goal."""
+    """As :func:`_holder`, from the group's goal."""
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None
     return _holder(goal.document["roles"]) if goal else None
 
 
 def _holder(roles: Mapping[str, str]) -> str | None:
-    """Whom an alarm is about that names nobody: who holds all roles. None where nobody does."""
+    """Return the member that an alarm without a name is about: the holder of all roles. None if
+    there is none."""
     holders = set(roles.values())
     return holders.pop() if len(holders) == 1 else None
 
@@ -150,7 +153,7 @@ def _target(
 def _about_no_member(
     request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> Recorded:
-    """Keep an alarm that belongs to no group, for the project to see."""
+    """Keep an alarm that belongs to no group, for operators of the project to see."""
     if alarm.still:  # each has other words; the series is the occasion
         alarm = replace(alarm, firing=True, key=alarm.series)
     verdict = without_group(alarm, group)
@@ -223,8 +226,8 @@ def _judged(
 
 
 def _under_way(tx: SqlTransaction, state: GroupState) -> dict[str, str]:
-    """The members whose loss is admitted already, though no goal declares it yet, each with the
-    incident."""
+    """Return the members whose loss is already admitted although no goal declares it yet, each with
+    the incident."""
     found: dict[str, str] = {}
     for incident in incidents.yet_to_begin(tx, state.id):
         for member in incidents.said_lost(incident):
@@ -239,9 +242,9 @@ def _old_news(tx: SqlTransaction, state: GroupState, member: str | None, alarm: 
 
 
 def _storm(request: Request, tx: SqlTransaction, state: GroupState, now: float) -> Storm | None:
-    """Count the project's failing groups. Whoever may admit an alarm does so alone in its project,
-    so that each sees what the others decided. Another group's lock stands for that: nobody who
-    has it waits for another one."""
+    """Count the project's failing groups. Only one process of a project at a time may count and
+    admit, so that each sees the decisions of the others. The lock on one group serves for that; no
+    transaction that holds it waits for another group's lock."""
     settings = request.runtime.settings
     if not settings.storm_groups:
         return None
@@ -268,8 +271,7 @@ def _known(
     fact: dict[str, Any],
     first: str | None,
 ) -> Recorded:
-    """Something was said again: count it, and judge what was held anew. ``first`` is the incident
-    of a known fact."""
+    """Count a repeat, and judge a held alarm again. ``first`` is the incident of a known fact."""
     incidents.say_again(tx, known.id)
     if known.decision == "HELD" and verdict.decision != "IGNORED":
         incidents.decide(
@@ -306,7 +308,7 @@ def _new(
     fact: dict[str, Any],
     first: str | None,
 ) -> Recorded:
-    """Write an incident down; another alarm about a known fact counts on the first one's."""
+    """Record an incident; another alarm about a known fact counts on the first one's."""
     incident = replace(
         _incident(request, alarm, identity, state.id, fact, verdict), duplicate_of=first
     )
@@ -320,14 +322,14 @@ def _new(
 
 
 def _to_begin(incident: Incident) -> Incident | None:
-    """The incident, if its traversal is to be begun: also by a repeat, where the first delivery
-    died before. What a person asked for is carried on by their own execution."""
+    """Return the incident if its traversal has to begin, also for a repeat whose first delivery
+    died before that. An operator's order is continued by its own execution."""
     waits = incident.decision == "ADMITTED" and incident.traversal_id is None
     return incident if waits and incident.source != OPERATOR else None
 
 
 def _current(tx: SqlTransaction, state: GroupState) -> str | None:
-    """The incident that the current traversal is about."""
+    """Return the incident that caused the current traversal."""
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     return traversal.incident_id if traversal else None
 
@@ -335,7 +337,7 @@ def _current(tx: SqlTransaction, state: GroupState) -> str | None:
 def _counted_on(
     request: Request, tx: SqlTransaction, verdict: Verdict, first: str | None
 ) -> Recorded | None:
-    """Count a known fact on the incident that told of it first, if there is one."""
+    """Count a known fact on the incident that reported it first, if there is one."""
     known = incidents.get(tx, request.project_id, first) if first else None
     if known is None:
         return None

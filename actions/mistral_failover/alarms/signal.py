@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An alarm in our own words: what a script, a watchdog or a person signals."""
+"""An alarm in this project's own form: a script, a watchdog or an operator sends it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ABOUT = frozenset({*_SERVER, "group", "member"})
 def from_signal(body: Any) -> Alarm:
     """Read a signal.
 
-    ``server`` is the id of a server (``server_id`` and ``instance_id`` mean the same), ``group``
-    and ``member`` name whom it is about otherwise; one of them must be there. ``id`` is the
-    occasion's own; without it equal bodies are one occasion. ``state`` is ``lost`` (also if left
-    out) or ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people.
+    ``server`` is the id of a server (``server_id`` and ``instance_id`` mean the same); otherwise
+    ``group`` and ``member`` say what it is about; one of them is required. ``id`` identifies the
+    occurrence; without it equal bodies are one occurrence. ``state`` is ``lost`` (the default) or
+    ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people.
 
-    Raises InvalidDocument when it is not such a body.
+    Raises InvalidDocument if the body has another form.
     """
     reader = Reader.of(body, _REMEDY)
     group, member = reader.first("group"), reader.first("member")
@@ -53,7 +53,7 @@ def from_signal(body: Any) -> Alarm:
 
 
 def looks_like(body: Mapping[str, Any]) -> bool:
-    """Whether it says whom it is about in our words."""
+    """Return whether it has the keys of a signal."""
     return not _ABOUT.isdisjoint(body)
 
 

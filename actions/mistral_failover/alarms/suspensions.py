@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holding a group's alarms back for a while: pauses and maintenances. What a person orders goes on
-all the same."""
+"""Pauses and maintenances: they hold a group's alarms for a while. Operators' orders continue to
+work."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mistral_failover.store.suspensions import Kind
 from mistral_failover.store.transaction import SqlTransaction
 
 LONGEST = 28 * 86400.0
-"""Seconds that a maintenance may last: one that is forgotten must end by itself."""
+"""Seconds that a maintenance may last at most: a forgotten one must end by itself."""
 
 
 def pause(request: Request, group: str, because: str) -> dict[str, Any]:
-    """Hold every alarm of a group back until somebody resumes it. Raises UnknownGroup.
+    """Hold every alarm of a group until an operator resumes it. Raises UnknownGroup.
 
-    Returns what :func:`standing` does, plus ``group`` and ``sentence``.
+    Returns the result of :func:`standing`, plus ``group`` and ``sentence``.
     """
 
     def suspend(tx: SqlTransaction) -> dict[str, Any]:
@@ -43,11 +43,11 @@ def maintain(
     minutes: float | None,
     members: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Hold a group's alarms back until a time, those about ``members`` alone if any are named. One
-    that it has is replaced.
+    """Hold a group's alarms until a time; only those about ``members`` if any are named. An earlier
+    maintenance is replaced.
 
-    ``until`` is a time in ISO 8601, ``minutes`` a length from now: one of the two. Returns what
-    :func:`pause` does. Raises UnknownGroup, ActionError BAD_INPUT, UNKNOWN_MEMBER.
+    Give either ``until``, a time in ISO 8601, or ``minutes`` from now. Returns the same as
+    :func:`pause`. Raises UnknownGroup, ActionError BAD_INPUT, UNKNOWN_MEMBER.
     """
     if (until is None) == (minutes is None):
         raise _bad("until: give either until or minutes")
@@ -84,11 +84,11 @@ def resume(
     only: str | None = None,
     members: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """End the pause and the maintenance of a group, if it has any. Nothing starts by that.
+    """End the pause and the maintenance of a group, if it has any. This starts nothing.
 
-    ``only``: pause or maintenance, to end that alone. ``members``: only these are taken out of the
-    maintenance, the others stay in it until its time. Returns what :func:`pause` does. Raises
-    UnknownGroup, ActionError BAD_INPUT, UNKNOWN_MEMBER.
+    ``only``: pause or maintenance, to end just that. ``members``: only these leave the maintenance;
+    the others stay in it until its end. Returns the same as :func:`pause`. Raises UnknownGroup,
+    ActionError BAD_INPUT, UNKNOWN_MEMBER.
     """
     if only not in (None, *suspensions.KINDS):
         raise ActionError(
@@ -130,7 +130,7 @@ def resume(
 
 
 def standing(tx: SqlTransaction, group_id: str) -> dict[str, Any]:
-    """``pause`` and ``maintenance`` of a group as they hold now, each a mapping or None."""
+    """Return the current ``pause`` and ``maintenance`` of a group, each a mapping or None."""
     found = suspensions.of_group(tx, group_id)
     return {
         "pause": found.get("pause"),
@@ -139,7 +139,7 @@ def standing(tx: SqlTransaction, group_id: str) -> dict[str, Any]:
 
 
 def still(work: Any, now: float) -> Any:
-    """A maintenance, or None where its time is over (or there is none)."""
+    """Return a maintenance, or None if it has ended (or there is none)."""
     return None if work is None or now >= work["until"] else work
 
 
