@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a group: its snapshot, its members, their agents."""
+"""A group's present state: its snapshot, its members, their agents."""

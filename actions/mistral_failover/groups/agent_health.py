@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group's agents last said by themselves."""
+"""The latest heartbeats of a group's agents."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import SqlTransaction
 
 SILENT = 60.0
-"""Seconds without a heartbeat after which an agent is taken for silent: one comes every 10 s."""
+"""Seconds without a heartbeat after which an agent counts as silent: one comes every 10 s."""
 ASK = 5.0
-"""Seconds after which no further agent is asked for, however many members there are."""
+"""Seconds after which no further agent is asked, however many members there are."""
 _COMMANDED = "failover.activate"
 _COMMANDS = ("start", "stop")
 """The properties of an activation that name commands."""
 
 LISTEN = 12.0
-"""Seconds to wait for the first heartbeat of an agent that nobody has asked for before: one comes
-every 10 s."""
+"""Seconds to wait for the first heartbeat of an agent that was never asked before: one comes every
+10 s."""
 _PAUSE = 0.5
 
 
@@ -43,7 +43,7 @@ def why_unreachable(
     """Why it is no use to send these commands to a member, by what its agent says; None where
     nothing speaks against it, where the group sends none, or where the channel cannot tell.
 
-    ``server``: the one behind the member's name by now, noticed or not. Raises CloudError.
+    ``server``: the member's present server, recorded or not. Raises CloudError.
     """
     if not sends_commands(snapshot.group):
         return None
@@ -70,7 +70,7 @@ def why_unreachable(
 def _elsewhere(
     tx: SqlTransaction, snapshot: GroupSnapshot, name: str, server: str | None
 ) -> str | None:
-    """Another server than the member's own on which something of the group was made there."""
+    """Return another server than the member's own on which resources of the member were created."""
     member = groups.members_of(tx, snapshot.state.id).get(name)
     noticed = member.server_id if member else None
     made = {
@@ -87,7 +87,8 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
     report them), ``lacks`` (in words, the commands of the group that it does not know, or null),
     and ``sentence``, all of it in words.
 
-    A channel that can not be reached is a sentence, not an error. Raises UnknownGroup, CloudError.
+    If the channel is unreachable, the sentence says so; that is not an error. Raises UnknownGroup,
+    CloudError.
     """
     snapshot = group_snapshot(request, name)
     members = request.runtime.database.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
@@ -123,7 +124,7 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
 
 
 def _ask(channel: Channel, address: Address) -> tuple[Heartbeat | None, str]:
-    """A heartbeat, or why none of any member can be had."""
+    """Return a heartbeat, or why the channel yields none for any member."""
     try:
         return channel.heard(address), ""
     except ChannelError as error:
@@ -144,7 +145,7 @@ def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
 
 
 def sends_commands(group: Group) -> bool:
-    """Whether anything of a group is started or stopped by agents."""
+    """Return whether agents start or stop anything of a group."""
     kinds = [group.types[spec.type] for spec in group.resources.values()]
     return any(spec.action == _COMMANDED for kind in kinds for spec in kind.operations.values())
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handing out the keys that members' agents sign with.
+"""Hand out the keys that members' agents sign with.
 
-They follow from the installation's secret (`[failover] agent_key_file`) and from what they are for,
-so nothing is stored, the same is handed out every time, and a node can be given its key before its
-group is defined. Only of the request's own project; whoever may see a project's groups may command
-its members anyway.
+A key is derived from the installation's secret (`[failover] agent_key_file`) and from its purpose,
+so nothing is stored, the same key is handed out every time, and a node can get its key before its
+group is defined. Keys are only for the request's own project; a user who may see a project's groups
+may command its members anyway.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mistral_failover.runtime.process import Request
 
 
 def enroll(request: Request, group: str, member: str | None) -> dict[str, Any]:
-    """What an agent's configuration needs to be a member's: ``project``, ``group``, ``group_id``
-    and ``member`` with its ``key``, or, without a member, ``group_key``, for nodes whose names are
-    not known beforehand. Keys are hexadecimal.
+    """Return what an agent's configuration needs: ``project``, ``group``, ``group_id`` and
+    ``member`` with its ``key``, or, without a member, ``group_key``, for nodes whose names are not
+    known in advance. Keys are hexadecimal.
 
-    Raises ActionError WOULD_BE_KEPT where Mistral would write the key down; ChannelError CONFIG
-    without a usable secret; InvalidDocument for what is no name.
+    Raises ActionError WOULD_BE_KEPT if Mistral would store the key; ChannelError CONFIG without a
+    usable secret; InvalidDocument for an invalid name.
     """
     check_grammar("name", group, "group")
     if member is not None:

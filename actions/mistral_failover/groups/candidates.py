@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the members of a group are that may take a role: what Heat, Nova, the agents and people
-say."""
+"""The condition of a group's members, for the choice of a role's holder: what Heat, Nova, the
+agents and operators report."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 LOOK = 20.0
-"""Seconds after which no further server is looked at, however many members there are."""
+"""Seconds after which no further server is checked, however many members there are."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A member as Heat has it; ``created_at`` in seconds since the epoch, ``status`` action and
-    status in one."""
+    """A member as Heat reports it; ``created_at`` in seconds since the epoch, ``status`` is action
+    and status in one."""
 
     name: str
     server_id: str
@@ -59,7 +59,7 @@ def look(
     *,
     thorough: bool = False,
 ) -> list[MemberFact]:
-    """Look at each member but those that are lost: its server, and who works on it.
+    """Check each member except the lost ones: its server, and whether it is in maintenance.
 
     Where several could take a role it is also asked what speaks for one rather than another: on
     which hosts they are, and whose agents are silent or lack a command. ``thorough``: in any case,
@@ -89,8 +89,8 @@ def look(
 
 
 def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, PredictedReplacement]:
-    """By server, what takes it away at the stack's next update. Where Heat does not say nothing is
-    known: it is asked once more before every update."""
+    """Return by server why the stack's next update replaces it. If Heat does not say, nothing is
+    known: it is asked again before every update."""
     if not members:
         return {}
     try:
@@ -131,7 +131,7 @@ def _lacks(group: Group, beat: Heartbeat | None) -> dict[str, str]:
 
 
 def _lost(cloud: Cloud, member: Seen, end: float) -> MemberFact:
-    """A lost member, of which its host alone matters."""
+    """Return the facts of a lost member, of which only the host matters."""
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if time.monotonic() > end:
         return fact
@@ -160,8 +160,8 @@ def _is_down(state: ServerState) -> bool:
 
 
 def _worked_on(tx: SqlTransaction, group_id: str) -> dict[str, str]:
-    """The members of a maintenance, and what is known of it in words. One of the whole group keeps
-    alarms away, and nobody from a role."""
+    """Return the members in maintenance, with the reason in words. A maintenance of the whole group
+    holds alarms, but keeps no member from a role."""
     work = suspensions.of_group(tx, group_id).get("maintenance")
     if work is None or tx.now() >= work["until"]:
         return {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What carries something of a group: its members' servers, and its volumes. No update of its stack
-may take them away.
+"""The servers and volumes that belong to a group's service and that no update of its stack may
+remove.
 
-Heat replaces at any update, whatever that is about, what is marked as unhealthy: without asking the
-application to stop, and without a fence (``cloud.update_guard``).
+At any update, whatever it is about, Heat replaces resources that are marked as unhealthy: without
+stopping the application, and without a fence (``cloud.update_guard``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], KeptParts]:
-    """Ask the store, at each call anew, which servers and volumes carry something of a group."""
+    """Return a function that reads from the store, at each call, which servers and volumes belong
+    to a group's service."""
 
     def read(tx: SqlTransaction) -> KeptParts:
         records = tx.records(group_id)
@@ -38,10 +39,10 @@ def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], K
 
 
 def servers_of(records: Iterable[Record], members: Mapping[str, MemberRow]) -> dict[str, str]:
-    """By server id, the members on which something of the group is, or may be, and that are not
+    """Return by server id the members that have, or may have, resources of the group and are not
     proven fenced.
 
-    A fence speaks for what was begun before it: it raised the member's epoch.
+    A fence covers what was started before it: it raised the member's epoch.
     """
     records = list(records)
     standing: dict[str, list[bool]] = {}
@@ -63,8 +64,9 @@ def servers_of(records: Iterable[Record], members: Mapping[str, MemberRow]) -> d
 
 
 def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -> dict[str, str]:
-    """By id, the volumes with the group's data, as the group file names them: also one that is on
-    its way from one member to the other, by what was ``known`` last of its resource."""
+    """Return by id the volumes with the group's data, with their names in the group file. This
+    includes a volume that is moving from one member to another, by the last known id of its
+    resource."""
     found = {}
     for record in records:
         if record.type != ATTACHMENT:
@@ -77,9 +79,9 @@ def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -
 
 
 def refuse_marked(request: Request, snapshot: GroupSnapshot, but: Collection[str] = ()) -> None:
-    """Refuse what will update the stack while that would take a volume of the group, or a member
-    that carries something of it and keeps it; ``but`` those who give it up before. Raises
-    CloudError as ``cloud.update_guard.refuse_marked``."""
+    """Refuse an update of the stack that would remove a volume of the group, or a member that has
+    something of it and keeps it; ``but``: members that give it up before. Raises CloudError as
+    ``cloud.update_guard.refuse_marked``."""
     keep = parts_to_keep(request, snapshot.state.id, snapshot.group.name)()
     staying = {server: name for server, name in keep.members.items() if name not in but}
     spared = replace(keep, members=staying)

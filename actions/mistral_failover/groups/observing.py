@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one round of observation looks with: a project's listing, and its agents' last words.
+"""The view of one round of observation: a project's listing, and its agents' latest heartbeats.
 
-Nothing here changes anything. A round is bounded: what it does not get to is unknown.
+Nothing here changes anything. A round is bounded: what it does not reach is unknown.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mistral_failover.model.text import plain
 from mistral_failover.runtime.process import Request
 
 LISTEN = 20.0
-"""Seconds of a round after which no further agent is asked for."""
+"""Seconds of a round after which no further agent is asked."""
 _NOT_RUNNING = frozenset(
     {"SHUTOFF", "ERROR", "DELETED", "SOFT_DELETED", "SHELVED", "SHELVED_OFFLOADED", "SUSPENDED"}
     | {"PAUSED", "RESCUE", "BUILD"}
 )
-"""Statuses of Nova in which a guest does not serve."""
+"""Nova's statuses in which a guest does not serve."""
 _HOST_NOT_SEEN = frozenset({"DOWN", "UNKNOWN"})
 
 
@@ -42,25 +42,26 @@ class ProjectView:
         self._heard: dict[Address, Heartbeat | None] = {}
         self._known: Mapping[str, str] = {}
         self.well: dict[str, str] = {}
-        """By record, the version of reality that was found to be as recorded."""
+        """By record, the version of the cloud's state that matched the record."""
 
     def begin(self, known: Mapping[str, str]) -> None:
         """Begin with the next group; ``known``: its ``well`` of the round before."""
         self._known, self.well = known, {}
 
     def same(self, record_id: str, version: str) -> bool:
-        """Whether a record was found as recorded in this version before: then no look is needed."""
+        """Return whether a record matched the cloud in this version before: then no check is
+        needed."""
         if self._known.get(record_id) != version:
             return False
         self.found_well(record_id, version)
         return True
 
     def found_well(self, record_id: str, version: str) -> None:
-        """Note in which version a record was found as recorded."""
+        """Note the version in which a record matched the cloud."""
         self.well[record_id] = version
 
     def server(self, server_id: str | None) -> Look:
-        """Whether a server runs; while its host is down that cannot be seen."""
+        """Return whether a server runs; if its host is down, that is unknown."""
         if server_id is None:
             return Look(Presence.GONE, "it has no server")
         try:
@@ -86,7 +87,8 @@ class ProjectView:
         return Look(Presence.GONE, f"server {server_id} is gone")
 
     def heartbeat(self, to: Address) -> Heartbeat | None:
-        """The last word of an agent; None where none is known, or the channel is out of reach."""
+        """Return the last heartbeat of an agent; None if there is none, or if the channel is
+        unreachable."""
         if to in self._heard:
             return self._heard[to]
         if self._unheard or time.monotonic() > self._listen_until:
@@ -100,11 +102,11 @@ class ProjectView:
 
 
 def unknown(error: CloudError) -> Look:
-    """The look of somebody who could not ask."""
+    """Return the look for a request that failed."""
     return Look(Presence.UNKNOWN, f"{error.message.rstrip('.')} [{error.code}]")
 
 
 def shorter(value: Any) -> str:
-    """A value as part of a sentence."""
+    """Return a value as part of a sentence."""
     text = plain(str(value))
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -38,10 +38,10 @@ _LOOKS = 5
 def remember_members(
     request: Request, group_id: str, look: Callable[[], list[Seen]]
 ) -> tuple[list[Seen], list[Replaced]]:
-    """Look at a group's members and remember them: who they are, and who was replaced since.
+    """Look at a group's members and record them and their replacements.
 
-    Raises ActionError CONTENDED where others notice replacements all the time, and what ``look``
-    raises.
+    Raises ActionError CONTENDED if other processes record replacements all the time, and what
+    ``look`` raises.
     """
     database = request.runtime.database
     for _ in range(_LOOKS):
@@ -64,11 +64,11 @@ def remember_members(
 def depose(
     request: Request, cloud: Cloud, snapshot: GroupSnapshot, replaced: Iterable[groups.Replaced]
 ) -> None:
-    """Tell the agents of servers that were replaced that they are deposed: one that still runs
-    stops its application, and what was sent to it goes.
+    """Tell the agents of replaced servers that they are deposed: one that still runs stops its
+    application, and pending commands to it are dropped.
 
-    The replacement is a fact by now, so no lock is needed. An agent that cannot be reached is
-    skipped: the epoch is raised, commands of the new epoch go to the new server only, and a member
+    The replacement has already happened, so no lock is needed. An agent that cannot be reached is
+    skipped: the epoch is raised, commands of the new epoch go only to the new server, and a member
     with resources on the old server is fenced there.
     """
     channel = request.channel(cloud, cloud.guard)
@@ -87,7 +87,7 @@ def depose(
 
 
 def members_now(cloud: Cloud, group: Group) -> list[candidates.Seen]:
-    """Who the members are, as Heat has them. Raises CloudError."""
+    """Return the members as Heat reports them. Raises CloudError."""
     spec = group.members
     found = stack_members(
         cloud,
@@ -99,5 +99,5 @@ def members_now(cloud: Cloud, group: Group) -> list[candidates.Seen]:
 
 
 def _seconds(created_at: str | None) -> float | None:
-    """Heat's time, as seconds since the epoch; UTC where it does not say."""
+    """Return a time from Heat in seconds since the epoch; UTC if it has no zone."""
     return float(timeutils.parse_isotime(created_at).timestamp()) if created_at else None

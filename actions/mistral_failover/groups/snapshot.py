@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a group stands: read from the store in one transaction."""
+"""The state of a group, read from the store in one transaction."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mistral_failover.store.transaction import SqlTransaction
 
 @dataclass(frozen=True)
 class GroupSnapshot:
-    """Where a group stands. ``lost``: who was declared lost, and is no other server by now.
-    ``reached``: the current goal was. ``occupied``: the members on which anything of the group is
-    left. ``hanging``: (name, volume) of the volumes that it has moved. ``replacing``: by member,
-    the replacements that have not come to their end (``new_servers``); ``striking``: those of them
-    that somebody is carrying out."""
+    """The state of a group. ``lost``: the members that are declared lost and have no other server
+    yet. ``reached``: whether the current goal was reached. ``occupied``: the members that still
+    have resources of the group. ``hanging``: (name, volume) of the volumes that it has moved.
+    ``replacing``: by member, the unfinished replacements (``new_servers``); ``striking``: those
+    that a worker is carrying out."""
 
     state: GroupState
     group: Group
@@ -37,7 +37,7 @@ class GroupSnapshot:
 
 
 def group_snapshot(request: Request, name: str) -> GroupSnapshot:
-    """Where a group of the request's project stands. Raises UnknownGroup."""
+    """Return the state of a group of the request's project. Raises UnknownGroup."""
 
     def read(tx: SqlTransaction) -> GroupSnapshot:
         state = groups.find(tx, request.project_id, name)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replacements that a goal asks for, and how far they have come.
+"""The replacements that a goal asks for, and their progress.
 
-The wish is a resource of the goal, ``replace:<member>``, and names the server that is to go. So
-whoever repeats it finds another server there and replaces nothing; and once it is done, whoever was
-declared lost is so no more: that, and its fence, were about the former server.
+A wish for a replacement is a resource of the goal, ``replace:<member>``, and names the server to
+remove. A repeat finds another server there and replaces nothing. Once it is done, the member is no
+longer declared lost: the loss and the fence were about the former server.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import REPLACE_TYPE, Goal, goal_resources
 
 ReplaceRequests = dict[str, Mapping[str, Any]]
-"""By member: what ``model.goal.render_goal`` takes as ``replaced``."""
+"""By member, in the form that ``model.goal.render_goal`` takes as ``replaced``."""
 
 
 def unfinished(goal: Goal, records: Iterable[Record]) -> ReplaceRequests:
-    """The replacements that a goal asks for and that have not come to their end."""
+    """Return the replacements that a goal asks for and that are not finished."""
     return {member: wish for member, wish, record in _asked_for(goal, records) if record is None}
 
 
 def healed(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
-    """The members that a goal declares lost and that are other servers by now, with nothing of the
-    group on them."""
+    """Return the members that a goal declares lost but that have another server now, with no
+    resources of the group left on the old one."""
     occupied = {record.member for record in records}
     return frozenset(
         member
@@ -37,8 +37,8 @@ def healed(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
 
 
 def striking(records: Iterable[Record], now: float) -> frozenset[str]:
-    """The members whose replacement somebody is carrying out at ``now``, by the database's clock:
-    Heat may take their servers at any moment."""
+    """Return the members whose replacement a worker is carrying out at ``now``, by the database's
+    clock: Heat may remove their servers at any moment."""
     return frozenset(
         str(record.properties["member"])
         for record in records
@@ -49,7 +49,7 @@ def striking(records: Iterable[Record], now: float) -> frozenset[str]:
 def _asked_for(
     goal: Goal, records: Iterable[Record]
 ) -> Iterator[tuple[str, Mapping[str, Any], Record | None]]:
-    """Each replacement of a goal: member, wish, and the record of it if it is done."""
+    """Yield each replacement of a goal: member, wish, and its record if it is done."""
     done = {
         record.name: record
         for record in records
