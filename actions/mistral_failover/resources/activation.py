@@ -41,11 +41,12 @@ def reactivate(tools: Tools, operation: Document) -> dict[str, Any]:
 
 
 def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
-    """Run the stop command where the application was started; on a member that is off or gone the
-    fence's proof stands for it, and of a server that was replaced the proof of its deletion.
+    """Run the stop command where the application was started. If that member is off or gone, the
+    fence's proof replaces the command; for a server that was replaced, the proof of its deletion
+    does.
 
-    That the member quiesced for its fence is no such proof: a start that was under way then may
-    have ended since.
+    A confirmation by ``quiesce`` is not such a proof: a start that was in progress at that time may
+    have finished since.
     """
     proof = fence_proof(operation)
     if proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING:
@@ -75,8 +76,8 @@ def _but_stop(properties: Document) -> dict[str, Any]:
 
 
 def _was_deleted(tools: Tools, operation: Document, server_id: str) -> bool:
-    """Whether it is proven that a server which was replaced since is gone, and what ran there with
-    it. Then no agent can be asked."""
+    """Return whether it is proven that a replaced server, and everything that ran on it, is gone.
+    Then no agent can be asked."""
     if operation["member"] and operation["member"]["server_id"] == server_id:
         return False
     if servers.server_state(tools.cloud, server_id).exists:
@@ -111,8 +112,8 @@ def _command(
 
 
 def observe(view: ProjectView, record: Record, group: str) -> Look:
-    """Whether the agent has stopped the application since it learned that it was deposed. Whether
-    the application itself runs only its own health check can tell."""
+    """Return whether the agent has stopped the application since it learned that it was deposed.
+    Only the application's own health check can tell whether it runs."""
     server_id = record.attributes.get("server_id")
     if record.member is None or server_id is None:
         return Look(Presence.UNKNOWN, "no member or no server is recorded")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands to members: sent once, waited for as long as their agent is at work, and what was
-observed where no result came."""
+"""Commands to members: send once, wait as long as the agent is working, and describe what was
+observed if no result comes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import start_command
 
 SILENCE = 30.0
-"""Seconds without a word of the agent's after which an operation's command is given up."""
+"""Seconds without a message from the agent after which an operation's command fails."""
 _RECENT = 15.0  # seconds within which an agent that lives has sent a heartbeat
 
 
 def run_command(channel: Channel, command: Command) -> CommandResult:
     """Run a command on a member.
 
-    An agent that has not taken the command, and whose heartbeat says that it is at work (stopping
-    what it has to since it was deposed, say), is waited for as well. Raises ActionError
+    This also waits for an agent that has not taken the command yet, if its heartbeat shows that it
+    is working, for example stopping applications after it was deposed. Raises ActionError
     COMMAND_FAILED; ChannelError, whose message says what was observed; LeaseLost.
     """
     reach("command.before")
@@ -65,8 +65,8 @@ def _wait(channel: Channel, command: Command) -> CommandResult:
 
 
 def last_word(channel: Channel, command: Command) -> tuple[Heartbeat | None, str]:
-    """The last heartbeat of the agent that a command is for, if it is known, and a clause that
-    tells of it. Raises LeaseLost."""
+    """Return the last heartbeat of the agent that a command is for, if there is one, and a clause
+    that describes it. Raises LeaseLost."""
     try:
         beat = channel.heard(command.to)
     except ChannelError as error:
@@ -107,7 +107,7 @@ def _unanswered(command: Command, said: str, error: ChannelError) -> ChannelErro
 
 
 def _unknown(command: Command, error: ChannelError) -> ChannelError:
-    """With the command that settles it, as a person has to give it on the node."""
+    """Return the error with the command that an operator runs on the node to settle it."""
     return ChannelError(
         error.code,
         error.message,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operation of a ``group_member``: Heat makes another server for a member."""
+"""The operation of a ``group_member``: Heat creates another server for a member."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from mistral_failover.store.leases import elapsed
 
 
 def replace_server(request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
-    """Have Heat make another server for a member; then see it, which begins the member's next
-    epoch, and tell the agent of the former one that it is deposed.
+    """Have Heat create another server for a member; then record it, which begins the member's next
+    epoch, and tell the agent of the former server that it is deposed.
 
-    Safe to repeat at any point: the server that is to go is named. Raises CloudError, LeaseLost.
+    Safe to repeat at any point, because it names the server to remove. Raises CloudError,
+    LeaseLost.
     """
     began = elapsed()
     snapshot = group_snapshot(request, operation["group"])
@@ -59,7 +60,7 @@ def replace_server(request: Request, tools: Tools, operation: Document) -> dict[
 
 @contextmanager
 def _left_for_good(group: str, member: str) -> Iterator[None]:
-    """Say what ends the wish for another server of a member that Heat does not know any more."""
+    """Add how to withdraw the replacement of a member that Heat no longer knows."""
     try:
         yield
     except CloudError as error:
@@ -72,8 +73,8 @@ def _left_for_good(group: str, member: str) -> Iterator[None]:
 
 
 def _see(request: Request, tools: Tools, snapshot: GroupSnapshot, member: str, old: str) -> None:
-    """Notice who the members are by now. The former server is told again by every repeat: whoever
-    died in between had raised the epoch, and nobody would know any more that it was to be told."""
+    """Record the present members. Every repeat notifies the former server's agent again: a process
+    that died may have raised the epoch without notifying it."""
     _, others = remember_members(
         request, snapshot.state.id, lambda: refresh_members.members_now(tools.cloud, snapshot.group)
     )

@@ -16,19 +16,18 @@ OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
     "activation": activation.observe,
     "stack_parameters": stack_parameters.observe,
 }
-"""By type, the read-only look at the reality behind a record; its last argument is the group's
-name."""
+"""By type, the read-only check of the cloud for a record; its last argument is the group's name."""
 SERVES = frozenset({ATTACHMENT, "activation"})
-"""Without these a group does not serve."""
+"""Types without which a group does not serve."""
 REPAIRED = frozenset({"stack_parameters"})
-"""Those that may be updated to what is recorded without asking: nothing that serves is touched."""
+"""Types that may be repaired without asking: an update of them does not touch the service."""
 
 
 def missing(
     wanted: Collection[str], records: Iterable[Record], lost: Collection[str]
 ) -> tuple[str, ...]:
-    """What the records say a group lacks to serve, a clause for each: of the names that its goal
-    has, those of which nothing is there but on a member that was lost."""
+    """Return what a group lacks to serve according to its records, a clause each: the names of its
+    goal that exist on no member, or only on a lost one."""
     found: dict[str, list[Record]] = {}
     for record in records:
         if record.type in SERVES and record.name in wanted:

@@ -3,7 +3,7 @@
 
 Each operation is a plain function in the module of its type. It gets its tools and the operation's
 document (see ``mistral.operation_documents``) and returns ``{"physical_id", "attributes"}``. Each
-looks at reality before it acts, so a repeat is harmless.
+looks at the cloud before it acts, so a repeat is harmless.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Tools:
 
 
 def member_server(operation: Document) -> str:
-    """The id of the server behind the operation's member. Raises ActionError UNKNOWN_MEMBER."""
+    """Return the id of the present server of the operation's member. Raises ActionError
+    UNKNOWN_MEMBER."""
     member = operation["member"]
     if not member or not member["server_id"]:
         name = member["name"] if member else "the member"
@@ -47,13 +48,14 @@ def member_server(operation: Document) -> str:
 
 
 def recorded_server(operation: Document) -> str:
-    """The id of the server that the resource was made on, else of the one behind its member."""
+    """Return the id of the server that the resource was created on, or else of the member's present
+    one."""
     recorded = operation["resource"]["attributes"].get("server_id")
     return str(recorded) if recorded else member_server(operation)
 
 
 def fence_proof(operation: Document) -> Document | None:
-    """The rung and the sentence that prove this resource's member fenced, if its fence came
+    """Return the rung and the sentence that prove this resource's member fenced, if its fence came
     before this operation."""
     member = operation["member"]
     fence = operation["inputs"].get(fence_name(member["name"])) if member else None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a traversal or an operation is. Ids and whole documents come in as plain inputs, so anybody
-could name another project's: those are treated as if they did not exist."""
+"""Check which project a traversal or an operation belongs to. Ids and whole documents are plain
+inputs, so a caller could name those of another project: they are treated as if they did not
+exist."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 def group_of(request: Request, traversal_id: str) -> GroupState | None:
-    """The group of a traversal; None where the request's project has no such traversal."""
+    """Return the group of a traversal; None if the request's project has no such traversal."""
     found: GroupState | None = request.runtime.database.reading(
         lambda tx: _group(request, tx, traversal_id)
     )
@@ -30,15 +31,15 @@ def group_of(request: Request, traversal_id: str) -> GroupState | None:
 
 
 def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]]:
-    """The operation that a document's ticket stands for, as the state store has it.
+    """Return the operation of a document's ticket, as the state store has it.
 
-    The ticket alone is the right to carry it out. Whatever else a document says of whom and what
-    the operation is about, its key, verb, group, stack, resource, member, properties and time, is
-    read anew: a member is commanded with the executor's rights, not with those of whoever wrote
-    the document. What it says of ``previous``, ``inputs`` and ``unknown`` counts.
+    The ticket alone is the right to carry it out. Everything else that the document says about it
+    (key, verb, group, stack, resource, member, properties and time) is read from the store: members
+    are commanded with the executor's rights, not with those of the document's author. The
+    document's ``previous``, ``inputs`` and ``unknown`` are used.
 
-    Raises ActionError BAD_INPUT; UNKNOWN_OPERATION for one that the project does not have;
-    LeaseLost for one that was handed out again since.
+    Raises ActionError BAD_INPUT; UNKNOWN_OPERATION if the project does not have it; LeaseLost if it
+    was handed to another worker.
     """
     given = read_operation(document)
     ticket = read_ticket(given["ticket"])
@@ -81,8 +82,8 @@ def _as_stored(
 
 
 def _in_the_epoch_given(stored: dict[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An operation is for the epoch in which it was handed out, and nobody can name a later one;
-    the server that is behind the member's name by now need not be the one of that epoch."""
+    """Return the member of an operation, in the epoch in which it was handed out; a document cannot
+    name a later one. The member's present server may differ from the one of that epoch."""
     member, said = stored["member"], given["member"]
     epoch = said.get("epoch") if isinstance(said, Mapping) else None
     if member is None or not isinstance(epoch, int) or epoch >= member["epoch"]:
@@ -91,14 +92,14 @@ def _in_the_epoch_given(stored: dict[str, Any], given: Mapping[str, Any]) -> Map
 
 
 def _group(request: Request, tx: SqlTransaction, traversal_id: str) -> GroupState | None:
-    """The group of a traversal, if both are the project's."""
+    """Return the group of a traversal, if both belong to the project."""
     traversal = tx.traversal(traversal_id)
     state: GroupState | None = groups.get(tx, traversal.group_id) if traversal else None
     return state if state is not None and state.project_id == request.project_id else None
 
 
 def _entry(tx: SqlTransaction, state: GroupState, ticket: Ticket) -> dict[str, Any] | None:
-    """What the ledger has of a ticket's operation, if that is one on a resource of the group."""
+    """Return the ledger's entry of a ticket's operation, if its resource belongs to the group."""
     record = tx.record(ticket.node.resource_id)
     if record is None or record.group_id != state.id:
         return None

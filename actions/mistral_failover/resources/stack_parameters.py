@@ -17,7 +17,7 @@ from mistral_failover.runtime.remedies import going_on
 
 
 def patch_stack(tools: Tools, operation: Document, keep: Callable[[], KeptParts]) -> dict[str, Any]:
-    """PATCH the stack's parameters and follow the update to its end; refused while it would take
+    """PATCH the stack's parameters and follow the update to its end; refuse it if it would remove
     one of the servers or volumes to ``keep``."""
     with going_on(operation["group"]):
         patched = patches.patch_parameters(
@@ -31,9 +31,9 @@ def patch_stack(tools: Tools, operation: Document, keep: Callable[[], KeptParts]
 
 
 def observe(view: ProjectView, record: Record, group: str) -> Look:
-    """Whether the stack still carries the parameters; hidden ones cannot be compared.
+    """Return whether the stack still has the parameters; hidden ones cannot be compared.
 
-    The stack itself is read only when it was updated since it was last found to carry them.
+    The stack itself is read only if it was updated since it last matched.
     """
     stack, wanted = (record.physical_id or "").partition("/")[0], record.properties or {}
     try:

@@ -29,11 +29,11 @@ from mistral_failover.store.attached_volumes import AttachedVolume
 def attach_volume(
     tools: Tools, operation: Document, known: AttachedVolume | None = None
 ) -> dict[str, Any]:
-    """Attach the volume to the member's server; returns device, server_id, attachment_id.
+    """Attach the volume to the member's server; return device, server_id, attachment_id.
 
-    ``known``: what the resource was made with last. Where the same name stands for another volume
-    by now, Heat has made a new one, which is empty: only a person can say which one is meant, and
-    does so by another name for it in the group file. Raises CloudError VOLUME_REPLACED.
+    ``known``: the former state of the resource. If the same name now refers to another volume, Heat
+    has created a new, empty one. Only an operator can decide which one is meant, by another name
+    for it in the group file. Raises CloudError VOLUME_REPLACED.
     """
     server_id = member_server(operation)
     volume = operation["properties"]["volume"]
@@ -52,10 +52,10 @@ def attach_volume(
 
 
 def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
-    """Detach the volume from the server that it was attached to, and see it gone.
+    """Detach the volume from the server that it was attached to, and check that it is gone.
 
-    A volume that does not exist any more is attached nowhere: whatever stands in the way of
-    detaching it, nothing is left to be protected.
+    A volume that no longer exists is attached nowhere: whatever prevents the detach, there is
+    nothing left to protect.
     """
     try:
         return _detach(tools, operation)
@@ -67,11 +67,11 @@ def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
 
 
 def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
-    """As :func:`detach_volume`, of a volume that is there.
+    """As :func:`detach_volume`, for an existing volume.
 
-    That server is the one recorded, not the one now behind the member's name. Where its host is
-    down it may be deleted, if the user allowed it and a fence proves it off; an agent's word that
-    it quiesced does not, for the guest is alive.
+    The server is the recorded one, not the member's present one. If its host is down, the server
+    may be deleted, provided the user allowed it and a fence proves it off. An agent's confirmation
+    that it quiesced is not enough, because the guest is alive.
     """
     record = operation["resource"]
     volume_id = record["physical_id"] or volumes.resolve_volume(
@@ -102,7 +102,8 @@ def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
 
 
 def sharing(records: Iterable[Record], operation: Document) -> list[str]:
-    """The names of the group's other resources that have the same volume on the same server."""
+    """Return the names of the group's other resources that have the same volume on the same
+    server."""
     resource, server_id = operation["resource"], recorded_server(operation)
     return sorted(
         record.name
@@ -118,7 +119,7 @@ def sharing(records: Iterable[Record], operation: Document) -> list[str]:
 
 
 def _refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
-    """Who was stopped may have been started again while this waited for a person."""
+    """Refuse if the server was started again while the operation waited for an operator."""
     if servers.server_state(tools.cloud, server_id).status == "ACTIVE":
         member = operation["member"]["name"]
         raise ActionError(
@@ -129,8 +130,8 @@ def _refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
 
 
 def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
-    """A server that is gone took its attachments with it, at once where its host was dead: then
-    its guest may still write, and only a fence tells."""
+    """Refuse if the server is gone without a proof. Its attachments went with it, at once if its
+    host was dead; then its guest may still write, and only a fence can tell."""
     if servers.server_state(tools.cloud, server_id).exists:
         return
     evidence = servers.deletion(tools.cloud, server_id)
@@ -144,7 +145,7 @@ def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
 
 
 def observe(view: ProjectView, record: Record, group: str) -> Look:
-    """Whether the volume is still attached to the server that it was attached to."""
+    """Return whether the volume is still attached to the same server."""
     volume_id, server_id = record.physical_id, record.attributes.get("server_id")
     if volume_id is None or server_id is None:
         return Look(Presence.UNKNOWN, "no volume or no server is recorded")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker does with one node: check it, carry its operation out under its lock, conclude."""
+"""Process one node: check it, carry out its operation under its lock, conclude."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from mistral_failover.store.transaction import SqlTransaction
 
 @dataclass
 class NodeWorker:
-    """Works nodes of one group off, on behalf of a request. ``ended``: why the request's rights do
-    not suffice any more, as a sentence and a code."""
+    """Processes nodes of one group, on behalf of a request. ``ended``: why the request's rights are
+    no longer sufficient, as a sentence and a code."""
 
     request: Request
     group_id: str
     ended: tuple[str, str] | None = None
 
     def submit(self, ready: Ready) -> bool:
-        """Have a thread of this process work a node off, and what becomes ready by that. False: one
-        does already, or the process is stopping."""
+        """Have a thread of this process process a node, and the nodes that become ready by that.
+        Return False if a thread already does so, or if the process is stopping."""
         return self.request.runtime.workers.submit(self.group_id, ready, self.work)
 
     def work(self, ready: Ready) -> Iterable[Ready]:
-        """Work a node off in this thread; returns what became ready by that."""
+        """Process a node in this thread; return the nodes that became ready by that."""
         try:
             return self._checked(ready).ready
         finally:
             event_hooks.after(self.request)
 
     def _checked(self, ready: Ready) -> Step:
-        """Check a node, carry its operation out under its lock, conclude it."""
+        """Check a node, carry out its operation under its lock, conclude it."""
         runtime, since = self.request.runtime, elapsed()
         step = runtime.engine.check(ready, self.request.owner)
         if step.operation is not None:
@@ -63,7 +63,7 @@ class NodeWorker:
         return step
 
     def _outcome(self, operation: Operation, guard: LeaseGuard) -> Outcome:
-        """Carry an operation out. Never raises: the lock is held, so there has to be an outcome."""
+        """Carry out an operation. Never raises: the lock is held, so there must be an outcome."""
         request = self.request
         try:
             document, spec = described(request, operation)
@@ -75,7 +75,7 @@ class NodeWorker:
         return user_workflows.operate(request, guard, str(spec.workflow), document)
 
     def _concluded(self, ticket: Ticket, outcome: Outcome) -> Step:
-        """Record what came of an operation, or leave it to another worker."""
+        """Record the outcome of an operation, or leave it to another worker."""
         engine, code = self.request.runtime.engine, (outcome.error or {}).get("code")
         if code == "LEASE_LOST":
             return engine.abandon(ticket, "its lease was lost in the middle")
@@ -89,8 +89,8 @@ class NodeWorker:
 
 
 def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
-    """Conclude, and insist while the lease may last: only this worker knows the outcome, so a
-    database that is away for a moment must not make it unknown."""
+    """Conclude, and retry while the lease may last: only this worker knows the outcome, and a short
+    outage of the database must not make it unknown."""
     for attempt in tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(SQLAlchemyError),
         stop=tenacity.stop_after_delay(ticket.lock.lease),
@@ -103,7 +103,7 @@ def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
 
 
 def described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
-    """What an operation is told, and what its type says of it. Raises UnknownGroup."""
+    """Return what an operation is given, and what its type says about it. Raises UnknownGroup."""
 
     def read(tx: SqlTransaction) -> tuple[Group, dict[str, groups.MemberRow]]:
         state = groups.get(tx, operation.record.group_id)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rung ``confirm``: an operator vouches for it."""
+"""The rung ``confirm``: an operator confirms the fence."""
 
 from mistral_failover.model.rungs import RungKind
 
 
 class Confirm(RungKind):
-    """It does nothing itself: the ladder asks for an operator's word before every rung and at its
-    end. A group file names it to say that an operator may decide."""
+    """It does nothing itself: the ladder looks for an operator's confirmation before every rung and
+    at its end. A group file names it to say that an operator may decide."""
 
     proof = "a person vouches for it"
     limit = 3600.0

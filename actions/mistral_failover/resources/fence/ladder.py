@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Climbing a fence's ladder: rung by rung, until one proves that the member no longer writes.
+"""Climb a fence's ladder, rung by rung, until one proves that the member no longer writes.
 
-A rung that can not be had yields no proof and no failure: the next one is tried. Without any
-proof the operation is blocked, and says what would help; it never assumes. A rung whose service
-could not be reached has neither proven nor disproven anything: if no other one proves it either,
-the operation has failed transiently, and is to be tried again.
+A rung that is not available yields no proof and no failure: the next one is tried. Without any
+proof the operation is blocked, and says what would help; it never assumes. A rung whose service was
+unreachable has neither proven nor disproven anything: if no other rung proves it, the operation
+fails transiently and is retried.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def fence_target(
 
 
 def _heights(records: list[Record]) -> dict[str, int]:
-    """How high each record stands: higher than all that it requires."""
+    """Return the height of each record: higher than all that it requires."""
     heights = dict.fromkeys((r.id for r in records), 0)
     for _ in records:  # so many rounds do, whatever is required of whom
         before = dict(heights)
@@ -99,14 +99,14 @@ def _server_of(record: Record, member: MemberRow) -> str | None:
 
 
 def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, Any]:
-    """Climb the ladder; returns rung and observed, the proof in a sentence.
+    """Climb the ladder; return rung and observed, the proof in a sentence.
 
-    First the member's agents are told that they are deposed, if they can be. What a person confirms
-    counts before any rung. A member that quiesced is climbed on for while Nova has its server in
-    error, since Nova detaches nothing from that until it is stopped; without a further proof its
-    word is the proof, and for that nothing is deleted and no workflow is run. Raises ActionError
-    FENCE_UNPROVEN, blocked, when nothing yields one; also transient, where a rung's service could
-    not be reached.
+    First tell the member's agents that they are deposed, if they are reachable. An operator's
+    confirmation counts before any rung. If a member quiesced but Nova has its server in ERROR,
+    climb on, because Nova detaches nothing from such a server until it is stopped; without a
+    further proof the agent's confirmation is the proof, and for that nothing is deleted and no
+    workflow is run. Raises ActionError FENCE_UNPROVEN, blocked, if nothing yields a proof; also
+    transient, if a rung's service was unreachable.
     """
     attempt = FenceAttempt(tools, operation, target)
     _depose(attempt)
@@ -149,8 +149,8 @@ def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, A
 
 
 def _depose(attempt: FenceAttempt) -> None:
-    """Tell every server's agent that its epoch is over. One that is out of reach learns it when it
-    comes back; a channel that is out of reach is no reason not to fence."""
+    """Tell the agent of every server that its epoch has ended. An unreachable agent learns it when
+    it comes back; an unreachable channel does not prevent the fence."""
     operation, member = attempt.operation, attempt.target.member
     for server in attempt.target.servers:
         address = Address(operation["group_id"], operation["group"], member.name, server)
@@ -170,8 +170,8 @@ def _proof(evidence: Evidence) -> dict[str, Any]:
 
 
 def _in_error(tools: Tools, target: FenceTarget) -> bool:
-    """Whether Nova refuses to detach volumes from a server of the member's, for the state that it
-    has it in (409, "while it is in vm_state error"; measured with Nova 34)."""
+    """Return whether Nova refuses to detach volumes from one of the member's servers because of its
+    state (409, "while it is in vm_state error"; measured with Nova 34)."""
     try:
         states = [servers.server_state(tools.cloud, server) for server in target.attached]
     except CloudError as error:
@@ -197,7 +197,8 @@ def _climb(attempt: FenceAttempt, kind: RungKind, rung: Rung) -> Evidence:
 
 
 def _words(error: Exception) -> str:
-    """What went wrong. What a command wrote may hold anything, and goes into a workflow's input."""
+    """Describe an error. The output of a command may contain anything, and this goes into a
+    workflow's input."""
     if not isinstance(error, ChannelError | CloudError | ActionError):
         return f"the command channel failed ({type(error).__name__})"
     said = masked(error.message).rstrip(".")
@@ -205,15 +206,16 @@ def _words(error: Exception) -> str:
 
 
 def _raise_ours(error: Exception) -> None:
-    """Raise what says nothing about the member: that it is not for us any more to find out, or that
-    the state store, without which no call is permitted, is away."""
+    """Raise an error that says nothing about the member: the lease or the rights are lost, or the
+    state store, without which no call is permitted, is unreachable."""
     ours = isinstance(error, LeaseLost | SQLAlchemyError)
     if ours or getattr(error, "code", None) in NO_RIGHTS:
         raise error
 
 
 def _confirm(attempt: FenceAttempt) -> Evidence:
-    """A person vouched for it. Nobody is waited for here: their word triggers the fence again."""
+    """Return an operator's confirmation, if there is one. Nothing waits here: the confirmation
+    triggers the fence again."""
     because = attempt.target.confirmed()
     if because is None:
         return Evidence(False, "confirm", "nobody has confirmed it yet")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rungs ``stop`` and ``delete``: Nova's compute service says that the servers are off."""
+"""The rungs ``stop`` and ``delete``: Nova's compute service reports that the servers are off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _ByNova(FenceRung):
-    """Every server of the member has to be proven off."""
+    """A rung for which every server of the member must be proven off."""
 
     @abstractmethod
     def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from mistral_failover.cloud.servers import Evidence
 
 _AT_WORK = (10.0, 300.0)
-"""An agent that reports progress has so many limits, and at least so many seconds."""
+"""An agent that reports progress gets this many limits, and at least this many seconds."""
 
 
 class Quiesce(FenceRung):
-    """``limit`` is how long the agent may be silent, ``longest`` how long it may be at work."""
+    """``limit`` is how long the agent may be silent, ``longest`` how long it may work."""
 
     proof = "its agent confirms that everything has stopped"
     limit = 30.0
@@ -38,7 +38,7 @@ class Quiesce(FenceRung):
         return {**rung, "longest": longest}
 
     def longest(self, rung: Rung) -> float:
-        """Return the time of an agent that is at work."""
+        """Return the time for an agent that is working."""
         return float(rung.get("longest") or rung["limit"])
 
     def words(self, rung: Rung) -> str:
@@ -47,7 +47,7 @@ class Quiesce(FenceRung):
         return f"{self.proof} (within {rung['limit']:g} s{longest})"
 
     def missing(self, rung: Rung, examined: Examined) -> Iterator[Missing]:
-        """It sends commands, so it needs the command channel."""
+        """Require the command channel, because the rung sends commands."""
         from mistral_failover.groups.agent_health import sends_commands
 
         if sends_commands(examined.group) and not examined.settings.command_channel:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kind of rung is made of, and what it gets when it runs.
+"""What a kind of rung consists of, and what it gets when it runs.
 
-A module of a rung is read wherever a group file is, also by commands that talk to no cloud. So it
-imports clients of services inside the functions that use them.
+The module of a rung is imported wherever a group file is read, also by commands that talk to no
+cloud. So it imports clients of services inside the functions that use them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 class FenceTarget:
     """The member to fence.
 
-    ``servers``: every server that records of the member were made on, which need not be the one
-    behind its name by now. ``stops``: (server, stop command) of each application there, first
-    of those that need others.
-    ``without_stop_command``: names of what is there and no stop command speaks for. ``confirmed``:
-    what a person vouches for by now, or None; they may speak while the ladder is climbed.
-    ``attached``: the servers among them that volumes of the group hang on.
+    ``servers``: every server that records of the member were made on, which may differ from its
+    present one. ``stops``: (server, stop command) of each application there, dependents first.
+    ``without_stop_command``: names of resources there that no stop command covers. ``confirmed``:
+    an operator's confirmation, or None; it may come while the ladder is climbed. ``attached``:
+    those of the servers that have volumes of the group.
     """
 
     member: MemberRow
@@ -46,8 +45,8 @@ class FenceTarget:
 
 @dataclass(frozen=True)
 class FenceAttempt:
-    """An ascent of the ladder; ``tried`` says what came of each rung without a proof, ``unasked``
-    has the errors of rungs whose service could not be reached."""
+    """One climb of the ladder; ``tried`` describes each rung without a proof, ``unasked`` has the
+    errors of rungs whose service was unreachable."""
 
     tools: Tools
     operation: Document
@@ -58,7 +57,7 @@ class FenceAttempt:
 
 @dataclass(frozen=True)
 class Examined:
-    """What the doctor has when it examines a rung."""
+    """What the doctor passes when it examines a rung."""
 
     group: Group
     settings: Settings

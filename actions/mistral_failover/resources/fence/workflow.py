@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rung ``workflow: name``: a workflow of the user's makes sure that a member writes no more (by
+"""The rung ``workflow: name``: a workflow of the user makes sure that a member no longer writes (by
 IPMI, by the host's own fencing) and says how it knows.
 
 It gets ``group``, ``member``, ``servers`` (ids) and ``because`` (what is known so far, a sentence).
-Its proof is its success together with a text as its output ``proof``; whatever else comes of it is
-none.
+The proof is its success together with a text as its output ``proof``; any other result is none.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _LENGTH = 500  # characters of what a workflow says that are kept
 
 
 class Workflow(FenceRung):
-    """``workflow`` is its name. Its execution's id follows from the operation's key, so a repeat
-    meets the same execution; but what ended longer ago than ``limit`` says nothing of now, since
-    somebody may have switched the member on again."""
+    """``workflow`` is its name. Its execution's id is derived from the operation's key, so a repeat
+    finds the same execution. An execution that ended longer ago than ``limit`` proves nothing about
+    the present, because the member may have been switched on again."""
 
     proof = "the workflow {workflow} proves it"
     limit = 300.0
@@ -52,7 +51,7 @@ class Workflow(FenceRung):
         return super().read(stated, path)
 
     def missing(self, rung: Rung, examined: Examined) -> Iterator[Missing]:
-        """Mistral has to show the workflow."""
+        """Require that Mistral shows the workflow."""
         name = self.name(rung)
         if examined.lacks_workflow(name):
             yield Missing(
@@ -61,8 +60,8 @@ class Workflow(FenceRung):
             )
 
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
-        """Run the workflow, at most ``limit`` seconds, and judge it. One that has not ended by then
-        is stopped, as long as this process lives."""
+        """Run the workflow for at most ``limit`` seconds, and judge it. If it has not ended by
+        then, it is stopped, as long as this process lives."""
         from mistral_failover.cloud.servers import Evidence
         from mistral_failover.mistral.user_workflows import Start, run_to_its_end
 
@@ -102,7 +101,7 @@ class Workflow(FenceRung):
 
 
 def _judged(workflow: str, execution: str, ended: Outcome) -> tuple[bool, str]:
-    """Return whether an execution that ended proves it, and what it said."""
+    """Return whether an ended execution proves it, and its message."""
     what = f"{workflow} (execution {execution})"
     if ended.workflow != workflow:
         return False, f"{what} is an execution of {ended.workflow}"
@@ -116,7 +115,7 @@ def _judged(workflow: str, execution: str, ended: Outcome) -> tuple[bool, str]:
 
 
 def _words(said: Any) -> str:
-    """What a workflow said, in one line and without what looks like a secret."""
+    """Return a workflow's message in one line, without anything that looks like a secret."""
     from mistral_failover.runtime.errors import masked
 
     if isinstance(said, Mapping):
