@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks: for the record of what a person decided."""
+"""The user of a request, for the record of operators' decisions."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from mistral_failover.runtime.process import Request
 
 
 def caller_name(request: Request) -> str:
-    """The name of the request's user; where Mistral's authentication is off nobody has one."""
+    """Return the name of the request's user; without authentication in Mistral there is none."""
     return plain(request.context.security.user_name or "somebody without a name")

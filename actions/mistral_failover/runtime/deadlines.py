@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks that end in time, whatever they meet."""
+"""Calls that end in time, whatever happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Until:
-    """A guard that ends every call by one moment."""
+    """A guard that ends every call at one moment."""
 
     def __init__(self, deadline: float, limit: float) -> None:
         """``deadline``: on the monotonic clock. ``limit``: seconds that any one call may last."""
@@ -23,7 +23,7 @@ class Until:
 
     @property
     def request_id(self) -> str | None:
-        """None: no operation is behind it."""
+        """None: it belongs to no operation."""
         return None
 
     def permit(self, method: str) -> float:  # noqa: ARG002 - the protocol's parameter
@@ -35,8 +35,8 @@ class Until:
 
 
 def within(seconds: float, function: Callable[[], T]) -> T | None:
-    """What ``function`` returns, or None when that takes longer: then it goes on for itself, in a
-    thread that no process waits for. Raises what it raises."""
+    """Return the result of ``function``, or None if it takes longer; then it continues in a thread
+    that no process waits for. Raises what it raises."""
     box: list[T] = []
     failed: list[BaseException] = []
 

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 
 
 STORE = "the state store"
-"""What people call the database."""
+"""The name of the database in messages."""
 # Of MySQL: it refuses the login, or has no such database. All else that makes an OperationalError
 # is a server that is away, starting, stopping, full of connections, or not in its cluster.
 _NOT_OURS = {1044, 1045, 1049, 1698}
@@ -32,10 +32,11 @@ _LOST = {2006, 2013, 2055, 1927}
 
 
 class ActionError(Exception):
-    """What an action itself refuses. ``blocked``: only a person can help, and then it goes on.
+    """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
+    has helped.
 
-    ``transient``, ``service``, ``detail``: as of a `CloudError`. Of an error that is both transient
-    and blocked the service is waited for first; only when that is given up, a person is needed.
+    ``transient``, ``service``, ``detail``: as of a `CloudError`. An error that is both transient
+    and blocked first waits for the service; an operator is needed only if that fails.
     """
 
     def __init__(
@@ -60,13 +61,14 @@ class ActionError(Exception):
 
 
 def masked(text: str) -> str:
-    """A text from outside without what looks like a secret: it may quote a request or a URL."""
+    """Return a text from outside without anything that looks like a secret: it may quote a request
+    or a URL."""
     return _CREDENTIALS.sub("***", redact(str(strutils.mask_password(text))))
 
 
 def masked_body(value: Any) -> Any:
-    """A JSON value from outside, each text in it masked, and whatever stands under a name such as
-    ``password`` or ``auth_token``."""
+    """Return a JSON value from outside with each text in it masked, and every value whose name is
+    like ``password`` or ``auth_token``."""
     if isinstance(value, Mapping):
         found = {key: masked_body(item) for key, item in value.items()}
         return strutils.mask_dict_password(found)
@@ -78,10 +80,10 @@ def masked_body(value: Any) -> Any:
 def describe(error: BaseException) -> dict[str, Any]:
     """Return an exception as ``{code, message, remedy}``, without secrets.
 
-    Where they apply there are also: ``blocked`` (true: a person has to help), ``about``,
-    ``reasons``, ``unknown`` (true: what was begun may take effect yet); and of a service that could
-    not be reached or did not answer properly ``transient`` (true), ``service`` (its name for
-    people) and ``detail`` (a few words: connection refused, HTTP 503).
+    If they apply also: ``blocked`` (true: an operator must help), ``about``, ``reasons``,
+    ``unknown`` (true: the operation may still take effect); and for a service that was unreachable
+    or did not answer properly ``transient`` (true), ``service`` (its name for people) and
+    ``detail`` (a few words: connection refused, HTTP 503).
     """
     if isinstance(error, sql.SQLAlchemyError):
         return _of_the_store(error)
@@ -117,8 +119,8 @@ def _transient(service: str, detail: str) -> dict[str, Any]:
 
 
 def _of_the_store(error: sql.SQLAlchemyError) -> dict[str, Any]:
-    """What the state store failed with, without its words: these quote statements. Whatever an
-    operation had begun by then may have taken effect."""
+    """Describe an error of the state store without its own words, which quote statements. An
+    operation that had started may have taken effect."""
     detail = _why_away(error)
     if detail is not None:
         return {
@@ -141,8 +143,8 @@ def _of_the_store(error: sql.SQLAlchemyError) -> dict[str, Any]:
 
 
 def _why_away(error: sql.SQLAlchemyError) -> str | None:
-    """Why the state store can not be used at the moment, in a few words; None: it is there, and
-    did not carry out what it was asked for."""
+    """Return why the state store is unavailable at the moment, in a few words; None if it is
+    available but did not execute a statement."""
     if isinstance(error, sql.TimeoutError):
         return "no connection is free"
     if not isinstance(error, sql.DBAPIError) or not _is_away(error):
@@ -166,7 +168,7 @@ def _is_away(error: sql.DBAPIError) -> bool:
 
 
 def _number(error: sql.SQLAlchemyError) -> int | str | None:
-    """The database's own number of an error: MySQL's number, or SQLite's name of it."""
+    """Return the database's own number of an error: MySQL's number, or SQLite's name of it."""
     orig = getattr(error, "orig", None)
     first = next(iter(getattr(orig, "args", ())), None)
     if isinstance(first, int):
@@ -175,8 +177,8 @@ def _number(error: sql.SQLAlchemyError) -> int | str | None:
 
 
 def answered(run: Callable[P, Any]) -> Callable[P, Any]:
-    """Make an action's ``run`` return ``Result(error=...)`` instead of raising, since Mistral
-    passes an exception on as one opaque string."""
+    """Make an action's ``run`` return ``Result(error=...)`` instead of raising, because Mistral
+    passes on an exception as one opaque string."""
 
     @functools.wraps(run)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Any:

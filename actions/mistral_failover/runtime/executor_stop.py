@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Giving work back when Mistral's executor stops.
+"""Release work when Mistral's executor stops.
 
-An executor that gets SIGTERM calls ``ExecutorServer.stop`` and ends its process at once, with
-whatever its threads were at. Mistral offers no hook for that (read in Mistral 23 and in cotyledon
-2.2), so its methods ``start`` and ``stop`` are wrapped.
+An executor that gets SIGTERM calls ``ExecutorServer.stop`` and ends its process at once, whatever
+its threads are doing. Mistral has no hook for that (read in Mistral 23 and in cotyledon 2.2), so
+this wraps its methods ``start`` and ``stop``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 _SERVER = "mistral.executors.executor_server"
 SECONDS = 15.0
-"""How long a stop waits for what runs: a little longer than one call may take."""
+"""Seconds that a stop waits for running work: a little longer than one call may take."""
 _TOLD = 0.5  # seconds for the results of the actions to reach the engine
 _mutex = threading.Lock()
 _done = False
@@ -26,8 +26,8 @@ _done = False
 def hand_back_with_the_executor(
     hand_back: Callable[[float], bool], reopen: Callable[[], None]
 ) -> None:
-    """Have the executor of this process, if it is one, call ``hand_back`` with a limit in seconds
-    before it stops, and ``reopen`` as it starts again. Once a process."""
+    """Make the executor of this process, if it is one, call ``hand_back`` with a limit in seconds
+    before it stops, and ``reopen`` when it starts again. Call this once per process."""
     global _done
     module = sys.modules.get(_SERVER)
     if _done or module is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the inputs of actions. Each function raises ActionError BAD_INPUT."""
+"""Read the inputs of actions. Each function raises ActionError BAD_INPUT."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mistral_failover.runtime.errors import ActionError, masked
 
 
 def text(key: str, value: Any) -> str:
-    """A required text input. Raises ActionError BAD_INPUT."""
+    """Return a required text input. Raises ActionError BAD_INPUT."""
     if not isinstance(value, str) or not value:
         raise ActionError("BAD_INPUT", f"{key}: text is expected, not {value!r}", f"Give {key}.")
     # What people say is written down for all to read, and they may have pasted a token.
@@ -18,12 +18,12 @@ def text(key: str, value: Any) -> str:
 
 
 def optional_text(key: str, value: Any) -> str | None:
-    """A text input that may be missing or empty."""
+    """Return a text input that may be missing or empty."""
     return None if value is None or value == "" else text(key, value)
 
 
 def names(key: str, value: Any) -> tuple[str, ...]:
-    """A list of names; one name alone and nothing at all are accepted."""
+    """Return a list of names; a single name and a missing value are accepted."""
     if value is None or value == "":
         return ()
     listed = [value] if isinstance(value, str) else value
@@ -35,7 +35,7 @@ def names(key: str, value: Any) -> tuple[str, ...]:
 
 
 def whole(key: str, value: Any, lowest: int, highest: int) -> int:
-    """A whole number within bounds."""
+    """Return a whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
         raise ActionError(
             "BAD_INPUT",
@@ -46,7 +46,7 @@ def whole(key: str, value: Any, lowest: int, highest: int) -> int:
 
 
 def stage(key: str, value: Any) -> Stage:
-    """The name of a stage."""
+    """Return the name of a stage."""
     try:
         return Stage(value)
     except ValueError:
@@ -56,7 +56,7 @@ def stage(key: str, value: Any) -> Stage:
 
 
 def flag(key: str, value: Any) -> bool:
-    """True or false."""
+    """Return true or false."""
     if not isinstance(value, bool):
         raise ActionError(
             "BAD_INPUT", f"{key}: true or false is expected, not {value!r}", f"Correct {key}."

@@ -39,7 +39,7 @@ from mistral_failover.store.leases import Lease, LeaseKeeper
 
 
 class Runtime:
-    """One per process and state store.
+    """The shared state of a process, one per state store.
 
     ``eager``: whether the process that begins a traversal works on it at once, without waiting for
     the first task of its chain; tests of single actions do without.
@@ -72,7 +72,7 @@ class Runtime:
         self.workers = Workers(settings.parallel_operations)
 
     def guard(self, lease: Lease) -> LeaseGuard:
-        """The guard of the calls that are made under a lease."""
+        """Return the guard of the calls that are made under a lease."""
         return LeaseGuard(lease, self.settings.lease_margin, lambda: self.workers.stopping)
 
 
@@ -80,22 +80,23 @@ DEFAULT_PROJECT = "<default-project>"
 
 
 def own_project(settings: Settings) -> str:
-    """The project that everything belongs to in a Mistral whose authentication is off."""
+    """The project of everything in a Mistral whose authentication is off."""
     return settings.project or DEFAULT_PROJECT
 
 
 def request_id(resource_id: str, token: int) -> str:
-    """The global request id of the calls made under one lock."""
+    """Return the global request id of the calls made under one lock."""
     return f"req-{derived_id(resource_id, str(token))}"
 
 
 @dataclass(frozen=True)
 class LeaseGuard:
-    """Permits a call while enough of the lease is certainly left; renews it when it gets short.
+    """Permits a call while enough of the lease certainly remains; renews the lease when it gets
+    short.
 
-    A call that changes something is preceded by a renewal at the database, so a lock that is gone
-    is noticed before. ``stopping`` says whether the process gives its work back: then no call
-    starts any more.
+    Before a call that changes something, the lease is renewed in the database, so a lost lock is
+    noticed before the call. ``stopping`` says whether the process releases its work: then no
+    further call starts.
     """
 
     lease: Lease
@@ -121,7 +122,7 @@ class LeaseGuard:
 
 
 class ChannelOnDemand:
-    """The configured channel, made when a first command is sent: most operations send none."""
+    """The configured channel, created when the first command is sent: most operations send none."""
 
     def __init__(self, url: str | None, means: Means) -> None:
         self._url = url
@@ -145,7 +146,7 @@ class ChannelOnDemand:
 
 
 class Request:
-    """One action's run: whose it is, and with whose rights it calls the cloud."""
+    """One run of an action: its project, and the rights with which it calls the cloud."""
 
     def __init__(self, runtime: Runtime, context: Any) -> None:
         self.runtime = runtime
@@ -153,13 +154,13 @@ class Request:
 
     @cached_property
     def project_id(self) -> str:
-        """The project that owns whatever this request touches.
+        """The project that owns everything this request may touch.
 
-        It is Mistral's word, who had it from Keystone together with the token: the state store is
-        as safe as Mistral's own rows. A request without that is refused.
+        Mistral reports it, from Keystone's answer about the token: the state store is as safe as
+        Mistral's own rows. A request without a project is refused.
 
         Raises ActionError NO_PROJECT; CloudError FORBIDDEN for a request that names another cloud,
-        or another project than the one that ``[failover] project`` says is the only one.
+        or another project than the only one of ``[failover] project``.
         """
         security = self.context.security
         refuse_other_clouds(security)
@@ -184,12 +185,13 @@ class Request:
 
     @property
     def execution(self) -> str | None:
-        """The id of the workflow execution that asks; None for an action that is run by itself."""
+        """The id of the workflow execution that runs the action; None for an action that is run
+        alone."""
         return self.context.execution.workflow_execution_id or None
 
     @property
     def owner(self) -> str:
-        """Who holds a lock taken by this request, for people: execution, action, process."""
+        """The owner of a lock taken by this request, for people: execution, action, process."""
         execution = self.context.execution
         parts = (execution.workflow_execution_id, execution.action_execution_id)
         return f"{'/'.join(p or '-' for p in parts)}@{socket.gethostname()}:{os.getpid()}"
@@ -199,12 +201,12 @@ class Request:
         return cloud_for(self.context.security, guard=guard, settings=self.runtime.settings)
 
     def refusal(self) -> CloudError | None:
-        """Why Keystone does not accept this request any more, TOKEN_EXPIRED or TRUST_GONE; None: it
-        does, or can not be asked."""
+        """Return why Keystone no longer accepts this request, TOKEN_EXPIRED or TRUST_GONE; None if
+        it does, or cannot be asked."""
         return refusal(self.context.security, self.runtime.settings)
 
     def channel(self, cloud: Cloud, guard: Guard) -> Channel:
-        """The way to the members' agents, guarded as the cloud is."""
+        """Return the channel to the members' agents, guarded like the cloud."""
         settings = self.runtime.settings
         means = Means(cloud.session, guard, settings.agent_key_file)
         return ChannelOnDemand(settings.command_channel, means)
@@ -215,9 +217,9 @@ _mutex = threading.Lock()
 
 
 def runtime() -> Runtime:
-    """The process's runtime for the configuration that holds now.
+    """Return the process's runtime for the present configuration.
 
-    Raises ActionError CONFIG when no state store is configured.
+    Raises ActionError CONFIG if no state store is configured.
     """
     settings = configuration.load()
     executor_stop.hand_back_with_the_executor(hand_back, reopen)
@@ -228,8 +230,8 @@ def runtime() -> Runtime:
 
 
 def hand_back(seconds: float) -> bool:
-    """Have every pool of this process give its work back, and wait for that, ``seconds`` at most:
-    then another process need not wait for the end of a lease. Returns whether there was any."""
+    """Have every pool of this process release its work, and wait for that, at most ``seconds``:
+    then another process need not wait for the end of a lease. Return whether there was any."""
     deadline = time.monotonic() + seconds
     worked = False
     for each in _known():
@@ -238,7 +240,7 @@ def hand_back(seconds: float) -> bool:
 
 
 def reopen() -> None:
-    """Take work again, after :func:`hand_back`."""
+    """Accept work again, after :func:`hand_back`."""
     for each in _known():
         each.workers.reopen()
 

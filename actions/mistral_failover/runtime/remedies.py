@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an operator goes on with a group, as remedies word it.
+"""The commands by which an operator continues with a group, as remedies name them.
 
-They name the command, never the workflow ``failover.failover`` without ``lost``: that one declares
-lost whoever holds a role of a goal that was reached, and a planned move that came back has reached
-one. ``failover start GROUP`` declares nobody lost, and is refused where a goal was reached.
+They name the command, never the workflow ``failover.failover`` without ``lost``: if the goal was
+reached, that one declares its role holders lost, and a planned move that returned has reached a
+goal. ``failover start GROUP`` declares no member lost, and is refused if the goal was reached.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from mistral_failover.cloud.tokens import NO_RIGHTS
 
 
 def start_command(group: str, lost: str | None = None) -> str:
-    """What a person types to go on to the goal that was not reached; or, where a member is
-    ``lost``, to say so and have it fenced."""
+    """Return the command that continues to a goal that was not reached; or, if a member is
+    ``lost``, the one that declares it lost and has it fenced."""
     said = "" if lost is None else f" --lost {quote(lost)}"
     return f"failover start {quote(group)}{said}"
 
 
 @contextmanager
 def going_on(group: str) -> Iterator[None]:
-    """Add to what a person has to do about the cloud how the group's operation goes on then."""
+    """Append to the remedy of an error of the cloud how the group's operation continues
+    afterwards."""
     try:
         yield
     except CloudError as error:
@@ -42,5 +43,5 @@ def going_on(group: str) -> Iterator[None]:
 
 
 def confirm_command(group: str, member: str) -> str:
-    """What a person types to vouch for a member."""
+    """Return the command by which an operator confirms that a member is fenced."""
     return f"failover confirm-fenced {quote(group)} {quote(member)} --because '...'"

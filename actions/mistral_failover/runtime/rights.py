@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the rights of a request end before its work does.
+"""Requests whose rights end before their work does.
 
-A token ends within hours, and a trust whenever somebody takes it away. What such a request can not
-do is not impossible; it is for somebody else to do. So its operation is given up, as by a process
-that lost its lease: the lock is freed, the outcome counts as unknown, and the node stays ready for
-whoever comes with valid rights: a sweep, or a person. Nothing fails by it, and nothing is lost.
+A token expires within hours, and a trust can be deleted at any time. Another request can still do
+the work. So the operation is abandoned as if the lease was lost: the lock is freed, the outcome
+counts as unknown, and the node stays ready for a request with valid rights: a sweep, or an
+operator's command. This makes nothing fail, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from mistral_failover.runtime.process import Request
 from mistral_failover.store import views
 
 ATTEMPTS = 10
-"""Times that one operation was given up for that: then it has failed, for none of those who came
-was let in."""
+"""How often one operation may be abandoned for this reason; then it fails, because no request was
+accepted."""
 
 
 def ended(request: Request, ticket: Ticket, outcome: Outcome) -> tuple[str, str] | None:
-    """Why an operation is to be left for somebody with valid rights, in a sentence and as a code;
-    None: it is to be concluded.
+    """Return why an operation is left to a request with valid rights, as a sentence and as a code;
+    None if it is to be concluded.
 
-    An operation that was tried often enough is concluded as what it is: failed.
+    An operation that was tried often enough is concluded as failed.
     """
     error = outcome.error or {}
     code = error.get("code")
@@ -40,7 +40,7 @@ def ended(request: Request, ticket: Ticket, outcome: Outcome) -> tuple[str, str]
 
 
 def waiting(records: Iterable[Record]) -> str:
-    """What of a group waits for somebody with valid rights, in a sentence; empty: nothing does."""
+    """Return which work of a group waits for valid rights, in a sentence; empty if none does."""
     return "; ".join(
         f"{record.name}: {record.reason}"
         for record in records
@@ -49,8 +49,9 @@ def waiting(records: Iterable[Record]) -> str:
 
 
 def still_ended(request: Request, group_id: str) -> tuple[str, str] | None:
-    """What :func:`ended` said of an operation of a group that waits for valid rights, if Keystone
-    still does not accept this request; None: it may try, or nothing waits for that."""
+    """Return the result of :func:`ended` for an operation of a group that waits for valid rights,
+    if Keystone still does not accept this request; None if it may try, or if nothing waits for
+    that."""
     said = waiting(request.runtime.database.reading(lambda tx: tx.records(group_id)))
     refusal = request.refusal() if said else None
     return (said, refusal.code) if refusal else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an id that a person types, mostly its first digits, to the one thing that it stands for."""
+"""Find the object for an id that an operator types, usually its first digits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def identified(
     group: str | None = None,
     kind: str | None = None,
 ) -> Match:
-    """What of the request's project has the id, or the only thing whose id begins so. ``group`` and
-    ``kind`` (of ``Match``) narrow it down.
+    """Return the object of the request's project with this id, or the only one whose id begins with
+    it. ``group`` and ``kind`` (of ``Match``) restrict the search.
 
     Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID.
     """
@@ -41,7 +41,8 @@ def identified(
 
 
 def unknown(said: str, group: str | None = None, kind: str | None = None) -> ActionError:
-    """That nothing has the id: nothing of ``kind``, and nothing of ``group`` where one is given."""
+    """Return the error that no object has the id: none of ``kind``, and none of ``group`` if
+    given."""
     where = f"{group} of this project" if group else "this project"
     what = f"no {kind}" if kind else "nothing"
     return ActionError(

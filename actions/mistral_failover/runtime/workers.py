@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker threads of this process: they carry out operations side by side.
+"""The worker threads of this process: they carry out operations in parallel.
 
 An operation mostly waits for the cloud, so one process carries out many at once. A node that waits
-for a free thread holds no lock yet, so a full pool delays work and breaks nothing.
+for a free thread holds no lock yet, so a full pool delays work and harms nothing.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from mistral_failover.convergence.records import Ready
 LOG = logging.getLogger(__name__)
 
 REST = 1.0
-"""Seconds before a node may be put in again whose work raised."""
+"""Seconds before a node whose work raised may be put in again."""
 
 Work = Callable[[Ready], Iterable[Ready]]
-"""Works one node off and returns the nodes that became ready by it. May raise: then the node is
-left as it is, for the next look of a loop or a sweep."""
+"""Processes one node and returns the nodes that became ready by it. It may raise: then the node
+stays as it is, until a loop or a sweep finds it again."""
 
 
 class Workers:
-    """A bounded pool of threads, each of which works one node off at a time.
+    """A bounded pool of threads, each of which processes one node at a time.
 
-    A node is in the pool once at most: a second trigger in the same process adds nothing.
+    A node is in the pool at most once: a second trigger in the same process adds nothing.
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: threads at most."""
+        """``limit``: the maximum number of threads."""
         self._limit = limit
         self._changed = threading.Condition()
         self._nodes: set[Ready] = set()
@@ -45,12 +45,12 @@ class Workers:
 
     @property
     def stopping(self) -> bool:
-        """Whether the process gives its work back: no call to the cloud may start any more."""
+        """Whether the process releases its work: no further call to the cloud may start."""
         return self._stopping
 
     def submit(self, group_id: str, ready: Ready, work: Work) -> bool:
-        """Have a node of a group worked off, and what becomes ready by that. False: it is in the
-        pool already, or the process is stopping."""
+        """Have a node of a group processed, and the nodes that become ready by that. Return False
+        if it is already in the pool, or if the process is stopping."""
         with self._changed:
             if self.stopping or ready in self._nodes:
                 return False
@@ -68,18 +68,19 @@ class Workers:
         timer.start()
 
     def ended(self, group_id: str) -> int:
-        """How many nodes of a group this process has worked off; only grows, see :meth:`wait`."""
+        """Return how many nodes of a group this process has processed; only grows, see
+        :meth:`wait`."""
         with self._changed:
             return self._ended[group_id]
 
     def busy(self, group_id: str) -> int:
-        """How many nodes of a group are in the pool."""
+        """Return how many nodes of a group are in the pool."""
         with self._changed:
             return self._busy[group_id]
 
     def wait(self, group_id: str, ended: int, seconds: float) -> None:
-        """Wait until more than ``ended`` nodes of a group were worked off, the process stops, or
-        the time is over."""
+        """Wait until more than ``ended`` nodes of a group were processed, the process stops, or the
+        time is over."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._ended[group_id] > ended or self.stopping, timeout=seconds
@@ -99,7 +100,7 @@ class Workers:
 
     @contextmanager
     def loop(self) -> Iterator[None]:
-        """Around a loop that waits for the workers: giving work back waits for its end."""
+        """Wraps a loop that waits for the workers: releasing work waits for the loop's end."""
         with self._changed:
             self._loops += 1
         try:
@@ -110,10 +111,10 @@ class Workers:
                 self._changed.notify_all()
 
     def hand_back(self, seconds: float) -> bool:
-        """Give all work back: start nothing more, and wait until what runs has noticed.
+        """Release all work: start nothing more, and wait until running work has noticed.
 
-        Returns whether there was any work. What still runs after ``seconds`` calls nothing more,
-        for the guard refuses, and its lease ends by itself.
+        Return whether there was any work. Work that still runs after ``seconds`` makes no further
+        calls, because the guard refuses them, and its lease expires.
         """
         with self._changed:
             worked = bool(self._nodes or self._loops)
@@ -123,7 +124,7 @@ class Workers:
             return worked
 
     def reopen(self) -> None:
-        """Take work again, after :meth:`hand_back`."""
+        """Accept work again, after :meth:`hand_back`."""
         with self._changed:
             self._stopping = False
 
