@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying an operation out within the action that checked its node.
+"""Carry out an operation within the action that checked its node.
 
-Mistral's tasks are the scarce resource (some 25 a second in one engine process). Where a type says
-that an operation's workflow is one action, that action is run here, exactly as Mistral would run
-it: the class behind its name in the entry points, given the operation and the context.
+Mistral's tasks are the scarce resource (some 25 a second in one engine process). If a type says
+that an operation's workflow is one action, that action runs here, exactly as Mistral would run it:
+the class behind its name in the entry points, with the operation and the context.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ GROUP = "mistral.actions"
 
 @cache
 def action_class(name: str) -> type[Action]:
-    """The class of an installed action. Raises ActionError UNKNOWN_ACTION when there is none."""
+    """Return the class of an installed action. Raises ActionError UNKNOWN_ACTION if there is
+    none."""
     try:
         return cast(type[Action], stevedore.DriverManager(GROUP, name, invoke_on_load=False).driver)
     except NoMatches:
@@ -37,7 +38,7 @@ def action_class(name: str) -> type[Action]:
 
 
 def run(name: str, operation: dict[str, Any], context: Any) -> Outcome:
-    """Run an operation's action and return what came of it. Never raises."""
+    """Run an operation's action and return its outcome. Never raises."""
     try:
         action = action_class(name)(operation=operation)
         if not action.is_sync():

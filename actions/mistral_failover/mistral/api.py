@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the actions ask Mistral: which executions there are, how long nothing happened in them; and
-ending them, starting one.
+"""What the actions ask of Mistral: which executions exist and how long they did nothing; and to end
+or start one.
 
 Mistral shows a caller the executions of its own project; nothing here asks for others.
 """
@@ -31,9 +31,9 @@ _ANYTHING = "id,state,created_at,updated_at"
 
 @dataclass(frozen=True)
 class Execution:
-    """A workflow's execution. ``root`` is the id of the execution on top of its tree, itself where
-    nobody started it; ``task`` the id of the task that started it; ``changed`` when it last
-    changed, and ``began`` when it was made, by Mistral's clock."""
+    """A workflow's execution. ``root`` is the id of the topmost execution of its tree, its own id
+    if no task started it; ``task`` the id of the task that started it; ``changed`` when it last
+    changed, and ``began`` when it was created, by Mistral's clock."""
 
     id: str
     workflow: str
@@ -46,7 +46,7 @@ class Execution:
 
     @property
     def ended(self) -> bool:
-        """It will not go on."""
+        """Whether it has ended."""
         return self.state in ENDED
 
 
@@ -63,8 +63,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an execution: ``output`` is empty while it runs; ``said`` are Mistral's own
-    words about its state. ``ago``: seconds since it last changed, by Mistral's clock."""
+    """The outcome of an execution: ``output`` is empty while it runs; ``said`` is Mistral's own
+    text about its state. ``ago``: seconds since it last changed, by Mistral's clock."""
 
     workflow: str
     state: str
@@ -82,16 +82,16 @@ class Mistral:
 
     @property
     def now(self) -> datetime:
-        """Mistral's clock, to the second, as its last answer gave it."""
+        """Mistral's clock, to the second, from its last answer."""
         return self._client.now
 
     def state(self, execution_id: str) -> str | None:
-        """The state of an execution, None if there is no such."""
+        """Return the state of an execution, None if there is none."""
         found = self._client.find(f"executions/{quoted(execution_id)}", fields="state")
         return str(found["state"]) if found else None
 
     def outcome(self, execution_id: str) -> Outcome | None:
-        """How an execution stands and what it said, None if there is no such."""
+        """Return the state and the output of an execution, None if there is none."""
         found = self._client.find(f"executions/{quoted(execution_id)}", fields=_OUTCOME)
         if found is None:
             return None
@@ -104,7 +104,8 @@ class Mistral:
         )
 
     def running(self, prefix: str) -> Iterator[Execution]:
-        """The RUNNING executions of workflows whose names begin so, unchanged for longest first."""
+        """Return the RUNNING executions of workflows whose names have this prefix, the longest
+        unchanged first."""
         for row in self._client.rows(
             "executions",
             state="RUNNING",
@@ -116,7 +117,7 @@ class Mistral:
                 yield _execution(row)
 
     def tree(self, root: str) -> list[Execution]:
-        """An execution and all below it, oldest first; empty if there is no such."""
+        """Return an execution and all below it, oldest first; empty if there is none."""
         top = self.find(root)
         if top is None:
             return []
@@ -124,12 +125,12 @@ class Mistral:
         return [top, *map(_execution, below)]
 
     def find(self, execution_id: str) -> Execution | None:
-        """An execution, None if there is no such."""
+        """Return an execution, None if there is none."""
         found = self._client.find(f"executions/{quoted(execution_id)}", fields=_EXECUTION)
         return None if found is None else _execution(found)
 
     def tasks(self, execution_id: str) -> list[Task]:
-        """The tasks of an execution, oldest first."""
+        """Return the tasks of an execution, oldest first."""
         rows = self._client.rows("tasks", workflow_execution_id=execution_id, fields=_TASK)
         return [
             Task(
@@ -143,7 +144,7 @@ class Mistral:
         ]
 
     def latest(self, workflow: str) -> Execution | None:
-        """The latest execution of a workflow, None if there is none."""
+        """Return the latest execution of a workflow, None if there is none."""
         found = self._client.executions(
             workflow_name=workflow,
             sort_keys="created_at",
@@ -154,27 +155,27 @@ class Mistral:
         return _execution(found[0]) if found else None
 
     def actions(self, prefix: str) -> list[str]:
-        """The names of the actions that begin so."""
+        """Return the names of the actions with this prefix."""
         rows = self._client.rows("actions", name=f"has:{prefix}", fields="id,name")
         return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
 
     def workflows(self, prefix: str) -> dict[str, str]:
-        """The definitions of the workflows whose names begin so, by name."""
+        """Return the definitions of the workflows whose names have this prefix, by name."""
         rows = self._client.rows("workflows", name=f"has:{prefix}", fields="id,name,definition")
         return {r["name"]: r["definition"] for r in rows if r["name"].startswith(prefix)}
 
     def has_workflow(self, name: str, namespace: str = "") -> bool:
-        """Whether there is a workflow of this name."""
+        """Return whether there is a workflow of this name."""
         where = {"namespace": namespace} if namespace else {}
         return self._client.find(f"workflows/{quoted(name)}", fields="id", **where) is not None
 
     def cron_triggers(self, workflow: str) -> list[dict[str, Any]]:
-        """The cron triggers of a workflow, as Mistral has them."""
+        """Return the cron triggers of a workflow, as Mistral has them."""
         rows = self._client.rows("cron_triggers", workflow_name=workflow)
         return [row for row in rows if row["workflow_name"] == workflow]
 
     def changed_within(self, execution_id: str) -> datetime:
-        """When a task of an execution, or an action of a task that has not ended, last changed."""
+        """Return when a task of an execution, or an action of an unfinished task, last changed."""
         times = [datetime.min.replace(tzinfo=UTC)]
         for task in self._client.rows(
             "tasks", workflow_execution_id=execution_id, fields=_ANYTHING
@@ -188,12 +189,13 @@ class Mistral:
         return max(times)
 
     def end(self, execution_id: str, state: str, why: str) -> None:
-        """End an execution: as ERROR by itself, as CANCELLED with all below it. One that has ended
+        """End an execution: as ERROR only itself, as CANCELLED with all below it. An ended one
         stays as it is."""
         self._client.set_state(execution_id, state, why)
 
     def namespace_of(self, execution_id: str) -> str:
-        """The namespace that an execution's workflow was started in; empty: the default one."""
+        """Return the namespace in which an execution's workflow was started; empty: the default
+        one."""
         path = f"executions/{quoted(execution_id)}"
         found = self._client.request("GET", path, params={"fields": "workflow_namespace"})
         return found.get("workflow_namespace") or ""
@@ -206,7 +208,7 @@ class Mistral:
         why: str,
         namespace: str = "",
     ) -> None:
-        """Start a workflow, unless there is an execution of this id, whatever that is of."""
+        """Start a workflow, unless an execution with this id exists, of whatever workflow."""
         self._client.start(workflow, input, id=execution_id, description=why, namespace=namespace)
 
 
@@ -215,11 +217,11 @@ def _failure(error: Exception, method: str) -> CloudError:
 
 
 def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -> Mistral | None:
-    """Mistral as a request reaches it: by its token and the catalog, or without a token at
-    ``settings.mistral_url``; None where neither is there. ``security`` as for `session_for`.
-    ``guard``: that of the operation that asks; none for what belongs to no operation.
+    """Return Mistral for a request: by its token and the catalog, or without a token at
+    ``settings.mistral_url``; None without either. ``security`` as for `session_for`. ``guard``:
+    that of the operation that asks; none for calls outside of operations.
 
-    Raises CloudError; NO_ENDPOINT where the catalog does not have Mistral; LeaseLost.
+    Raises CloudError; NO_ENDPOINT if the catalog does not have Mistral; LeaseLost.
     """
     guard = guard or Unguarded(settings.http_timeout)
     if not getattr(security, "auth_token", None):

@@ -2,7 +2,7 @@
 """The one client of Mistral's v2 REST API, for the command line, the servers and the actions.
 
 Every request goes over one keystoneauth adapter, is bounded in time and is sent once: a request
-that changes something may take effect although nobody answered it. Answers are typed; values that
+that changes something may take effect even without an answer. Answers are typed; values that
 the API carries as JSON text (``input``, ``output``, ``params``) are parsed here.
 """
 
@@ -97,7 +97,7 @@ class WorkflowBody(TypedDict, total=False):
 
 
 class MistralError(Exception):
-    """What a program outside of Mistral is told of a request that failed.
+    """A failed request, as a program outside of Mistral sees it.
 
     :ivar code: stable, UPPER_SNAKE; what programs compare.
     :ivar message: what is wrong, in one sentence.
@@ -127,10 +127,10 @@ class MistralClient:
         default one without authentication that knows no proxy.
     :param headers: sent with every request, e.g. ``X-Auth-Token`` and ``X-Project-Id``, which
         actions find in ``context.security``.
-    :param project: tells, where requests are authenticated, whose they are.
-    :param timeout: seconds for one request; None: as the session has it. Starting a workflow
-        answers when it has begun; an action run synchronously, when it is done.
-    :param failure: what a failed request raises instead of :class:`MistralError`.
+    :param project: returns the project of the requests, if they are authenticated.
+    :param timeout: seconds for one request; None: the session's timeout. Starting a workflow is
+        answered when it has begun; an action that is run synchronously, when it is done.
+    :param failure: makes the exception that is raised in place of :class:`MistralError`.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class MistralClient:
     ) -> None:
         self.url = url.rstrip("/")
         self.now = datetime.now(UTC)
-        """Mistral's clock, to the second, as its last answer gave it."""
+        """Mistral's clock, to the second, from its last answer."""
         self._timeout = timeout
         self._project = project
         self._failure = failure or self._error
@@ -156,8 +156,8 @@ class MistralClient:
         )
 
     def owns(self, row: WorkflowBody) -> bool:
-        """Whether something that Mistral lists, with its ``project_id``, is of the caller's own
-        project: administrators are shown everybody's."""
+        """Return whether something that Mistral lists, with its ``project_id``, belongs to the
+        caller's own project: administrators see those of all projects."""
         return row["project_id"] in (UNAUTHENTICATED, self._project())
 
     def request(self, method: str, path: str, **kwargs: Any) -> Any:
@@ -263,7 +263,7 @@ class MistralClient:
         """Replace workflows, which must be there; ``scope`` becomes theirs.
 
         :param id: of the only one in the text. Of names an administrator's request takes the first
-            that there is, whoever's it is.
+            that it finds, of any project.
         """
         self._send_workflows("PUT", text, namespace, scope, id)
 
@@ -416,8 +416,8 @@ class MistralClient:
         :param save_result: goes through an executor and leaves a record; False runs the action
             inside the engine and leaves none.
         :param run_sync: the engine itself waits for it, within a transaction under a lock of its
-            process, and does nothing else meanwhile. By default only without a record; else the
-            engine goes on, and is asked for the result until it is there.
+            process, and does nothing else during that time. By default only without a record;
+            otherwise the engine continues, and is polled for the result.
         :param forget: delete the record once it is read, where this Mistral lets one: by default
             it does not (``[api] allow_action_execution_deletion``).
         :raises MistralError: with the action's own code, message and remedy where it has them,

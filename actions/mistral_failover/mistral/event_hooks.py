@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling a group's own workflow (``on_event``) of what happened.
+"""Notify a group's own workflow (``on_event``) of what happened.
 
-Each event is a sentence of the journal; the workflow is started once for each, as an execution
-whose id follows from group and sentence, so Mistral drops what is told twice. It is started after
-the commit, by a thread of its own: no failover waits for it, and none fails by it. What a process
-that dies leaves untold the next event tells, or the next sweep.
+Each event is a sentence of the journal. The workflow is started once for each, as an execution
+whose id is derived from group and sentence, so Mistral drops duplicates. It is started after the
+commit, by a separate thread: no failover waits for it, and none fails because of it. If a process
+dies before it has sent an event, the next event or the next sweep sends it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 NOT_SENT = "untold"
-"""The kind of the journal's sentence that says that telling fails."""
+"""The kind of the journal's sentence that reports a failed notification."""
 STALE = 86400.0
-"""Seconds after which an event is not told any more."""
+"""Seconds after which an event is no longer sent."""
 _TOGETHER = 50  # events of a group that are told in one go
 _TIMEOUT = 5.0  # seconds for one request to Mistral
 _LIMIT = 20.0  # seconds for all that a sweep tells
@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 class EventSender:
-    """Tells in a thread of its own, one group after the other; one per process is enough."""
+    """Sends in a separate thread, one group after the other; one per process is enough."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, Request] = OrderedDict()
@@ -50,8 +50,8 @@ class EventSender:
         self._thread: threading.Thread | None = None
 
     def soon(self, request: Request, group_ids: Iterable[str]) -> None:
-        """Tell the workflows of these groups what they were not told yet, with the rights of the
-        request; returns at once."""
+        """Send these groups' pending events to their workflows, with the rights of the request;
+        return at once."""
         with self._changed:
             for group_id in group_ids:
                 if len(self._waiting) < _WAITING or group_id in self._waiting:
@@ -62,7 +62,7 @@ class EventSender:
             self._changed.notify()
 
     def _run(self) -> None:
-        """Runs as long as the process: a daemon thread, since a sweep tells what it leaves."""
+        """Run as long as the process: a daemon thread, because a sweep sends what it leaves."""
         while True:
             with self._changed:
                 while not self._waiting:
@@ -78,7 +78,7 @@ _sender = EventSender()
 
 
 def after(request: Request) -> None:
-    """Have the workflows told of what this thread has just committed; never raises."""
+    """Have the events sent that this thread has just committed; never raises."""
     try:
         if group_ids := hooks.take():
             _sender.soon(request, group_ids)
@@ -87,9 +87,9 @@ def after(request: Request) -> None:
 
 
 def send_all(request: Request, group_id: str | None) -> list[Row]:
-    """Tell what dead processes left untold, in the project or in one group of it, within a bounded
-    time; for a sweep. Returns a row for each event, and for each group that could not be told:
-    ``group``, ``event`` (None: it could not), ``sentence``."""
+    """Send the events that dead processes did not send, in the project or in one of its groups,
+    within a bounded time; for a sweep. Return a row for each event, and for each group whose
+    workflow could not be notified: ``group``, ``event`` (None: it could not), ``sentence``."""
     found = request.runtime.database.reading(
         lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0)
     )
@@ -111,8 +111,7 @@ def send_soon(request: Request, group_id: str | None) -> None:
 
 
 def send_last(request: Request, group_id: str) -> None:
-    """Tell what a group's workflow was not told yet, since the group is about to be forgotten;
-    never raises."""
+    """Send a group's pending events, because the group is about to be deleted; never raises."""
     try:
         send(request, group_id, time.monotonic() + _LIMIT)
     except Exception:  # noqa: BLE001 - a workflow of the user's keeps nobody from forgetting
@@ -120,8 +119,8 @@ def send_last(request: Request, group_id: str) -> None:
 
 
 def send(request: Request, group_id: str, deadline: float) -> list[Row]:
-    """Tell a group's workflow what it was not told yet, until ``deadline`` (of the monotonic
-    clock); returns as :func:`send_all`. That telling fails is logged, and written down once."""
+    """Send a group's pending events to its workflow, until ``deadline`` (of the monotonic clock);
+    return as :func:`send_all`. A failure is logged, and recorded once."""
     database = request.runtime.database
     rows: list[Row] = []
     mistral: Mistral | None = None
@@ -145,10 +144,10 @@ def send(request: Request, group_id: str, deadline: float) -> list[Row]:
 
 
 def event_id(group_id: str, sentence_id: int, at: float) -> str:
-    """The id of the execution that is told of a sentence of the journal.
+    """Return the id of the execution for a sentence of the journal.
 
-    ``at``: when it was written, in seconds. A group that is defined again has the id that it had,
-    and in another database its sentences may have the numbers of those that were told.
+    ``at``: when it was written, in seconds. A group that is defined again has its former id, and in
+    another database its sentences may have numbers that were used before.
     """
     return derived_id(group_id, "event", str(sentence_id), f"{at:.6f}")
 
@@ -182,7 +181,7 @@ def _told(request: Request, mistral: Mistral, group_id: str, found: Pending, eve
 
 
 def _document(request: Request, group_id: str, found: Pending, event: Event) -> dict[str, Any]:
-    """What the workflow is told; of an alarm the roles are those of the goal that stands."""
+    """Return the workflow's input; for an alarm the roles are those of the current goal."""
     version = found.goals.get(event.traversal or found.current or "")
     goal = version and request.runtime.database.reading(lambda tx: tx.goal(group_id, version))
     return {
@@ -201,7 +200,7 @@ def _document(request: Request, group_id: str, found: Pending, event: Event) -> 
 def _untold(
     request: Request, group_id: str, found: Pending, event: Event, error: CloudError
 ) -> Row:
-    """Write down that telling fails, once until it works again."""
+    """Record that the notification failed, once until it works again."""
     workflow, reason = found.definition["workflow"], masked(describe(error)["message"])
     sentence = f"{workflow} could not be told of {EVENTS[event.kind]}: {reason}"
     LOG.warning("%s: %s", found.name, sentence)

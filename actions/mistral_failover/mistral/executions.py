@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executions in Mistral that carried something out, as trees: execution, tasks, the executions
-below them. Mistral is asked with the caller's rights, and only for so long."""
+"""Show the executions in Mistral that carried out something, as trees: execution, tasks, the
+executions below them. Mistral is asked with the caller's rights, and only for a limited time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.process import Request
 
 LIMIT = 10.0
-"""Seconds that Mistral is asked for; what is not seen by then is left out, and said to be."""
+"""Seconds for all requests to Mistral; what is not read by then is omitted, and the answer says
+so."""
 CALL = 4.0
-"""Seconds for one call. An engine that waits for this very action answers nothing, so it must not
-wait for long."""
+"""Seconds for one call. An engine that waits for this very action answers nothing, so the call must
+be short."""
 ASKED_FOR = 12
-"""Executions whose trees are looked for at most."""
+"""Maximum executions whose trees are looked for."""
 SHOWN = 60
-"""Executions that are shown at most, all trees together."""
+"""Maximum executions that are shown, all trees together."""
 
 
 @dataclass
 class _Look:
-    """A look at Mistral that ends by itself."""
+    """A bounded look at Mistral."""
 
     mistral: Mistral
     work: Mapping[str, list[str]]
@@ -39,7 +40,7 @@ class _Look:
     failed: str = ""
 
     def fail(self, error: CloudError) -> None:
-        """Look no further, for Mistral does not answer; what was seen stays."""
+        """Stop, because Mistral does not answer; what was read stays."""
         self.failed = f"Mistral could not be asked: {describe(error)['message']}"
         self.cut = True
 
@@ -51,7 +52,7 @@ class _Look:
 
 
 def execution_of(owner: str | None) -> str | None:
-    """The id of the workflow execution in an owner's name; None where there is none."""
+    """Return the id of the workflow execution in an owner's name; None if there is none."""
     identity = (owner or "").partition("/")[0]
     return identity if identity not in ("", "-") else None
 
@@ -59,13 +60,13 @@ def execution_of(owner: str | None) -> str | None:
 def trees(
     request: Request, asked: Iterable[str | None], work: Mapping[str, list[str]]
 ) -> dict[str, Any]:
-    """The whole trees around some executions, each tree once.
+    """Return the whole trees of some executions, each tree once.
 
-    ``asked``: ids, in the order of their importance. ``work``: by execution the operations that it
-    held, in words. Returns ``trees``, each an execution with ``id``, ``workflow``, ``state``,
-    ``began``, ``changed`` (seconds since the epoch, by Mistral's clock), ``operations`` and
-    ``tasks``, each with ``id``, ``name``, ``state``, ``began``, ``changed`` and ``executions``; and
-    ``left_out``, a sentence about what could not be seen, empty if nothing.
+    ``asked``: ids, the most important first. ``work``: by execution the operations that it held, in
+    words. Returns ``trees``, each an execution with ``id``, ``workflow``, ``state``, ``began``,
+    ``changed`` (seconds since the epoch, by Mistral's clock), ``operations`` and ``tasks``, each
+    with ``id``, ``name``, ``state``, ``began``, ``changed`` and ``executions``; and ``left_out``, a
+    sentence about what is not shown, empty if nothing.
     """
     wanted = list(dict.fromkeys(filter(None, asked)))
     try:
@@ -111,7 +112,7 @@ def _tree(look: _Look, root: str) -> dict[str, Any] | None:
 
 
 def _tasks(look: _Look, execution: str) -> list[Task]:
-    """The tasks of an execution; none where it is too late to ask, or Mistral does not answer."""
+    """Return the tasks of an execution; none if the time is over or Mistral does not answer."""
     if look.over:
         return []
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a workflow of this pack without waiting for its end.
+"""Start a workflow of this package without waiting for its end.
 
-Who waits for a stack can not wait for a failover that itself waits for the stack: the first
-activation, which the stack's creation starts, ends with a PATCH of that stack.
+A workflow that waits for a stack cannot wait for a failover that itself waits for the stack: the
+first activation, which the stack's creation starts, ends with a PATCH of that stack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def launch(request: Request, workflow: str, input: Any, because: str) -> dict[st
 
     The new execution's id is derived from the asking one's, so a repeat starts nothing. Returns
     ``workflow`` and ``execution``, its id. Raises ActionError BAD_INPUT for anything but a public
-    workflow of this pack, or where there is no execution to derive the id from; CloudError.
+    workflow of this package, or if there is no execution to derive the id from; CloudError.
     """
     if not workflow.startswith(PUBLIC) or workflow.startswith(PRIVATE):
         raise ActionError(

@@ -78,7 +78,7 @@ def read_ticket(document: Any) -> Ticket:
 def operation_document(
     operation: Operation, group: Group, members: Mapping[str, MemberRow], timeout: float
 ) -> dict[str, Any]:
-    """An operation as its workflow gets it; see the module."""
+    """Return an operation in the form for its workflow; see the module."""
     record = operation.record
     member = members.get(record.member) if record.member else None
     spec = group.resources.get(record.name)
@@ -108,7 +108,7 @@ def operation_document(
 
 
 def read_operation(document: Any) -> Mapping[str, Any]:
-    """An operation's document, checked for its keys. Raises ActionError BAD_INPUT."""
+    """Return an operation's document after checking its keys. Raises ActionError BAD_INPUT."""
     if not isinstance(document, Mapping):
         wrong = "a mapping is expected"
     elif missing := [key for key in _OPERATION if key not in document]:
@@ -121,17 +121,17 @@ def read_operation(document: Any) -> Mapping[str, Any]:
 
 
 def _member_document(member: MemberRow, operation: Operation) -> dict[str, Any]:
-    """A member as operations see it. What is made there is made in the epoch for which it was
-    decided: once the member was fenced, it must not take the command any more."""
+    """Return a member in the form for operations. Its epoch is the one for which the operation was
+    decided: after the member is fenced, it must not take the command any more."""
     epoch = member.epoch if operation.ticket.verb == "delete" else operation.record.epoch
     return {"name": member.name, "server_id": member.server_id, "epoch": epoch}
 
 
 def outcome_of(result: Any, error: Any) -> Outcome:
-    """What an operation's workflow or action returned, as an outcome.
+    """Convert the result of an operation's workflow or action to an outcome.
 
-    ``result`` may have physical_id and attributes; ``error`` has code, message, remedy and
-    perhaps blocked or transient, or is whatever else a user's workflow or action said.
+    ``result`` may have physical_id and attributes; ``error`` has code, message, remedy and perhaps
+    blocked or transient, or is whatever else a user's workflow or action returned.
     """
     if error is not None:
         facts = _error_facts(error)
@@ -152,12 +152,13 @@ def outcome_of(result: Any, error: Any) -> Outcome:
 
 
 def _clean(value: Any, length: int) -> str:
-    """A text from outside that every database can keep."""
+    """Return a text from outside in a form that every database can store."""
     return str(value).replace("\x00", "")[:length]
 
 
 def _error_facts(error: Any) -> Mapping[str, Any]:
-    """Mistral wraps a failed sub-workflow's output or an action's error in various ways."""
+    """Find the facts of an error: Mistral wraps a failed sub-workflow's output or an action's error
+    in various ways."""
     if isinstance(error, Mapping):
         if isinstance(error.get("code"), str):
             texts = {k: _clean(v, 4000) for k, v in error.items() if isinstance(v, str)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workflows of this version, and whether a definition elsewhere is the same."""
+"""The workflows of this version, and whether another definition is the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import mistral_failover.workflows
 
 
 def workflows() -> dict[str, str]:
-    """The text of each shipped workflow, by its name."""
+    """Return the text of each shipped workflow, by its name."""
     found: dict[str, str] = {}
     for path in mistral_failover.workflows.paths():
         text = Path(path).read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ def workflows() -> dict[str, str]:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two definitions say the same; comments and the order of keys do not count."""
+    """Return whether two definitions are equal except for comments and the order of keys."""
     return _said(one) == _said(other)
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a workflow of the user's and waiting for its end: an operation of their own type, or a
-rung of a fence.
+"""Run a workflow of the user and wait for its end: an operation of the user's own type, or a rung
+of a fence.
 
-Its execution's id is derived, so a repeat meets the same execution instead of starting a second
-one: Mistral answers a POST with a known id with that execution. A process that takes the work of a
-dead one up goes on waiting for the execution that the dead one has started.
+Its execution's id is derived, so a repeat finds the same execution instead of starting a second
+one: Mistral answers a POST with a known id with that execution. A process that continues the work
+of a dead one also waits for the execution that the dead one has started.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Wait = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Start:
-    """What is to run: the ``workflow`` with its ``input``; ``execution``, the id of its execution;
+    """What to run: the ``workflow`` with its ``input``; ``execution``, the id of its execution;
     ``why``, for people; ``namespace``, where Mistral looks for it."""
 
     workflow: str
@@ -45,8 +45,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of it. ``found`` is None when it did not end in time; then ``stopped`` says what
-    came of stopping it, and ``state`` what it was in before."""
+    """The result. ``found`` is None if the execution did not end in time; then ``stopped`` says
+    whether it could be stopped, and ``state`` its state before that."""
 
     execution: str
     found: api.Outcome | None
@@ -63,11 +63,11 @@ def run_to_its_end(
     stale: Callable[[api.Outcome], bool],
     again: str,
 ) -> Ended:
-    """Start a workflow unless it was started before, and wait for its end, ``limit`` seconds at
-    most; then it is stopped, as long as this process lives.
+    """Start a workflow unless it was started before, and wait for its end, at most ``limit``
+    seconds; then it is stopped, as long as this process lives.
 
-    ``stale``: whether an execution that had ended before this look says nothing of now; a new one
-    is started then, whose id is derived from ``again``. Raises CloudError, LeaseLost.
+    ``stale``: whether an execution that had already ended proves nothing about the present; then a
+    new one is started, whose id is derived from ``again``. Raises CloudError, LeaseLost.
     """
     execution, state = start.execution, ""
 
@@ -99,10 +99,10 @@ def run_to_its_end(
 def operate(
     request: Request, guard: LeaseGuard, workflow: str, document: Mapping[str, Any]
 ) -> Outcome:
-    """Carry out an operation that is a workflow of the user's. Never raises.
+    """Carry out an operation that is a workflow of the user. Never raises.
 
     ``document``: the operation (``mistral.operation_documents``), the workflow's only input. An
-    execution that was cancelled, by us at its time limit or by anybody, took no decision: it is
+    execution that was cancelled, by us at its time limit or by a user, decided nothing: it is
     repeated.
     """
     limit = float(document["timeout"])
@@ -161,8 +161,8 @@ def operate(
 
 
 def _start(mistral: Mistral, start: Start, execution: str) -> None:
-    """Raises CloudError; NO_WORKFLOW where there is none of this name, which Mistral 23 answers
-    with a 500 as it does what passes by itself."""
+    """Start a workflow. Raises CloudError; NO_WORKFLOW if there is no workflow of this name, which
+    Mistral 23 answers with a 500, like errors that pass by themselves."""
     try:
         mistral.start(execution, start.workflow, start.input, start.why, start.namespace)
     except LeaseLost:
@@ -182,7 +182,7 @@ def _failed(code: str, message: str, remedy: str, **more: Any) -> Outcome:
 
 
 def _stop(mistral: Mistral, execution: str, limit: float) -> str:
-    """Stop an execution that takes too long, if that can be; what came of that."""
+    """Stop an execution that takes too long, if possible; return the result in words."""
     try:
         mistral.end(execution, "CANCELLED", f"TIMEOUT: it did not end within {limit:g} s")
     except LeaseLost:
