@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole failover on one machine: a scene to play it in, its audit, its critical path."""
+"""A whole failover on one machine: its scene, its audit, its critical path."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The play of active/active: two members with a role each, one dies, the other takes both, and in
-the end everybody is home again."""
+"""The drill of active/active: two members with a role each; one dies, the other takes both roles,
+and in the end both roles are back home."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mistral_failover.drill.play import GROUP, Play
 from mistral_failover.drill.scene import CLOUD, SceneError
 
 FAULTS = ("crash", "hang", "app")
-"""The stories that end with a member that can be made well again."""
+"""The scenarios that end with a member that can be repaired."""
 _LIMIT = 60.0
 _PAUSE = 0.1
 
@@ -26,7 +26,7 @@ class SpreadPlay(Play):
     example = examples.TWO
 
     def _afterwards(self) -> None:
-        """The old member is made well, and the roles go home."""
+        """Repair the former member, and move the roles home."""
         status = self._failed_over
         lost = list(status["lost"])
         if lost and len(set(status["roles"].values())) > 1:
@@ -42,7 +42,7 @@ class SpreadPlay(Play):
             self._broken.append(f"the roles are not home: {status['roles']}")
 
     def _make_well(self, member: str) -> None:
-        """What an operator does about a guest that died: find out why, and boot it."""
+        """Do what an operator does about a guest that died: find out why, and boot it."""
         server = self._scene.server(GROUP, member)
         said = f"the operator has looked at {member}, and boots its guest"
         self._tell(self._elapsed(), "operator", said)

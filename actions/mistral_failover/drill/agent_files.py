@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a drill's node has on its disk for its agent: key, configuration, allow-list."""
+"""The files of a drill's node for its agent: key, configuration, allow-list."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ JOURNAL = "journal"
 """The agent's journal, a folder in the node's."""
 KEY, _BROKER = "key", "broker-url"
 SECRETS = (KEY, f"{KEY}.new", _BROKER, f"{_BROKER}.new")
-"""The node's files whose content is for its agent alone."""
+"""The node's files that only its agent may read."""
 
 
 @dataclass(frozen=True)
 class Installation:
-    """What all nodes have in common. ``broker``: its URL; ``key_file``: the installation's secret,
-    see :func:`make_secret`."""
+    """What all nodes share. ``broker``: its URL; ``key_file``: the installation's secret, see
+    :func:`make_secret`."""
 
     broker: str
     project: str
@@ -37,7 +37,7 @@ class Installation:
 
 @dataclass(frozen=True)
 class Member:
-    """Whom a node is."""
+    """The identity of a node."""
 
     group_id: str
     group: str
@@ -45,7 +45,7 @@ class Member:
 
 
 def make_secret(path: Path) -> Path:
-    """Make the installation's secret, unless it is there; returns its path."""
+    """Create the installation's secret, unless it exists; return its path."""
     if not path.exists():
         aside = path.with_suffix(".new")
         aside.touch(mode=0o600)
@@ -79,7 +79,7 @@ def write(node: Path, installation: Installation, member: Member, *, own_disk: b
 
 
 def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
-    """The example's allow-list, but with directories for volumes and a simpler application."""
+    """Return the example's allow-list, with directories for volumes and a simpler application."""
     example = Path(str(files("mistral_failover.examples"))) / "postgresql-on-a-volume"
     volume = [sys.executable, str(example / "volume.py")]
     application = [sys.executable, "-m", "mistral_failover.drill.application"]
@@ -117,7 +117,8 @@ def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
 
 
 def _private(path: Path, text: str) -> None:
-    """Whole or not at all: an agent that outlived a killed drill may be reading it."""
+    """Write a file completely or not at all: an agent that outlived a killed drill may be reading
+    it."""
     aside = path.with_name(f"{path.name}.new")
     aside.touch(mode=0o600)
     aside.write_text(text, encoding="utf-8")

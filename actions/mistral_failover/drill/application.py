@@ -3,8 +3,8 @@
 
 ``python -m mistral_failover.drill.application start|stop|is-running|is-stopped`` is what the agent
 runs. Exit codes as of the commands in ``examples/postgresql-on-a-volume``. Every line that it
-writes says who wrote it, so two writers are seen in what they wrote. Environment: VOLUME_MOUNT, and
-DRILL_NODE, the node's folder, whose name is the server's id.
+writes names its writer, so the file shows two writers. Environment: VOLUME_MOUNT, and DRILL_NODE,
+the node's folder, whose name is the server's id.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from mistral_failover.drill.processes import Process
 
 JOURNAL = "journal"
-"""The file on the volume: a line is server, process, its how-manieth, and the time (monotonic)."""
+"""The file on the volume: a line is server, process, its sequence number, and the time
+(monotonic)."""
 RAN = "ran"
 """The file in the node's folder: a line is a verb that was run, and the id of the command."""
 
 SLOW = "slow"
-"""The file in the node's folder that says how many seconds longer a stop takes; there need be none.
-"""
+"""The optional file in the node's folder that says how many seconds longer a stop takes."""
 
 EVERY = 0.02  # seconds between two lines
 _HELD, _PID, _STARTER = "held", "application.pid", "DRILL_STARTER"
@@ -42,7 +42,7 @@ class Application:
         self._mount = mount
 
     def start(self) -> int:
-        """Run it; return once it has written."""
+        """Start it; return after its first write."""
         if self.process():
             return 0
         if not self._mount.is_dir():
@@ -66,7 +66,7 @@ class Application:
         return 0
 
     def stop(self) -> int:
-        """End it, one way or another; return once it is gone."""
+        """Stop it, by force if necessary; return once it is gone."""
         if self.process() is None:
             return 0
         with suppress(FileNotFoundError):
@@ -82,7 +82,7 @@ class Application:
         return 0
 
     def process(self) -> Process | None:
-        """The one that writes, or is about to."""
+        """The process that writes, or is about to."""
         try:
             process = Process.parse((self._node / _PID).read_text(encoding="ascii"))
         except (OSError, ValueError):
@@ -90,8 +90,8 @@ class Application:
         return process if process.runs else None
 
     def write(self) -> int:
-        """Write until somebody ends it. The file is opened for each line: a volume that is taken
-        away can not be written any more."""
+        """Write until it is stopped. The file is opened for each line: a volume that was detached
+        can no longer be written."""
         starter = int(os.environ[_STARTER])
         aside = self._node / f"{_PID}.new"
         aside.write_text(str(Process.of(os.getpid())), encoding="ascii")
@@ -113,7 +113,7 @@ class Application:
 
 
 def _report() -> None:
-    """Tell the starter, and leave it alone from then on."""
+    """Report to the process that started it, and become independent of it."""
     os.write(1, b"it writes\n")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

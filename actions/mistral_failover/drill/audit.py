@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit: did the failover keep the invariants, by what the cloud and the nodes saw?
+"""The audit: did the failover keep the invariants, according to the cloud and the nodes?
 
-Numbered as in docs/architecture.md. Of number 3, that no result is recorded under an old token is
-held by the store's compare-and-swaps and shown by the core's own tests; here its trace in the
-state is checked, and that no call to the cloud starts under an old token.
+Numbered as in docs/architecture.md. For number 3, the store's compare-and-swaps make sure that no
+result is recorded under an old token, and the core's own tests show it; here its trace in the state
+is checked, and that no call to the cloud starts under an old token.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class State:
 
 
 def read_state(database: Database, group_id: str | None = None) -> State:
-    """Everything in the state database, or what belongs to one group; an instrument of tests, not
-    of the product."""
+    """Return everything in the state database, or what belongs to one group; for tests, not for the
+    product."""
 
     def rows(tx: SqlTransaction, table: sa.Table) -> list[Mapping[str, Any]]:
         query = sa.select(table)
@@ -94,8 +94,8 @@ def audit(
     files: Iterable[Path] = (),
     secrets: Secrets | None = None,
 ) -> list[Violation]:
-    """Every violation. ``events`` is the emulator's audit log; neither ``files`` nor the state may
-    hold any of the ``secrets``."""
+    """Return every violation. ``events`` is the emulator's audit log; neither ``files`` nor the
+    state may contain any of the ``secrets``."""
     return [
         *single_attachment(events),
         *safe_attachment(events),
@@ -153,7 +153,7 @@ def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
 
 
 def _writes(volumes: Sequence[str] | None, volume: str) -> bool:
-    """Whether an application writes on a volume; most write on all that their node has."""
+    """Return whether an application writes on a volume; most write on all volumes of their node."""
     return volumes is None or volume in volumes
 
 
@@ -220,7 +220,7 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
 
 
 def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
-    """5. At rest reality equals the goal, and nothing hangs on a member that no record knows of."""
+    """5. At rest the cloud matches the goal, and no member has a volume without a record."""
     current = {row["current_traversal"] for row in state.groups}
     by_id = {row["id"]: row for row in state.traversals}
     for row in state.resources:
@@ -245,8 +245,8 @@ def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Viola
 def _orphans(
     state: State, attached: Mapping[str, set[str]], own: Mapping[str, str]
 ) -> Iterator[Violation]:
-    """Volumes on a group's members that nobody put there who is at rest. ``own``: the members by
-    their servers."""
+    """Yield volumes on a group's members although no group at rest put them there. ``own``: the
+    members by their servers."""
     known = {
         row["physical_id"]
         for row in state.resources
@@ -302,8 +302,8 @@ def ended(state: State) -> Iterator[Violation]:
 
 def no_old_epoch(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
     """8. No command of an older epoch runs: none starts on a server after a notice of a newer epoch
-    was left for its agent, or after a command of a newer one. And nothing is started on a guest
-    that was deposed but by a command of its new epoch."""
+    was left for its agent, or after a command of a newer one. And on a guest that was deposed, only
+    a command of its new epoch starts anything."""
     newest: Counter[str] = Counter()
     deposed: Counter[str] = Counter()
     running: dict[str, tuple[str, int]] = {}
@@ -336,7 +336,7 @@ def no_secrets(files: Iterable[Path], state: State, secrets: Secrets) -> Iterato
 def _holders(
     events: Sequence[Mapping[str, Any]],
 ) -> Iterator[tuple[str, set[str], Mapping[str, Any]]]:
-    """After each change: a volume, the servers that it is attached to, the event."""
+    """Yield after each change: a volume, the servers that it is attached to, the event."""
     held: dict[str, set[str]] = defaultdict(set)
     for event in events:
         if event["kind"] == "attached":

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a failover's time the cloud itself needed.
+"""The share of a failover's time that the cloud itself needed.
 
-Each node of the traversal's graph weighs what the emulated cloud worked for it, by the cloud's own
-clock: from accepting a request to its effect, and as long as a node took to answer (or not to
-answer) a command. The heaviest way through the graph is the critical path: no engine could have
-been faster with the same steps. API latency, polling and everything of ours is not in it.
+The weight of each node of the traversal's graph is the time that the emulated cloud worked for it,
+by the cloud's own clock: from accepting a request to its effect, and as long as a node took to
+answer (or not to answer) a command. The heaviest path through the graph is the critical path: no
+engine could have been faster with the same steps. It does not include API latency, polling and
+everything of ours.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Share:
 
     @property
     def ratio(self) -> float:
-        """Total over critical path; infinite where the cloud took no time."""
+        """Total over critical path; infinite if the cloud took no time."""
         return self.total / self.critical_path if self.critical_path else float("inf")
 
 
@@ -42,10 +43,10 @@ def critical_path(
     resources: Mapping[str, Mapping[str, Any]],
     cloud: Iterable[Mapping[str, Any]],
 ) -> float:
-    """Seconds on the heaviest way through a traversal's graph.
+    """Return the seconds on the heaviest path through a traversal's graph.
 
     ``operations``: rows of the ledger (resource_id, verb, started_at, ended_at). ``resources``: by
-    id, with type, physical_id and member's server. ``cloud``: what the emulator worked (kind, ids,
+    id, with type, physical_id and member's server. ``cloud``: the emulator's work (kind, ids,
     accepted_at, finished_at).
     """
     worked = [row for row in cloud if row["finished_at"] is not None]
@@ -70,8 +71,8 @@ def _seconds(
     resource: Mapping[str, Any],
     worked: Iterable[Mapping[str, Any]],
 ) -> float:
-    """What the cloud worked within the operation's time and for its resource. Calls of one
-    operation follow each other, so their times add up."""
+    """Return the time that the cloud worked within the operation's time and for its resource. Calls
+    of one operation follow each other, so their times add up."""
     kinds = KINDS.get(resource["type"], ())
     known = {resource["physical_id"], resource["server"]}
     return sum(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example groups and stacks, as large as a drill wants them."""
+"""The example groups and stacks, with as many volumes as a drill needs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import yaml
 
 @dataclass(frozen=True)
 class Example:
-    """A group file and its template. ``applications``: by name, how the commands of each one begin
-    that the group starts, as in ``pg-start`` and ``pg-stop``. ``told``: each is told of its volumes
+    """A group file and its template. ``applications``: by name, the prefix of each application's
+    commands, as in ``pg-start`` and ``pg-stop``. ``told``: each application receives its volumes
     and writes on no others."""
 
     group: str
@@ -43,7 +43,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def stack(volumes: int = 1, file: str = ONE.stack) -> dict[str, Any]:
-    """An example's template with so many volumes for each one that it has."""
+    """Return an example's template with this many volumes in place of each one."""
     template = load(file)
     template["heat_template_version"] = str(template["heat_template_version"])
     resources = template["resources"]
@@ -56,8 +56,8 @@ def stack(volumes: int = 1, file: str = ONE.stack) -> dict[str, Any]:
 def group(
     volumes: int = 1, stack_name: str = "payments", file: str = ONE.group, *, told: bool = False
 ) -> dict[str, Any]:
-    """An example's group file with so many volumes for each one that it has, of a stack of that
-    name. ``told``: whoever is told of a volume is told of those that go with it."""
+    """Return an example's group file with this many volumes in place of each one, for a stack of
+    that name. ``told``: an application that receives a volume also receives its copies."""
     document = load(file)
     document["failover_template_version"] = str(document["failover_template_version"])
     document["stack"] = stack_name
@@ -77,7 +77,7 @@ def group(
 
 
 def _needs(resource: dict[str, Any], name: str) -> bool:
-    """Whether a resource stands on the volume that another one attaches."""
+    """Return whether a resource depends on the volume that another one attaches."""
     named = [
         value.get("get_attr", [""])[0] if "get_attr" in value else value.get("get_resource")
         for value in resource["properties"].values()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first process of a drill's node: ``python -m mistral_failover.drill.guest FOLDER CLOUD``.
 
-It does for the agent what systemd does on a real node: starts it, and starts it again when it has
-ended. It is the parent of whatever is orphaned on the node. The node ends, suddenly, when its cloud
-does: when the process CLOUD (see :class:`.processes.Process`) is not there any more.
+It does for the agent what systemd does on a real node: it starts it, and restarts it when it has
+ended. It becomes the parent of every orphaned process on the node. The node ends at once when its
+cloud ends, that is, when the process CLOUD (see :class:`.processes.Process`) no longer exists.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 from mistral_failover.drill.processes import Process, adopt_orphans, kill_below
 
 PID = "guest.pid"
-"""File with the guest itself, in the node's folder."""
+"""The file with the guest's process, in the node's folder."""
 AGENT = "agent.pid"
-"""File with the agent's process, in the node's folder."""
+"""The file with the agent's process, in the node's folder."""
 CONFIG = "failover-agent.yaml"
 LOG = "agent.log"
 
@@ -29,7 +29,7 @@ _LOOK = 0.5  # seconds between two looks for the cloud
 
 
 def main(folder: Path, cloud: Process) -> None:
-    """Run the node until its cloud ends; what else ends it is SIGKILL."""
+    """Run the node until its cloud ends; otherwise only SIGKILL ends it."""
     adopt_orphans()
     _write_down(folder / PID, os.getpid())
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -71,7 +71,7 @@ def _unblock() -> None:
 
 
 def _reap() -> set[int]:
-    """The children that have ended since."""
+    """Return the children that have ended since."""
     ended: set[int] = set()
     while True:
         try:

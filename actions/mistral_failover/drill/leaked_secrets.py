@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a secret was written down where it has no business: the audit's invariant 9."""
+"""Check whether a secret was written where it must not be: the audit's invariant 9."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from urllib.parse import quote, unquote, urlsplit
 
 _TOKEN_LIKE = re.compile(rb"gAAAA[\w-]{20,}")
 SHORTEST = 6
-"""Characters from which a secret is looked for; a shorter one stands in any text by chance."""
+"""The minimum length of a secret to look for; a shorter one occurs in any text by chance."""
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """What nobody may find.
+    """The secrets that must not be found.
 
-    ``token_hashes``: the SHA-256 of each of Keystone's tokens, whose texts nobody keeps. ``named``:
-    further secrets by what they are, as ``{"the broker's password": "..."}``.
+    ``token_hashes``: the SHA-256 of each of Keystone's tokens, whose texts are not kept. ``named``:
+    further secrets by name, as ``{"the broker's password": "..."}``.
     """
 
     token_hashes: frozenset[str] = frozenset()
     named: Mapping[str, str] = field(default_factory=dict)
 
     def within(self, content: bytes) -> Iterator[str]:
-        """What of it stands in a text, in words: as it is, or as an address has it."""
+        """Return the names of the secrets in a text, as they are or in the form of a URL."""
         for found in set(_TOKEN_LIKE.findall(content)):
             if hashlib.sha256(found).hexdigest() in self.token_hashes:
                 yield "a token"
@@ -38,12 +38,12 @@ class Secrets:
 
 
 def password_of(address: str) -> str:
-    """The password that stands in a URL; empty: none does."""
+    """Return the password in a URL; empty if there is none."""
     return unquote(urlsplit(address).password or "")
 
 
 def contents(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
-    """What files hold, by their names; one that has gone meanwhile holds nothing."""
+    """Return the content of files by their names; a file that no longer exists is empty."""
     for path in files:
         try:
             yield path.name, path.read_bytes()

@@ -20,29 +20,30 @@ _LIMIT = 20.0
 
 
 class NodeError(Exception):
-    """A node does not do what it was told."""
+    """A node does not do what it should."""
 
 
 class Volumes:
-    """The drill's volumes: each a folder, under another name since it was torn from a process that
-    used it. ``FOLDER/VOLUME/GENERATION``."""
+    """The drill's volumes: each a folder, which is renamed when the volume is detached from a
+    process that uses it. ``FOLDER/VOLUME/GENERATION``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def content(self, volume: str) -> Path:
-        """Where a volume's files are."""
+        """Return the folder of a volume's files."""
         return self.generations(volume)[-1]
 
     def generations(self, volume: str) -> list[Path]:
-        """All that a volume's folder was, oldest first; one at least."""
+        """Return all folders of a volume, oldest first; at least one."""
         place = self.folder / volume
         (place / "1").mkdir(parents=True, exist_ok=True)
         found = [path for path in place.iterdir() if path.name.isdigit()]
         return sorted(found, key=lambda path: int(path.name))
 
     def tear(self, volume: str) -> list[Process]:
-        """Take a volume from whoever uses it: what they write is lost from now on. Returns them."""
+        """Detach a volume from the processes that use it: what they write is lost from now on.
+        Return them."""
         content = self.content(volume)
         using = list(users(content))
         if using:
@@ -65,13 +66,13 @@ class Node:
         self._started: subprocess.Popen[bytes] | None = None
 
     def prepare(self) -> None:
-        """Make its disk."""
+        """Create its disk."""
         self._devices.mkdir(parents=True, exist_ok=True)
         (self.folder / "own").mkdir(exist_ok=True)
 
     def boot(self, cloud: Process, number: int) -> None:
-        """Start it, for as long as the cloud runs; ``number``: which boot this is. A boot that took
-        place already is none."""
+        """Start it, for as long as the cloud runs; ``number``: the number of the boot. A boot that
+        was done already is ignored."""
         boot = self.folder / "boot"
         running = self._process(self._pid)
         if running and boot.exists() and boot.read_text(encoding="ascii") == str(number):
@@ -88,7 +89,7 @@ class Node:
         self._wait(self._is_up, "start")
 
     def kill(self) -> None:
-        """End everything on it, as a loss of power does; return once nothing of it is left."""
+        """Kill everything on it, like a loss of power; return once nothing of it runs."""
         first = self._process(self._pid)
         if first is not None:
             first.signal(signal.SIGSTOP)
@@ -100,32 +101,32 @@ class Node:
             self._started = None
 
     def hang(self) -> None:
-        """Its agent answers nobody; its application goes on."""
+        """Freeze its agent, which then answers nothing; its application continues."""
         self._signal_agent(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Its agent goes on."""
+        """Thaw its agent."""
         self._signal_agent(signal.SIGCONT)
 
     def end_application(self) -> None:
-        """Its application dies, and nothing else."""
+        """Kill its application, and nothing else."""
         process = Application(self.folder, self.folder / "data").process()
         if process is not None:
             process.signal(signal.SIGKILL)
             self._wait(lambda: not process.runs, "lose its application")
 
     def plug(self, volume: str, content: Path) -> None:
-        """It can reach a volume."""
+        """Make a volume reachable."""
         link = self._devices / volume
         link.unlink(missing_ok=True)
         link.symlink_to(content)
 
     def unplug(self, volume: str) -> None:
-        """It can not any more."""
+        """Make a volume unreachable."""
         (self._devices / volume).unlink(missing_ok=True)
 
     def destroy(self) -> None:
-        """End it. Its disk is kept, for people and the audit to see."""
+        """End it. Its disk is kept for people and the audit."""
         self.kill()
         for link in self._devices.iterdir():
             link.unlink()

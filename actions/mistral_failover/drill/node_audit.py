@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the nodes of a drill bear witness of: the volumes' content, the agents' journals, what ran.
+"""What the nodes of a drill show: the volumes' content, the agents' journals, the commands that
+ran.
 
 Numbered as the invariants in docs/architecture.md.
 """
@@ -20,8 +21,8 @@ _ALL = 10_000
 
 
 def violations(disks: Sequence[Path], volumes: Volumes, torn: Iterable[str]) -> Iterator[Violation]:
-    """Everything that must not happen and did. ``disks``: the nodes' folders; ``torn``: who used
-    a volume when it was taken away."""
+    """Return every violation. ``disks``: the nodes' folders; ``torn``: the processes that used a
+    volume when it was detached."""
     for told in torn:
         yield Violation(2, told)
     for volume in sorted(path.name for path in volumes.folder.glob("*")):
@@ -35,7 +36,8 @@ def violations(disks: Sequence[Path], volumes: Volumes, torn: Iterable[str]) -> 
 
 
 def two_writers(where: str, journals: Sequence[Path]) -> Iterator[Violation]:
-    """2. Whoever wrote never does again once another has, be it in a journal of its own."""
+    """2. A process that wrote never writes again after another one has written, not even in its own
+    journal."""
     lines = [line.split(" ") for journal in journals for line in _lines(journal)]
     over: set[str] = set()
     last = ""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a drill with real agents: what the emulated cloud says of its guests comes true.
+"""The nodes of a drill with real agents: they carry out what the emulated cloud reports of its
+guests.
 
-The cloud's audit is followed event by event, in its order: a guest that boots is a process that
-starts an agent, a crash or a loss of power kills all of a node, a hang freezes its agent, a volume
-is to be reached on the node that it is attached to and nowhere else. The order is what keeps it
-sound however late it is followed: a node's end comes true before the volume reaches another.
+They follow the cloud's audit event by event, in order: a guest that boots is a process that starts
+an agent, a crash or a loss of power kills everything on a node, a hang freezes its agent, and a
+volume is reachable only on the node that it is attached to. The order keeps this sound even if it
+is followed late: a node's end is carried out before the volume reaches another node.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _LIMIT = 30.0
 class Nodes:
     """The nodes of the servers of some stacks; a context manager, which ends them all.
 
-    When the process that follows the cloud is killed, the nodes go on; the next one on the same
-    folder finds them, and goes on where that one stopped.
+    If the process that follows the cloud is killed, the nodes continue; the next one on the same
+    folder finds them, and continues where the other stopped.
     """
 
     def __init__(self, folder: Path, cloud_folder: Path, installation: Installation) -> None:
-        """``cloud_folder``: where the emulated cloud says where it is."""
+        """``cloud_folder``: where the emulated cloud stores its address."""
         self._folder = folder
         self._installation = installation
         said = json.loads((cloud_folder / "emulator.json").read_text(encoding="utf-8"))
@@ -68,9 +69,9 @@ class Nodes:
             node.kill()
 
     def serve(self, group: str, *, own_disk: bool = False) -> None:
-        """Follow the cloud from now on, as far as the servers of this stack too are concerned;
-        return once what happened until now has come true. The stack is there already.
-        ``own_disk``: the application writes on the disk of its node and not on a volume."""
+        """Follow the cloud from now on for the servers of this stack too; return once everything
+        that has happened so far is carried out. The stack exists already. ``own_disk``: the
+        application writes on the disk of its node and not on a volume."""
         self._groups[group] = own_disk
         self._find_members()
         if self._follower is None:
@@ -79,7 +80,8 @@ class Nodes:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Return once everything that the cloud has said by now has come true. Raises NodeError."""
+        """Return once everything that the cloud has reported so far is carried out. Raises
+        NodeError."""
         wanted = len(self._client.audit())
         deadline = time.monotonic() + _LIMIT
         while self._seen < wanted:
@@ -90,12 +92,12 @@ class Nodes:
             time.sleep(_PAUSE)
 
     def violations(self) -> list[Violation]:
-        """What the nodes saw that must not happen."""
+        """Return what the nodes saw that must not happen."""
         self.catch_up()
         return list(node_audit.violations(self._disks(), self._volumes, self._torn()))
 
     def slow_down(self, seconds: float) -> None:
-        """Let every stop of an application take so much longer from now on."""
+        """Make every stop of an application take this much longer from now on."""
         for disk in self._disks():
             (disk / SLOW).write_text(f"{seconds}", encoding="ascii")
 
@@ -202,7 +204,7 @@ class Nodes:
 
     @staticmethod
     def _done(node: Node) -> int:
-        """The last event that has come true on it, be it in an earlier process."""
+        """The last event that was carried out on it, also by an earlier process."""
         try:
             return int((node.folder / "done").read_text(encoding="ascii"))
         except (OSError, ValueError):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The play: bring a group up, break its active node, watch it fail over, look what is left.
+"""The drill itself: activate a group, break its active node, watch the failover, and check the
+result.
 
-Every act looks first at how far an earlier, killed drill on the same state came, and goes on from
+Every step first checks how far an earlier, killed drill on the same state got, and continues from
 there.
 """
 
@@ -72,7 +73,7 @@ class Play:
         self._failed_over: dict[str, Any] = {}
 
     def run(self) -> Outcome:
-        """Play every act that is left to play."""
+        """Run every remaining step."""
         scene = self._scene
         self._tell(None, "drill", "setting the scene: a stack of two servers and its volumes")
         scene.add_group(GROUP, self._volumes, self._story.adapt, self.example)
@@ -93,10 +94,10 @@ class Play:
         return self._outcome()
 
     def _afterwards(self) -> None:
-        """What is done once the failover is over: nothing."""
+        """Do what follows the failover: nothing."""
 
     def _recover(self) -> None:
-        """Wait until the sweep has gone on where an earlier drill was killed."""
+        """Wait until the sweep has continued the work of an earlier drill that was killed."""
         status = self._scene.action("failover.status", group=GROUP)
         alarms = self._alarms(status)
         if alarms:
@@ -115,7 +116,7 @@ class Play:
 
     @staticmethod
     def _unstarted(status: dict[str, Any], alarms: list[dict[str, Any]]) -> bool:
-        """Whether an alarm was admitted and its traversal not even begun."""
+        """Return whether an alarm was admitted whose traversal has not begun."""
         return bool(alarms) and not status["lost"]
 
     def _break(self, member: str) -> None:
@@ -137,7 +138,7 @@ class Play:
         self._watch(self._scene.start("failover.on_alarm", **body))
 
     def _vouch(self) -> None:
-        """A person says that the lost member is off, where the failover waits for that."""
+        """Confirm as an operator that the lost member is off, if the failover waits for that."""
         status = self._scene.action("failover.status", group=GROUP)
         if status["status"] != "BLOCKED":
             return
@@ -151,7 +152,7 @@ class Play:
         self._watch(execution)
 
     def _return(self) -> None:
-        """The lost member's host comes back, with its guest and an epoch that is over."""
+        """Bring the lost member's host back, with its guest and an epoch that has ended."""
         scene = self._scene
         status = scene.action("failover.status", group=GROUP)
         (member,) = status["lost"]
@@ -174,7 +175,7 @@ class Play:
             self._broken.append(f"{said}, and it should have been refused")
 
     def _watch(self, execution: str) -> None:
-        """Tell what happens until an execution has ended."""
+        """Report what happens until an execution has ended."""
         while True:
             ended = self._scene.mistral.client.execution(execution)["state"] != "RUNNING"
             self._tell_news()
@@ -191,7 +192,7 @@ class Play:
                 self._tell_proof(at, row["resource_id"])
 
     def _tell_proof(self, at: float | None, resource_id: str) -> None:
-        """Tell what showed that the member writes no more, if a resource is a fence."""
+        """If a resource is a fence, report what proved that the member no longer writes."""
         record = self._scene.read(lambda tx: tx.record(resource_id))
         if record is not None and record.type == FENCE_TYPE and (proof := record.attributes):
             self._tell(at, "proof", f"proven by {proof['rung']}: {proof['observed']}")
@@ -237,7 +238,7 @@ class Play:
         )
 
     def _wrong_rung(self) -> list[str]:
-        """Whether another rung proved the fence than the story's."""
+        """Return a violation if another rung than the scenario's proved the fence."""
         fences = [r for r in self._failed_over["resources"] if r["type"] == "fence"]
         rungs = [fence["attributes"].get("rung") for fence in fences]
         if self._story.rung in (None, *rungs):
@@ -246,7 +247,7 @@ class Play:
 
     @staticmethod
     def _active(roles: dict[str, str]) -> str:
-        """Who is active, for people."""
+        """Return the active member, for people."""
         return next(iter(roles.values()))
 
     def _holders(self, status: dict[str, Any]) -> dict[str, str]:
@@ -257,11 +258,11 @@ class Play:
         }
 
     def violations(self) -> list[Violation]:
-        """Broken invariants, by the cloud's log and the state database."""
+        """Return broken invariants, according to the cloud's log and the state database."""
         return self._scene.violations()
 
     def _times(self, status: dict[str, Any]) -> tuple[Share | None, float | None]:
-        """The share of the cloud, and when the application was active; from the alarm on."""
+        """Return the cloud's share, and when the application was active, since the alarm."""
         traversal = status["traversal"]
         if self._alarm_at is None or traversal["status"] not in AT_REST:
             return None, None

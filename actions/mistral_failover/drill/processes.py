@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A drill's node as a tree of processes: what belongs to it, and its sudden end.
 
-Linux only. Whoever is orphaned in a node becomes a child of its first process, the guest (see
-:mod:`.guest`), so the tree is whole whatever daemonised itself.
+Linux only. An orphaned process of a node becomes a child of its first process, the guest (see
+:mod:`.guest`), so the tree stays complete even if something daemonises itself.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 @dataclass(frozen=True)
 class Process:
-    """A process such that no later one of the same number is taken for it: ``started`` counts the
-    system's ticks from its boot."""
+    """A process, identified so that a later one with the same number is not confused with it:
+    ``started`` counts the system's ticks since its boot."""
 
     pid: int
     started: int
@@ -32,36 +32,37 @@ class Process:
 
     @classmethod
     def parse(cls, text: str) -> Process:
-        """What ``str`` made. Raises ValueError."""
+        """Parse the result of ``str``. Raises ValueError."""
         pid, started = text.split()
         return cls(int(pid), int(started))
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
-        """The process of that number; None when there is none, or it has only to be reaped."""
+        """Return the process of that number; None if there is none, or if it only has to be
+        reaped."""
         fields = _stat(pid)
         return None if fields is None or fields[0] in "ZX" else cls(pid, int(fields[19]))
 
     @property
     def runs(self) -> bool:
-        """Whether it is there, be it stopped."""
+        """Whether it exists, even if it is stopped."""
         return Process.of(self.pid) == self
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it still is there."""
+        """Send it a signal, if it still exists."""
         if self.runs:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of whoever below it loses its own."""
+    """Make this process the parent of every orphaned process below it."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def below(root: int) -> list[Process]:
-    """Everything below a process, itself not."""
+    """Return everything below a process, without itself."""
     children = defaultdict(list)
     for place in Path("/proc").glob("[0-9]*"):
         fields = _stat(int(place.name))
@@ -77,8 +78,8 @@ def below(root: int) -> list[Process]:
 
 
 def kill_below(root: int) -> set[Process]:
-    """Kill everything below a process, at once: nobody of it gets to react to another's end.
-    Returns whom; they are gone a little later."""
+    """Kill everything below a process at once, so that none of it can react to another's end.
+    Return them; they are gone shortly afterwards."""
     stopped: set[Process] = set()
     while new := [process for process in below(root) if process not in stopped]:
         for process in new:
@@ -90,7 +91,7 @@ def kill_below(root: int) -> set[Process]:
 
 
 def users(folder: Path) -> Iterator[Process]:
-    """The processes that have a file in a folder open, or stand in it."""
+    """Return the processes that have a file in a folder open, or whose working directory it is."""
     folder = folder.resolve()
     for place in Path("/proc").glob("[0-9]*"):
         process = Process.of(int(place.name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node finds that comes back after its member was failed over."""
+"""What a node finds when it comes back after its member was failed over."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _PAUSE = 0.1
 _LIMIT = 60.0
 _WAIT = 3.0
 REFUSALS = ("OLD_EPOCH", "REFUSED")
-"""With these codes an agent says that a command has not run."""
+"""The codes with which an agent reports that a command has not run."""
 _UNDER_WAY = re.compile(r"stopping|being stopped|again")
-"""What agents say as long as something that they have to stop may still run."""
+"""What agents report as long as something that they must stop may still run."""
 
 
 def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> Heartbeat:
-    """Wait until a node that came back says what came of its being deposed, in ``epoch``.
+    """Wait until a node that came back reports the result of being deposed, in ``epoch``.
 
-    Raises SceneError when it does not within a minute.
+    Raises SceneError if it does not within a minute.
     """
     to = _address(scene, group, member, server)
     deadline = time.monotonic() + _LIMIT
@@ -41,13 +41,13 @@ def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> H
 
 
 def _is_quiet(said: Heartbeat) -> bool:
-    """Nothing runs, and nothing is being stopped any more."""
+    """Return whether nothing runs, and nothing is still being stopped."""
     return bool(said.deposed) and not said.running and not _UNDER_WAY.search(said.deposed or "")
 
 
 def late_command(scene: Scene, group: str, member: str, server: str, epoch: int, name: str) -> str:
-    """Send a command of an ``epoch`` that is over, as an executor would that slept through the
-    failover. Returns the code with which it was refused, or ``DONE``."""
+    """Send a command of an ``epoch`` that has ended, like an executor that slept through the
+    failover. Return the code with which it was refused, or ``DONE``."""
     command = Command(
         id=str(uuid.uuid4()),
         to=_address(scene, group, member, server),
@@ -67,6 +67,6 @@ def _address(scene: Scene, group: str, member: str, server: str) -> Address:
 
 
 def _channel() -> Channel:
-    """The channel as the actions of this process have it."""
+    """Return the channel as the actions of this process use it."""
     request = Request(runtime(), ActionContext(SecurityContext(), ExecutionContext()))
     return request.channel(request.cloud(Unguarded()), Unguarded())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a drill can play: what happens to the active node, what a person does, how it must end."""
+"""The scenarios of a drill: what happens to the active node, what an operator does, how it must
+end."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def as_it_is(definition: Definition) -> Definition:
 
 
 def server_may_go(definition: Definition) -> Definition:
-    """The group, of which a server may be deleted that is proven off, and whose host is down."""
+    """Return the group with the policy that a server whose host is down may be deleted if it is
+    proven off."""
     changed = copy.deepcopy(definition)
     for resource in changed["resources"].values():
         if resource["type"] == "volume_attachment":
@@ -30,9 +32,9 @@ def server_may_go(definition: Definition) -> Definition:
 
 
 def replicated(definition: Definition) -> Definition:
-    """The group without its volumes: an application that keeps its data by replication. Nor does
-    its ladder ask Nova to stop a server: on a dead host that request waits for the host's return,
-    and would end the guest as soon as it is back."""
+    """Return the group without its volumes: an application that keeps its data by replication. Its
+    ladder does not ask Nova to stop a server either: on a dead host that request waits for the
+    host's return, and would stop the guest as soon as it is back."""
     changed = copy.deepcopy(definition)
     gone = {n for n, r in changed["resources"].items() if r["type"] == "volume_attachment"}
     gone |= {n for n, r in changed["resources"].items() if _is_made_of(r, gone)}
@@ -53,18 +55,19 @@ def replicated(definition: Definition) -> Definition:
 
 
 def _is_made_of(resource: Mapping[str, Any], gone: set[str]) -> bool:
-    """Whether a resource is nothing without one of these, as a mount without its volume."""
+    """Return whether a resource makes no sense without one of these, as a mount without its
+    volume."""
     values = [v for v in resource["properties"].values() if isinstance(v, Mapping)]
     return any(value.get("get_resource") in gone for value in values)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """``strikes``: a server or a host of the emulated cloud by ``fault``, or how long a command
-    takes (``latency``). ``ends``: the status that is right at the end; ``rung``: the one that
-    proves the member fenced, where only one may. ``vouched``: a person confirms that the member is
-    off. ``returns``: its host comes back afterwards. ``adapt`` makes the example's group that of
-    the story."""
+    """``strikes``: a server or a host of the emulated cloud is hit by ``fault``, or a command takes
+    longer (``latency``). ``ends``: the correct final status; ``rung``: the only rung that may prove
+    the member fenced, if there is only one. ``vouched``: an operator confirms that the member is
+    off. ``returns``: its host comes back afterwards. ``adapt`` changes the example's group for the
+    scenario."""
 
     strikes: Literal["server", "host", "latency"]
     fault: str

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scene of a drill: the embedded Mistral with the pack, an emulated cloud, groups in it.
+"""The scene of a drill: the embedded Mistral with the workflows, an emulated cloud, and groups in
+it.
 
-The cloud is a process of its own, as a real one would be: it outlives a drill that is killed, and
-the next one on the same state directory finds it as it was left.
+The cloud is a process of its own, as a real one would be: it outlives a killed drill, and the next
+drill on the same state directory finds it unchanged.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ T = TypeVar("T")
 
 CLOUD = "drill"
 LEASE = 6.0
-"""Seconds; short, so that a drill which was killed goes on soon after it is started again."""
+"""Seconds; short, so that a killed drill continues soon after it is started again."""
 
 SWEEP_INTERVAL = 1.0
-"""Seconds between two looks for what a killed drill left."""
+"""Seconds between two checks for the unfinished work of a killed drill."""
 
 
 # The emulated compute service stops a guest within two seconds, where it lives. A user is not shown
@@ -52,7 +53,7 @@ _QUICK = {"kind": "stop", "limit": 10}
 
 
 class SceneError(Exception):
-    """The scene could not be set."""
+    """The scene could not be set up."""
 
 
 class Scene:
@@ -69,11 +70,12 @@ class Scene:
         agents: bool = False,
         broker: str | None = None,
     ) -> None:
-        """``settings`` are further options of ``[failover]``. A cloud that is left behind, because
-        this process was killed, ends by itself after ``idle_exit`` seconds without a request.
+        """``settings`` are further options of ``[failover]``. If this process is killed, its cloud
+        ends by itself after ``idle_exit`` seconds without a request.
 
-        ``agents``: the nodes are real, processes on this machine with an agent on each, commanded
-        over the broker of that URL, or through files where none is named."""
+        ``agents``: the nodes are real, processes on this machine with an agent on each, which get
+        their commands over the broker of that URL, or through files if no URL is given.
+        """
         self.state_dir = state_dir.absolute()
         self._latency = latency
         self._latency_overrides = latency_overrides or {}
@@ -119,12 +121,12 @@ class Scene:
         adapt: Callable[[dict[str, Any]], dict[str, Any]] = as_it_is,
         example: examples.Example = examples.ONE,
     ) -> None:
-        """Create an example's stack and define its group, adapted, unless they are there. Real
-        nodes know the commands of one example alone.
+        """Create an example's stack and define its adapted group, unless they exist. Real nodes
+        know the commands of only one example.
 
-        The scene may be set on what a drill left that was killed while it set it: every step finds
-        what is there, or is still being made, and goes on with it. The group is defined last.
-        Raises SceneError where that drill was one of fewer volumes, or of another example.
+        An earlier drill may have been killed here: every step uses what exists or is still being
+        created. The group is defined last. Raises SceneError if that drill had fewer volumes, or
+        another example.
         """
         file = example.group if self.nodes is None else agent_files.GROUP_FILE
         definition = adapt(examples.group(volumes, name, file, told=example.told))
@@ -155,7 +157,7 @@ class Scene:
     def _add_applications(
         self, name: str, example: examples.Example, *, needs_volume: bool
     ) -> None:
-        """Say what runs in the guests; the cloud takes what it was told already as an update."""
+        """Define what runs in the guests; the cloud treats a known application as an update."""
         for application, prefix in example.applications.items():
             self.cloud.add_application(
                 f"{application}-{name}",
@@ -171,15 +173,15 @@ class Scene:
         return self.mistral.client.run_action(name, inputs)
 
     def server(self, group: str, member: str) -> str:
-        """The id of the server behind a member."""
+        """Return the id of a member's server."""
         return str(self.cloud.resources(group)[member]["physical_resource_id"])
 
     def run(self, workflow: str, /, timeout: float = 300, **inputs: Any) -> ExecutionBody:
-        """Run a workflow to its end; returns the execution."""
+        """Run a workflow to its end; return the execution."""
         return self.mistral.client.run(workflow, inputs, timeout=timeout)
 
     def start(self, workflow: str, /, **inputs: Any) -> str:
-        """Start a workflow; returns the execution's id."""
+        """Start a workflow; return the execution's id."""
         return str(self.mistral.client.start(workflow, inputs)["id"])
 
     @cached_property
@@ -208,25 +210,26 @@ class Scene:
         return str(stack).rpartition("/")[2]
 
     def task_count(self, execution: str) -> int:
-        """How many tasks Mistral ran for an execution and all below it."""
+        """Return how many tasks Mistral ran for an execution and all below it."""
         client = self.mistral.client
         return sum(len(client.tasks(e["id"])) for e in client.sub_executions(execution))
 
     def violations(self) -> list[Violation]:
-        """What the audit finds now."""
+        """Return the present findings of the audit."""
         state = read_state(self.database)
         found = audit(self.cloud.audit(), state, files=self.written(), secrets=self.secrets())
         return found + (self.nodes.violations() if self.nodes is not None else [])
 
     def written(self) -> list[Path]:
-        """The files of the scene in which no secret may stand; there are others for secrets."""
+        """Return the files of the scene that must not contain a secret; other files are for
+        secrets."""
         own = ("clouds.yaml", "mistral.conf", self._secret.name, *agent_files.SECRETS)
         folders = (self.state_dir / "nodes", self.state_dir / "broker")
         everywhere = [*self.state_dir.iterdir(), *(p for f in folders for p in f.rglob("*"))]
         return [path for path in everywhere if path.name not in own and path.is_file()]
 
     def secrets(self) -> Secrets:
-        """What nobody may find in them."""
+        """Return the secrets that must not be found in them."""
         cloud = json.loads((self.state_dir / "cloud" / "state.json").read_text(encoding="utf-8"))
         named = {
             "the broker's password": password_of(self._broker),
@@ -239,8 +242,8 @@ class Scene:
         return Secrets(frozenset(cloud["tokens"]), named)
 
     def recover(self, pause: float = 0.1, limit: float = 120) -> int:
-        """Wait until nothing is under way any more: this Mistral sweeps by itself. Locks of a dead
-        process are waited for until their leases end. Returns :meth:`swept`."""
+        """Wait until no work is in progress any more: this Mistral sweeps by itself. For locks of a
+        dead process, this waits until their leases expire. Returns :meth:`swept`."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             unstarted = self.read(lambda tx: stalled_work.unstarted(tx, self.project, 0.0))
@@ -251,15 +254,15 @@ class Scene:
         raise SceneError(f"something is still under way after {limit} s of sweeping")
 
     def swept(self) -> int:
-        """How many nodes the sweeps have triggered since this scene was set."""
+        """Return how many nodes the sweeps have triggered since this scene was set up."""
         query = sa.select(sa.func.count()).where(
             journal.c.id > self._since, journal.c.kind == stalled_work.SWEPT
         )
         return int(self.read(lambda tx: tx.connection.execute(query).scalar_one()))
 
     def _last_sentence(self) -> int:
-        """The id of the journal's last sentence, from which on this scene is the one that speaks;
-        asking for the groups makes the tables, if there are none."""
+        """Return the id of the journal's last sentence, after which this scene begins; asking for
+        the groups creates the tables, if there are none."""
         self.action("failover.status")
         query = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0))
         return int(self.read(lambda tx: tx.connection.execute(query).scalar_one()))
