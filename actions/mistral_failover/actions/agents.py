@@ -12,7 +12,7 @@ from mistral_failover.runtime.process import Request
 
 
 class Agents(FailoverAction):
-    """Show what the agents on a group's members last said."""
+    """Show the last heartbeats of the agents on a group's members."""
 
     def __init__(self, group: Any) -> None:
         super().__init__()
@@ -25,7 +25,8 @@ class Agents(FailoverAction):
 class Enroll(FailoverAction):
     """Hand out the key of a member's agent, or of all of a group's agents.
 
-    To be run by itself, with run_sync true and save_result false: Mistral then keeps nothing.
+    Run it outside of workflows, with run_sync true and save_result false: then Mistral stores
+    nothing.
     """
 
     def __init__(self, group: Any, member: Any = None) -> None:

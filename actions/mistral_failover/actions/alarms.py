@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions on alarms: admit, list those that are held, dismiss."""
+"""Actions on alarms: admit, list the held ones, dismiss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mistral_failover.runtime.process import Request
 
 
 class Admit(FailoverAction):
-    """Decide on an alarm of Aodh's and start, once, the failover that it asks for."""
+    """Decide on an alarm from Aodh, and start the failover that it asks for, once."""
 
     def __init__(self, alarm: Any, group: Any = None, member: Any = None) -> None:
         super().__init__()
@@ -30,7 +30,8 @@ class Admit(FailoverAction):
 
 
 class AdmitEvent(FailoverAction):
-    """Decide on every alarm in a body of any kind; start, once, the failovers that they ask for."""
+    """Decide on every alarm in a body of any kind, and start the failovers that they ask for,
+    once."""
 
     def __init__(self, body: Any, kind: Any = None, group: Any = None, member: Any = None) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class AdmitEvent(FailoverAction):
 
 
 class Held(FailoverAction):
-    """List the alarms that are held back in the project, or in one group of it."""
+    """List the alarms that are held in the project, or in one of its groups."""
 
     def __init__(self, group: Any = None, limit: Any = 100) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ class Held(FailoverAction):
 
 
 class Dismiss(FailoverAction):
-    """Take alarms that are held back off the list."""
+    """Dismiss held alarms."""
 
     def __init__(self, incident: Any, because: Any) -> None:
         super().__init__()

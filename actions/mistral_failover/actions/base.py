@@ -27,7 +27,7 @@ _DOUBTFUL = frozenset(
 
 
 class FailoverAction(actions.Action):  # type: ignore[misc]
-    """An action over the state store. A subclass's ``__init__`` stores its inputs as they are (a
+    """An action over the state store. A subclass's ``__init__`` stores its inputs unchanged (a
     remote executor rebuilds the object from them) and ``answer`` calls one plain function."""
 
     @answered

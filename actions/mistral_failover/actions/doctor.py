@@ -14,14 +14,15 @@ from mistral_failover.runtime.process import Request
 
 
 class Doctor(FailoverAction):
-    """Check everything that a failover will need; each finding says what helps. Never fails."""
+    """Check everything that a failover needs; each finding says what helps. Never fails."""
 
     def __init__(self, group: Any = None) -> None:
         super().__init__()
         self.group = group
 
     def run(self, context: Any) -> Any:
-        """As the others, but what keeps an action from running at all is a finding."""
+        """As the others, except that an error which prevents an action from running is a
+        finding."""
         answer = super().run(context)
         return examination.unable(answer.error) if isinstance(answer, Result) else answer
 

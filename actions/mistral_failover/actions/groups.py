@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that define and forget groups."""
+"""Actions that define and delete groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Define(FailoverAction):
 
 
 class Undefine(FailoverAction):
-    """Forget a group of which nothing is left: its definition, its goals, its history."""
+    """Delete a group that has nothing left in the cloud: its definition, its goals, its history."""
 
     def __init__(self, group: Any) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from mistral_failover.runtime.process import Request
 
 
 class Locks(FailoverAction):
-    """List the locks that are held, and whether their owners live."""
+    """List the locks that are held, and whether their owners are alive."""
 
     def __init__(self, group: Any = None) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Locks(FailoverAction):
 
 
 class BreakLock(FailoverAction):
-    """Break the lock of an owner that is named; of a live one by force, and with a reason only."""
+    """Break the lock of a named owner; of a live one only with force and a reason."""
 
     def __init__(
         self,

@@ -20,7 +20,8 @@ from mistral_failover.runtime.process import Request
 
 
 class ConfirmFenced(FailoverAction):
-    """A person vouches that a member no longer writes; the blocked failover goes on."""
+    """Record an operator's confirmation that a member no longer writes; the blocked failover
+    continues."""
 
     def __init__(self, group: Any, member: Any, because: Any) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class ConfirmFenced(FailoverAction):
 
 
 class Members(FailoverAction):
-    """List a group's members: what they hold, and whether and why not they may take a role."""
+    """List a group's members: what they hold, whether they may take a role, and why not."""
 
     def __init__(self, group: Any) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class Members(FailoverAction):
 
 
 class ReplaceMember(FailoverAction):
-    """Replace a member's server, once it holds no role or was fenced."""
+    """Replace a member's server, after its roles were moved or the member was fenced."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ReplaceMember(FailoverAction):
 
 
 class NextMember(FailoverAction):
-    """Say whose turn it is when members are replaced one by one."""
+    """Return the next member when members are replaced one by one."""
 
     def __init__(self, group: Any, members: Any = None, turn: Any = None, pause: Any = 0) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class NextMember(FailoverAction):
 
 
 def _turn(given: Any) -> list[dict[str, str]] | None:
-    """The servers that were fixed, as the first answer had them. Raises ActionError BAD_INPUT."""
+    """Return the servers as the first answer listed them. Raises ActionError BAD_INPUT."""
     if given is None:
         return None
     keys = ("member", "server")

@@ -28,7 +28,7 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 class OperationAction(FailoverAction):
-    """Carries an operation out under its lock: every call is guarded by the operation's lease."""
+    """Carries out an operation under its lock: every call is guarded by the operation's lease."""
 
     perform: ClassVar[Callable[[Tools, Document], dict[str, Any]]]
 
@@ -72,12 +72,13 @@ class AttachVolume(OperationAction):
 
 
 class DetachVolume(OperationAction):
-    """Detach a volume and see it gone, unless another resource of the group has it there too."""
+    """Detach a volume and check that it is gone, unless another resource of the group has it there
+    too."""
 
     perform = volume_attachment.detach_volume
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
-        """Two roles may share a multi-attach volume, and fall to one member: it is attached there
+        """Two roles may share a multi-attach volume and be on one member: then it is attached there
         once, and stays as long as one of them needs it."""
 
         def read(tx: SqlTransaction) -> list[str]:
@@ -116,7 +117,7 @@ class PatchStack(OperationAction):
 
 
 class ReplaceServer(OperationAction):
-    """Have Heat make another server for a member."""
+    """Have Heat create another server for a member."""
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         return group_member.replace_server(request, tools, operation)

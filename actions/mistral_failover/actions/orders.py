@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that give orders. Each starts a traversal."""
+"""Actions that operators order. Each starts a traversal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mistral_failover.runtime.process import Request
 
 
 class Begin(FailoverAction):
-    """Give a group its next goal, as a person asks for."""
+    """Give a group its next goal, as an operator asks for."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Begin(FailoverAction):
 
 
 class Switchover(FailoverAction):
-    """Move a role to another member as planned; what fails on the way takes it back."""
+    """Move a role to another member as planned; if a step fails, everything is moved back."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Failback(FailoverAction):
 
 
 class Rollback(FailoverAction):
-    """Give a group a goal back that it had: the last one that it reached, or the one named."""
+    """Return a group to an earlier goal: the last one that it reached, or the named one."""
 
     def __init__(
         self, group: Any, goal: Any = None, recovered: Any = None, because: Any = None

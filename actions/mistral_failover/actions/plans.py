@@ -14,8 +14,8 @@ from mistral_failover.runtime.process import Request
 
 
 class Plan(FailoverAction):
-    """Show what a verb would do to a group now, without touching anything; or look again at a plan
-    that was made before."""
+    """Show what a verb would do to a group now, without changing anything; or check an earlier plan
+    again."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Plan(FailoverAction):
 
 
 class StartPlan(FailoverAction):
-    """Start exactly what a plan says, if the world is still the one that it was made in."""
+    """Start exactly what a plan says, if nothing it depends on has changed."""
 
     def __init__(self, plan: Any, because: Any = None) -> None:
         super().__init__()

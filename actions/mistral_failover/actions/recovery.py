@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that work traversals off and take up what a crash left behind."""
+"""Actions that carry out traversals and continue work that a crash interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from mistral_failover.runtime.process import Request
 
 
 class Launch(FailoverAction):
-    """Start a workflow of this pack as an execution of its own, and do not wait for it."""
+    """Start a public workflow of this package as an execution of its own, without waiting for
+    it."""
 
     def __init__(self, workflow: Any, input: Any, because: Any = None) -> None:
         super().__init__()
@@ -27,7 +28,7 @@ class Launch(FailoverAction):
 
 
 class Advance(FailoverAction):
-    """Work a traversal off up to the end of a stage."""
+    """Carry out a traversal up to the end of a stage."""
 
     def __init__(self, traversal: Any, through: Any, hold: Any = False) -> None:
         super().__init__()
@@ -45,8 +46,8 @@ class Advance(FailoverAction):
 
 
 class Report(FailoverAction):
-    """How a traversal ended; an error when it did not reach its goal, or waits for rights. So is a
-    planned move that came back, or whose place another goal has taken."""
+    """Report how a traversal ended. It is an error if it did not reach its goal or waits for
+    rights, and if a planned move returned or was superseded by another goal."""
 
     def __init__(self, group: Any, traversal: Any) -> None:
         super().__init__()
@@ -58,7 +59,8 @@ class Report(FailoverAction):
 
 
 class Sweep(FailoverAction):
-    """Find what dead processes left behind in the project, and say what is to be started for it."""
+    """Find work that dead processes left unfinished in the project, and return what to start for
+    it."""
 
     def __init__(self, group: Any = None) -> None:
         super().__init__()
@@ -69,7 +71,8 @@ class Sweep(FailoverAction):
 
 
 class Observe(FailoverAction):
-    """Look at the project's groups at rest, or at one at once: is it still as the records say?"""
+    """Check the project's groups at rest, or one group at once: does the cloud still match the
+    records?"""
 
     def __init__(self, group: Any = None) -> None:
         super().__init__()

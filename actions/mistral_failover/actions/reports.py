@@ -14,8 +14,8 @@ from mistral_failover.runtime.process import Request
 
 
 class Status(FailoverAction):
-    """Show where a group stands, with its definition if asked for; without a group, where all
-    groups of the project do."""
+    """Show the status of a group, with its definition if asked for; without a group, the status of
+    all groups of the project."""
 
     def __init__(self, group: Any = None, definition: Any = False, agents: Any = False) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class History(FailoverAction):
 
 
 class Goals(FailoverAction):
-    """List the goals that a group was given, the latest first, and what came of them."""
+    """List the goals of a group, the latest first, and their outcomes."""
 
     def __init__(self, group: Any) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Goals(FailoverAction):
 
 
 class CompareGoals(FailoverAction):
-    """Show what differs between two goals of a group; their versions may be shortened."""
+    """Show the differences between two goals of a group; their versions may be shortened."""
 
     def __init__(self, group: Any, before: Any, after: Any) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class CompareGoals(FailoverAction):
 
 
 class Show(FailoverAction):
-    """Show what an id stands for, and everything about it; its first 8 digits do.
+    """Show what an id means, and everything about it; its first 8 digits are enough.
 
     ``id`` is that of an incident, traversal, goal, operation, plan, or of a locked resource.
     """
@@ -101,7 +101,7 @@ class Show(FailoverAction):
 
 
 class Metrics(FailoverAction):
-    """Count what happened in the project, and how its groups stand."""
+    """Count what happened in the project, and show the status of its groups."""
 
     def __init__(self, group_limit: Any = GROUPS) -> None:
         super().__init__()

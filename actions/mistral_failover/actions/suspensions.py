@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that hold a group's alarms back for a while."""
+"""Actions that hold a group's alarms for a while."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mistral_failover.runtime.process import Request
 
 
 class Pause(FailoverAction):
-    """Hold every alarm of a group back until it is resumed."""
+    """Hold every alarm of a group until it is resumed."""
 
     def __init__(self, group: Any, because: Any) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Resume(FailoverAction):
 
 
 class Maintenance(FailoverAction):
-    """Hold the alarms of a group, or of some of its members, back until a time."""
+    """Hold the alarms of a group, or of some of its members, until a time."""
 
     def __init__(
         self, group: Any, because: Any, until: Any = None, minutes: Any = None, members: Any = None
