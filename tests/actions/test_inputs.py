@@ -178,7 +178,7 @@ def test_no_word_about_the_lost_differs_from_nobody_lost() -> None:
 def test_an_operation_that_lacks_keys_is_told_which(state: Runtime, context: ActionContext) -> None:
     answer = operations.AttachVolume({"ticket": TICKET, "verb": "create"}).run(context)
 
-    assert "it lacks key, group, group_id, stack" in answer.error["message"]
+    assert "missing: key, group, group_id, stack" in answer.error["message"]
 
 
 def test_a_dry_run_does_nothing(state: Runtime, context: ActionContext) -> None:

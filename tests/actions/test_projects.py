@@ -79,7 +79,7 @@ def test_an_alarm_naming_another_project_s_group_or_server_concerns_nobody(
     by_server = alarms.Admit(alarm).run(stranger)
 
     assert by_group["decision"] == by_server["decision"] == "HELD"
-    assert "there is no group payments in this project" in by_group["sentence"]
+    assert "this project has no group payments" in by_group["sentence"]
     assert "no group of this project is known to have s-a" in by_server["sentence"]
     assert by_server["traversal"] is None
     assert alarms.Held().run(context)["held"] == []

@@ -39,26 +39,26 @@ def test_a_calm_group_admits_and_says_who_is_lost() -> None:
 @pytest.mark.parametrize(
     ("firing", "changes", "decision", "words"),
     [
-        (False, {}, "IGNORED", "not a transition into alarm"),
+        (False, {}, "IGNORED", "no new failure"),
         (True, {"in_service": False}, "IGNORED", "payments is not in service"),
-        (True, {"strangers": ("s9",)}, "HELD", "s9 is not known as a member of payments"),
+        (True, {"strangers": ("s9",)}, "HELD", "s9 is not a known member of payments"),
         (
             True,
             {"member": None},
             "HELD",
-            "does not say which member is lost, and several members of payments hold roles",
+            "several members of payments hold roles",
         ),
-        (True, {"known": True}, "DUPLICATE", "heard before"),
-        (True, {"lost": frozenset({"db_a"})}, "DUPLICATE", "db_a is declared lost already"),
+        (True, {"known": True}, "DUPLICATE", "a repeat"),
+        (True, {"lost": frozenset({"db_a"})}, "DUPLICATE", "db_a is already declared lost"),
         (True, {"lost": frozenset({"db_b"})}, "ADMITTED", "db_a of payments is declared lost"),
-        (True, {"admitted": [NOW - 59.9]}, "HELD", "60 s ago, and the cooldown is 60 s"),
+        (True, {"admitted": [NOW - 59.9]}, "HELD", "cooldown of 60 s"),
         (True, {"admitted": [NOW - 60]}, "ADMITTED", "declared lost"),
         (True, {"admitted": [NOW - 900, NOW - 5]}, "HELD", "5 s ago"),
         (True, {"admitted": [NOW - 900] * 3}, "HELD", "3 alarms were admitted within an hour"),
         (True, {"admitted": [NOW - 900] * 2}, "ADMITTED", "declared lost"),
         (True, {"admitted": [NOW - 3600] * 3}, "ADMITTED", "declared lost"),
         (True, {"admitted": [NOW - 1], "limits": Limits(0, 3)}, "ADMITTED", "declared lost"),
-        (True, {"pause": PAUSE}, "HELD", "paused since 1970-01-02 03:46:40 UTC by ann: an upgrade"),
+        (True, {"pause": PAUSE}, "HELD", "since 1970-01-02 03:46:40 UTC by ann: an upgrade"),
         (
             True,
             {"maintenance": WORK},
@@ -77,7 +77,7 @@ def test_a_calm_group_admits_and_says_who_is_lost() -> None:
             True,
             {"old_news": lambda: True},
             "HELD",
-            "happened at 1970-01-02 03:45:40 UTC, and db_a",
+            "happened at 1970-01-02 03:45:40 UTC, but db_a",
         ),
         (
             True,
@@ -88,7 +88,7 @@ def test_a_calm_group_admits_and_says_who_is_lost() -> None:
         (True, {"storm": lambda: replace(STORM, failing=2)}, "ADMITTED", "declared lost"),
         (True, {"storm": lambda: replace(STORM, groups=7)}, "ADMITTED", "declared lost"),
         (True, {"storm": lambda: replace(STORM, fewest=0)}, "ADMITTED", "declared lost"),
-        (True, {"storm": lambda: replace(STORM, share=0.0)}, "HELD", "suspect the control plane"),
+        (True, {"storm": lambda: replace(STORM, share=0.0)}, "HELD", "control plane"),
     ],
 )
 def test_each_rule_speaks_with_its_own_sentence(
@@ -101,17 +101,17 @@ def test_each_rule_speaks_with_its_own_sentence(
 
 # From the last rule to the first: each that is broken as well takes over from those after it.
 BROKEN: list[tuple[dict[str, Any], str]] = [
-    ({"storm": lambda: STORM}, "suspect the control plane"),
-    ({"admitted": [NOW - 900] * 3}, "within an hour"),
-    ({"admitted": [NOW - 900, NOW - 900, NOW - 1]}, "the cooldown is"),
-    ({"old_news": lambda: True}, "it happened at"),
-    ({"maintenance": WORK}, "maintenance of payments"),
-    ({"pause": PAUSE}, "is paused since"),
-    ({"lost": frozenset({"db_a"})}, "declared lost already"),
-    ({"known": True}, "heard before"),
-    ({"member": None}, "does not say which member is lost"),
-    ({"strangers": ("s9",)}, "is not known as a member"),
-    ({"in_service": False}, "is not in service"),
+    ({"storm": lambda: STORM}, "storm"),
+    ({"admitted": [NOW - 900] * 3}, "per_hour"),
+    ({"admitted": [NOW - 900, NOW - 900, NOW - 1]}, "cooldown"),
+    ({"old_news": lambda: True}, "old_news"),
+    ({"maintenance": WORK}, "maintenance"),
+    ({"pause": PAUSE}, "paused"),
+    ({"lost": frozenset({"db_a"})}, "known_fact"),
+    ({"known": True}, "heard_before"),
+    ({"member": None}, "unnamed"),
+    ({"strangers": ("s9",)}, "stranger"),
+    ({"in_service": False}, "not_in_service"),
 ]
 
 
@@ -121,9 +121,9 @@ def test_the_first_rule_that_speaks_decides(upto: int) -> None:
     for changes, _ in BROKEN[:upto]:
         situation = replace(situation, **changes)
 
-    assert BROKEN[upto - 1][1] in admit(ALARM, situation).sentence
+    assert admit(ALARM, situation).rule == BROKEN[upto - 1][1]
     quiet = replace(ALARM, firing=False)
-    assert "not a transition" in admit(quiet, situation).sentence
+    assert admit(quiet, situation).rule == "not_firing"
 
 
 def test_what_an_alarm_without_a_time_tells_is_never_old() -> None:
@@ -160,7 +160,7 @@ def test_every_verdict_names_its_rule() -> None:
 @pytest.mark.parametrize(
     ("alarm", "group", "words"),
     [
-        (ALARM, "ledger", "there is no group ledger in this project"),
+        (ALARM, "ledger", "this project has no group ledger"),
         (ALARM, None, "no group of this project is known to have s1"),
         (replace(ALARM, servers=(), others=("cmp1",)), None, "is known to have cmp1"),
         (replace(ALARM, servers=()), None, "it names neither a group nor a server"),

@@ -289,7 +289,7 @@ def test_repeats_of_an_alarm_of_nobody_are_one_incident(hear: Any, context: Acti
 
     (listed,) = alarms.Held().run(context)["held"]
     assert (listed["heard"], listed["lost"]) == (3, ["db_a"])
-    assert "there is no group ghosts and more in this project" in listed["sentence"]
+    assert "this project has no group ghosts and more" in listed["sentence"]
 
 
 def test_what_all_is_well_of_nobody_is_not_written_down(hear: Any, context: ActionContext) -> None:
@@ -331,7 +331,7 @@ def test_a_member_that_the_group_does_not_have_is_a_stranger(begun: Ready, hear:
     answer = hear(aodh(None), group="payments", member="db_z")
 
     assert answer["decision"] == "HELD"
-    assert "db_z is not known as a member of payments" in answer["sentence"]
+    assert "db_z is not a known member of payments" in answer["sentence"]
 
 
 def test_what_happens_all_day_is_answered_without_a_look_at_the_state(

@@ -40,9 +40,8 @@ def test_so_many_groups_at_once_are_held_and_the_sentence_says_what_to_suspect(
 
     assert decisions(context, every) == ["ADMITTED", "ADMITTED", *["HELD"] * 4]
     last = kept(context, every[-1])[0]["sentence"]
-    assert last.endswith(
-        "6 of 6 groups of the project failed within 600 s: suspect the control plane"
-    )
+    assert "6 of 6 groups of the project failed within 600 s" in last
+    assert "control plane" in last
     assert {row["rule"] for row in alarms.Held().run(context)["held"]} == {"storm"}
 
 

@@ -74,9 +74,9 @@ def test_the_members_and_what_their_agents_said(deployment: Any) -> None:
     assert [row["member"] for row in rows] == ["db_a", "db_b"]
     assert rows[1]["epoch"] == 1
     assert rows[1]["agent"]["epoch"] == 1
-    assert rows[1]["sentence"].startswith("heard 0 s ago")
+    assert rows[1]["sentence"].startswith("last heartbeat 0 s ago")
     people = deployment.failover("agent", "list", deployment.group).stdout
-    assert "heard 0 s ago" in people
+    assert "last heartbeat 0 s ago" in people
 
 
 def test_the_agents_of_an_unknown_group_are_nobody_s(deployment: Any) -> None:

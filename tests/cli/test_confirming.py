@@ -39,7 +39,7 @@ def test_the_command_that_status_names_lets_the_failover_go_on(
     status = deployment.status(group)
     (remedy,) = status["remedies"]
     assert (remedy["resource"], remedy["member"]) == ("fence:db_a", "db_a")
-    assert "nobody has confirmed it yet" in remedy["reason"]
+    assert "no operator has confirmed it yet" in remedy["reason"]
     assert remedy["command"] in status["reason"]
     program, *words = shlex.split(remedy["command"])
     assert program == "failover"
@@ -53,7 +53,7 @@ def test_the_command_that_status_names_lets_the_failover_go_on(
     after = deployment.status(group)
     assert after["remedies"] == []
     (fence,) = [r for r in after["resources"] if r["name"] == "fence:db_a"]
-    assert fence["attributes"]["observed"] == "a person confirmed it: ..."
+    assert fence["attributes"]["observed"] == "an operator confirmed it: ..."
 
 
 def test_a_fence_that_is_still_being_climbed_hears_the_word_and_is_followed_to_its_end(

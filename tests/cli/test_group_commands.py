@@ -62,7 +62,7 @@ def test_a_group_may_be_defined_only_and_brought_up_or_forgotten_later(deploymen
     assert (told["group"], told["stack"], "execution" in told) == ("booth", "stall", False)
     assert deployment.status("booth")["status"] == "DEFINED"
     gone = deployment.shown("group", "delete", "booth", "--yes")
-    assert gone == {"group": "booth", "deleted": "booth is forgotten", "held": []}
+    assert gone == {"group": "booth", "deleted": "booth was deleted", "held": []}
     assert deployment.failover("group", "activate", "booth").returncode == 1
     deployment.shown("group", "create", str(file), "--name", "booth", "--no-activate")
     assert deployment.shown("group", "activate", "booth", "--to", "db_b")["roles"] == {
@@ -79,7 +79,7 @@ def test_a_group_whose_chain_mistral_does_not_have_is_told_so_at_once(deployment
 
     assert done.returncode == 4, done.stdout + done.stderr
     assert "Mistral has no workflow house.nowhere, which the group file names" in done.stderr
-    assert "waits for its chain house.nowhere, which has not begun" in done.stdout
+    assert "waits for its chain house.nowhere" in done.stdout
 
 
 def test_a_changed_file_is_converged_to_and_what_changes_is_said(
@@ -212,7 +212,7 @@ def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_stay_held(
     assert "--yes" in nobody.stderr
     assert sure.returncode == 0, sure.stderr
     told = json.loads(sure.stdout)
-    assert told["deleted"].startswith("closing is forgotten")
+    assert told["deleted"].startswith("closing was deleted")
     (held,) = told["held"]
     rows = deployment.shown("alarms")
     assert [row["group"] for row in rows if row["incident"] == held["incident"]] == [None]

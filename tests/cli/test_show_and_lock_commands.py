@@ -92,7 +92,7 @@ def test_a_dead_owner_s_lock_is_listed_and_broken_and_its_work_goes_on(deploymen
     )
 
     assert (row["owner"], row["alive"], row["execution"]["id"]) == (owner, False, "dead")
-    assert "its lease ended" in people.stdout
+    assert "its lease expired" in people.stdout
     assert wrong.returncode == 1
     assert "LOCK_MOVED" in wrong.stdout
     assert done.returncode == 0, done.stdout + done.stderr

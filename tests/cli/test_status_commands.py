@@ -38,7 +38,7 @@ def test_the_status_is_one_screen_with_what_a_person_needs(deployment: Any) -> N
     assert lines["status"].startswith("COMPLETE since 20")
     assert lines["active"].startswith("active on db_b (server ")
     assert lines["volumes"] == "data on db_b as /dev/vdb (there)"
-    assert lines["members"].startswith("db_a: epoch 1, agent: heard ")
+    assert lines["members"].startswith("db_a: epoch 1, agent: last heartbeat ")
     assert len(done.stdout.splitlines()) < 25
 
 

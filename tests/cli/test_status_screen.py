@@ -167,7 +167,7 @@ def test_volumes_and_what_is_in_trouble_are_told() -> None:
 
 
 COMMAND = "failover confirm-fenced payments db_a --because '...'"
-TRIED = "it is not certain that db_a no longer writes (stop: gave up. It is ACTIVE; confirm: no)."
+TRIED = "it is not proven that db_a has stopped writing (stop: gave up. It is ACTIVE; confirm: no)."
 REASON = f"{TRIED} Make sure that it is off, then confirm it: {COMMAND} (or so). [FENCE_UNPROVEN]"
 
 
@@ -204,7 +204,7 @@ def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() ->
     _, last = stream.getvalue().splitlines()
     assert "; fence: fence:db_a [FENCE_UNPROVEN]; if db_a is back" in last
     for told in (stream, terminal):
-        assert " ".join(told.getvalue().split()).count("it is not certain") == 1
+        assert " ".join(told.getvalue().split()).count("it is not proven") == 1
     assert status_screen.short("its execution was ended") == "its execution was ended"
 
 

@@ -35,7 +35,8 @@ def test_whoever_finds_the_lock_held_is_told_by_whom_and_for_how_long(
     step = simulation.engine.check(ready, "other")
 
     assert step.sentence == (
-        f"slow is working on a (lease: {LEASE - 10:.0f} s left); its conclusion triggers this again"
+        f"slow is working on a (lease: {LEASE - 10:.0f} s left); when it is done, this is "
+        "triggered again"
     )
 
 
@@ -132,7 +133,7 @@ def test_a_ticket_of_a_traversal_that_never_was_concludes_nothing(simulation: Si
 
     step = simulation.engine.conclude(replace(operation.ticket, traversal_id="never"), Outcome())
 
-    assert step.sentence == f"there is nothing to conclude for {operation.ticket.node.key}"
+    assert step.sentence == f"{operation.ticket.node.key} has no operation to conclude"
     assert simulation.records() == before
 
 

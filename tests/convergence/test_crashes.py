@@ -315,7 +315,7 @@ def test_to_give_up_what_never_was_does_nothing(simulation: Simulation, crashed:
 
     step = simulation.engine.abandon(unknown, "its lease was lost")
 
-    assert "there is nothing to give up" in step.sentence
+    assert "has no operation to abandon" in step.sentence
 
 
 def test_what_was_begun_on_a_member_that_was_replaced_since_is_made_anew_in_its_new_epoch(

@@ -70,7 +70,7 @@ def test_what_sits_on_a_member_that_was_fenced_or_replaced_since_is_replaced(
 
     assert decide("update", placed, TYPE, {"key": 1, "value": 1}, epoch=1).action != "replace"
     decision = decide("update", placed, TYPE, {"key": 1, "value": 1}, epoch=2)
-    assert (decision.action, decision.reason) == ("replace", "a was fenced or replaced since")
+    assert (decision.action, decision.reason) == ("replace", "a was fenced or replaced")
     assert decide("cleanup", placed, TYPE, {}, epoch=2).action != "replace"
 
 
@@ -81,7 +81,7 @@ def test_what_sits_on_a_member_that_was_fenced_or_replaced_since_is_replaced(
         (MADE, "delete", "the goal does not want it"),
         ({**MADE, "status": "FAILED"}, "delete", "the goal does not want it"),
         ({**MADE, "action": "DELETE", "status": "FAILED"}, "delete", "the goal does not want it"),
-        ({**MADE, "action": "DELETE", "status": "COMPLETE"}, "settle", "it is gone already"),
+        ({**MADE, "action": "DELETE", "status": "COMPLETE"}, "settle", "it is already gone"),
     ],
 )
 def test_a_cleanup_node_of(fields: dict[str, Any], action: str, reason: str) -> None:
@@ -93,7 +93,7 @@ def test_a_cleanup_node_of(fields: dict[str, Any], action: str, reason: str) -> 
 def test_a_type_without_a_deletion_has_nothing_to_undo() -> None:
     decision = decide("cleanup", record(**MADE), INDELIBLE, {})
 
-    assert (decision.action, decision.reason) == ("settle", "nothing has to be undone")
+    assert (decision.action, decision.reason) == ("settle", "there is nothing to undo")
 
 
 def test_a_type_without_an_update_is_replaced_at_any_change() -> None:

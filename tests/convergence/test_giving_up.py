@@ -35,7 +35,7 @@ def test_what_is_given_up_is_free_unknown_and_triggered_again(
 ) -> None:
     step = simulation.engine.abandon(operation.ticket, WHY)
 
-    assert (step.sentence, step.ready) == (f"create: a: given up, {WHY}", (ready,))
+    assert (step.sentence, step.ready) == (f"create: a: abandoned, {WHY}", (ready,))
     assert sentences(simulation, "given_up") == [step.sentence]
     (record,) = simulation.records()
     assert (record.owner, record.status, record.reason) == (None, "FAILED", WHY)
@@ -83,6 +83,6 @@ def test_a_ticket_of_nothing_gives_nothing_up(simulation: Simulation, operation:
         replace(operation.ticket, node=node),
     ):
         step = simulation.engine.abandon(wrong, WHY)
-        assert step.sentence == f"there is nothing to give up for {wrong.node.key}"
+        assert step.sentence == f"{wrong.node.key} has no operation to abandon"
 
     assert simulation.records() == before

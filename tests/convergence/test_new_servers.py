@@ -177,7 +177,7 @@ def test_so_it_is_when_goals_are_given_up_half_way(kind: str, goals: list[Any], 
 def test_whoever_is_replaced_can_have_no_role(simulation: Simulation) -> None:
     simulation.define(CHAIN)
 
-    with pytest.raises(InvalidDocument, match='"a" is to be replaced'):
+    with pytest.raises(InvalidDocument, match='"a" will be replaced'):
         simulation.goal("a", (), ["a"])
 
 

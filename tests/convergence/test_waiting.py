@@ -331,7 +331,7 @@ def test_what_is_handed_back_is_told_as_that(simulation: Simulation, ready: Read
 
     step = simulation.engine.abandon(ticket, "this process ends", "HANDED_BACK")
 
-    assert step.sentence == "create: data on b: handed back, this process ends"
+    assert step.sentence == "create: data on b: released, this process ends"
     assert sentences(simulation, "handed_back") == [step.sentence]
     assert sentences(simulation, "given_up") == []
     assert step.ready == (ready,)

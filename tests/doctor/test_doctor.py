@@ -53,15 +53,12 @@ def test_without_a_cloud_and_mistral_everything_else_is_looked_at_all_the_same(
     (store,) = of(found, "store")
     assert store[0] == "ok"
     assert [level for level, _ in of(found, "rights")] == ["error"]
-    assert ("warn", "paused by somebody without a name: work on it; every alarm is held") in of(
-        found, "alarms"
-    )
+    paused = of(found, "alarms")[0]
+    assert (paused[0], "work on it" in paused[1]) == ("warn", True)
     assert all(row["remedy"] for row in found if row["level"] != "ok")
     (fence,) = of(found, "fence")
-    assert fence == (
-        "ok",
-        "ladder: quiesce, stop, confirm; for a dead host a person has to confirm",
-    )
+    assert fence[0] == "ok"
+    assert "quiesce, stop, confirm" in fence[1]
     assert of(found, "goal")[0][0] == "warn"  # its traversal is under way
 
 
@@ -119,7 +116,7 @@ def test_what_several_checks_meet_is_told_once_and_the_time_is_bounded(
     late = examine(Look(request, limit=0.0), "nobody", [("a", away)], [])
 
     assert [f.check for f in twice if "Nova" in f.sentence] == ["a"]
-    assert [(f.level, f.sentence[:13]) for f in late] == [("warn", "not looked at")] * 3
+    assert [(f.level, f.sentence[:11]) for f in late] == [("warn", "not checked")] * 3
 
 
 class Line:
@@ -158,16 +155,20 @@ def heard(
 def test_silent_and_unknown_agents_are_told_apart(heard: Callable[..., Any]) -> None:
     first, second = heard(Line(db_a=[90.0]))
 
-    assert first == ("error", "the agent on db_a has said nothing for 90 s")
-    assert second == ("error", "nothing was ever heard of the agent on db_b")
+    assert (first[0], "db_a" in first[1], "for 90 s" in first[1]) == ("error", True, True)
+    assert (second[0], "db_b" in second[1], " s" in second[1].split("db_b")[1]) == (
+        "error",
+        True,
+        False,
+    )
 
 
 def test_an_agent_whose_clock_is_wrong_is_not_taken_for_silent(heard: Callable[..., Any]) -> None:
     first, second = heard(Line(db_a=[49.0, 40.0], db_b=[1.0]), listen=60.0)
 
     assert first[0] == "warn"
-    assert "40 s old by their own time" in first[1]
-    assert second == ("ok", "the agent on db_b was heard 1 s ago, epoch 1")
+    assert "40 s old" in first[1]
+    assert (second[0], "1 s ago, epoch 1" in second[1]) == ("ok", True)
 
 
 def test_a_broker_out_of_reach_is_told_once(heard: Callable[..., Any]) -> None:

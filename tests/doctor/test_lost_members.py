@@ -15,7 +15,7 @@ __all__ = ["emulated", "of", "shared", "state"]
 def remedy(group: Shop, lost: str) -> str:
     """Of the finding that a member is lost."""
     found = group.done(Doctor(group.name))["findings"]
-    (row,) = [row for row in found if row["sentence"] == f"declared lost, and not back yet: {lost}"]
+    (row,) = [row for row in found if row["check"] == "goal" and row["sentence"].endswith(lost)]
     return str(row["remedy"])
 
 

@@ -46,7 +46,7 @@ def test_calls_under_tokens_that_grow_are_well(calls: list[Any], stolen: list[fl
 def test_a_call_under_a_token_older_than_one_seen_before_is_found() -> None:
     (found,) = calls_under_lease([call(1, 2), call(2, 1)], state())
     assert (
-        str(found) == "invariant 3: POST /attach came at 2.000 under token 1 of r, which was over"
+        str(found) == "invariant 3: POST /attach came at 2.000 under token 1 of r, which had ended"
     )
 
 

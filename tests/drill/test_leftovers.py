@@ -79,7 +79,7 @@ def test_a_volume_that_its_record_has_where_it_is_is_well() -> None:
 @pytest.mark.parametrize("records", [[], [record("other", "DELETE")]])
 def test_a_volume_on_a_member_that_is_in_no_record_is_found(records: list[dict[str, Any]]) -> None:
     assert found(state(*records), attached("other")) == [
-        "invariant 5: volume other is on db_a, and no record knows of it"
+        "invariant 5: volume other is on db_a, but no record of it exists"
     ]
 
 

@@ -136,7 +136,7 @@ def test_a_stack_of_a_drill_with_fewer_volumes_is_refused_with_what_helps(
 ) -> None:
     cloud.create_stack(GROUP, examples.stack(1))
 
-    with pytest.raises(SceneError, match="without .*: give the options of that drill, or remove"):
+    with pytest.raises(SceneError, match="lacks .*: run with the options of that drill, or remove"):
         scene.add_group(GROUP, 2)
     assert defined == {}
 

@@ -49,7 +49,7 @@ def test_a_dead_host_yields_no_proof_and_the_failover_stops_and_says_what_helps(
     code, outcome, told = drill("--latency", "zero", "--fault", "host")
     assert code == 0, told
     assert outcome["status"] == "BLOCKED"
-    assert "it is not certain that db_a no longer writes" in outcome["reason"]
+    assert "it is not proven that db_a has stopped writing" in outcome["reason"]
     assert "failover.confirm_fenced" in outcome["reason"]
     assert outcome["holders"] == {"data": "db_a"}, "nothing moved without a proof"
 

@@ -59,7 +59,7 @@ def test_a_false_word_of_a_person_is_seen_and_the_frozen_agent_stops_what_it_lef
     assert seen["wrote_on"] is True, "the frozen node's application still ran"
     (lie,) = seen["violations"]
     assert lie.startswith("invariant 2: process")
-    assert "when it was taken" in lie
+    assert "when it was detached" in lie
     assert seen["deposed"].startswith("stopped before epoch 2 began")
     assert seen["writes_still"] is False
     assert len(writers(tmp_path)) == 2, "what it wrote since is not on the volume"

@@ -153,7 +153,7 @@ def test_what_could_not_be_told_is_told_by_a_sweep_once_the_workflow_is_there(
     mistral: MistralProcess,
 ) -> None:
     (noted,) = eventually(lambda: history(mistral, "late", "untold"), "noted that it can not tell")
-    assert noted["sentence"].startswith("house.late could not be told of started: ")
+    assert noted["sentence"].startswith("house.late could not be notified of started: ")
     assert "Workflow not found" in noted["sentence"]
     unable = mistral.client.run("failover.sweep", {"group": "late"})["output"]["swept"]["unable"]
     assert unable == [noted["sentence"]]

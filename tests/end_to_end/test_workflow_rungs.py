@@ -108,7 +108,7 @@ def test_of_workflows_that_prove_nothing_it_is_told_what_came_of_them(scene: Any
         r"workflow: house\.narrow: .*Invalid input",
         r"workflow: house\.slow \(execution \S+\) is RUNNING after 1 s, and was stopped;",
         rf"house\.refuses \(execution \S+\) is ERROR: no BMC answers for {server};",
-        r"house\.silent \(execution \S+\) is SUCCESS, but its output has no text proof;",
+        r"house\.silent \(execution \S+\) is SUCCESS, but its output has no text named proof;",
         r"failover confirm-fenced unproven db_a --because",
     ):
         assert re.search(said, status["reason"]), (said, status["reason"])

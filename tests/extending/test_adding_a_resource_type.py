@@ -98,7 +98,7 @@ def test_a_plan_names_its_operations_and_a_failover_carries_them_out(
         "fence: fence:db_a",
         "withdraw: address on db_a",
         "announce: address on db_b",
-        "if need be patch stack: routing",
+        "if needed patch stack: routing",
     ]
     assert [each["sentence"] for each in found if "house" in each["sentence"]] == []
     assert sys.modules["house_actions"].CALLS == [
@@ -163,4 +163,6 @@ def test_a_file_that_is_no_type_keeps_no_other_from_being_used(
 
     assert protect(resources=RESOURCES)
     assert "house_types/broken.yaml is ignored" in caplog.text
-    assert "house_types/again.yaml is ignored: there is a type activation already" in caplog.text
+    assert (
+        "house_types/again.yaml is ignored: a type named activation already exists" in caplog.text
+    )

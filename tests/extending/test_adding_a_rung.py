@@ -91,9 +91,9 @@ def test_the_doctor_tells_what_it_needs_and_a_failure_of_it_is_told_rung_by_rung
     ("rung", "said"),
     [
         (POWER, "None"),
-        ("house_power", "not one of the values"),
+        ("house_power", "not one of the allowed values"),
         ({"kind": "house_power"}, 'the key "board" is missing'),
-        ({**POWER, "board": 7}, "a number stands here"),
+        ({**POWER, "board": 7}, "it is a number"),
         ({**POWER, "bord": "x"}, 'unknown key "bord"'),
         ({**POWER, "kind": "house_powr"}, 'Did you mean "house_power"?'),
     ],

@@ -63,7 +63,7 @@ def test_it_is_asked_before_signals_whose_words_it_may_use() -> None:
 def test_who_sends_a_body_of_no_kind_or_a_wrong_one_is_told() -> None:
     with pytest.raises(InvalidDocument, match="house_pager: page"):
         adapters.read({"what": "ever"})
-    with pytest.raises(InvalidDocument, match="there is no pager.*house_pager"):
+    with pytest.raises(InvalidDocument, match="there is no kind pager.*house_pager"):
         adapters.read({"page": "p-1"}, "pager")
     with pytest.raises(InvalidDocument, match="server"):
         adapters.read({"page": "p-1"})

@@ -81,8 +81,10 @@ def test_one_that_was_fenced_is_told_apart_from_one_that_knows_it(
     (after, _) = agents.Agents(name).run(context)
 
     assert before["epoch"] == 2
-    assert before["sentence"] == "heard 90 s ago; does not know epoch 2 yet"
-    assert after["sentence"] == "heard 1 s ago; was deposed: stopped pg"
+    assert (
+        before["sentence"] == "last heartbeat 90 s ago; has not received the notice of epoch 2 yet"
+    )
+    assert after["sentence"] == "last heartbeat 1 s ago; was deposed: stopped pg"
 
 
 def test_a_channel_out_of_reach_is_asked_once_and_said_in_words(

@@ -123,7 +123,7 @@ def test_where_several_are_left_their_agents_are_asked_once_and_the_lost_one_s_h
     assert world.asked == ["db_b", "db_c"]
     assert found["db_a"].host == found["db_b"].host == "db_a"
     assert found["db_b"].silent is None
-    assert found["db_c"].silent == "its agent has said nothing for 90 s"
+    assert found["db_c"].silent == "its agent has sent no heartbeat for 90 s"
 
 
 def test_an_agent_that_does_not_know_a_command_of_a_role_is_told(world: World) -> None:
@@ -175,10 +175,10 @@ def test_a_group_that_sends_no_commands_asks_no_agents(
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        (ServerState("", None, None, exists=False), "its server is gone"),
+        (ServerState("", None, None, exists=False), "its server does not exist"),
         (ServerState("SHUTOFF", None, None, exists=True), "its server is SHUTOFF"),
         (ServerState("ACTIVE", None, "UNKNOWN", exists=True), "its host is UNKNOWN"),
-        (CloudError("TIMEOUT", "too late"), "its server could not be looked at: "),
+        (CloudError("TIMEOUT", "too late"), "its server could not be checked: "),
     ],
 )
 def test_who_is_unwell_is_told_with_the_reason(world: World, server: Any, why: str) -> None:
@@ -208,7 +208,7 @@ def test_one_whose_lost_server_can_not_be_looked_at_holds_nobody_up(world: World
 def test_what_heat_will_replace_takes_no_role(world: World) -> None:
     found = world.look(marked="db_c")
 
-    assert "Heat has it marked as unhealthy" in str(found["db_c"].why_not)
+    assert "marked it as unhealthy" in str(found["db_c"].why_not)
     assert "db_c" not in world.looked_at
 
 
@@ -238,4 +238,4 @@ def test_however_many_there_are_the_time_to_look_is_bounded(
     found = world.look("db_a", thorough=True)
 
     assert (world.looked_at, world.asked) == ([], [])
-    assert "was not looked at" in str(found["db_b"].why_not)
+    assert "was not checked" in str(found["db_b"].why_not)

@@ -249,7 +249,7 @@ def test_a_group_s_workflow_is_told_of_everything_before_the_group_is_forgotten(
 
     answer = group_actions.Undefine("payments").run(context_of(project, authenticated=False))
 
-    assert answer["sentence"] == "payments is forgotten"
+    assert answer["sentence"] == "payments was deleted"
     assert told.events == ["held"]
 
 
@@ -267,7 +267,7 @@ def test_a_workflow_that_can_not_be_told_keeps_no_group_from_being_forgotten(
 
     answer = group_actions.Undefine("payments").run(context_of(project, authenticated=False))
 
-    assert answer["sentence"] == "payments is forgotten"
+    assert answer["sentence"] == "payments was deleted"
 
 
 def reach_the_goal(state: Runtime, ready: Ready) -> None:

@@ -73,12 +73,12 @@ def test_a_tree_that_was_found_stays_where_the_next_one_can_not_be(
     found = seen("executions/two")
 
     assert shown(found) == {"one": 1}
-    assert "Mistral could not be asked" in found["left_out"]
-    assert found["left_out"].endswith("the rest was left out")
+    assert "request to Mistral failed" in found["left_out"]
+    assert found["left_out"].endswith("the rest is not shown")
 
 
 def test_an_execution_is_shown_though_its_tasks_can_not_be(seen: Callable[..., Any]) -> None:
     found = seen("workflow_execution_id=one")
 
     assert shown(found) == {"one": 0}
-    assert "Mistral could not be asked" in found["left_out"]
+    assert "request to Mistral failed" in found["left_out"]

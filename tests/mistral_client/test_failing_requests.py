@@ -126,7 +126,7 @@ def test_another_service_at_the_url_is_not_taken_for_mistral() -> None:
             MistralClient(url).actions()
         server.shutdown()
     assert other.value.code == "MISTRAL_UNREACHABLE"
-    assert other.value.message == f"what answers at {url} is not Mistral: it sends no JSON"
+    assert f"{url} is not Mistral" in other.value.message
 
 
 @pytest.mark.parametrize("body", [["no"], "no", 7, None])

@@ -211,7 +211,7 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {f"{DATA}/server": "db_c"},
         "resources.data.properties.server",
-        "has to follow a role",
+        "must follow a role",
         "{get_param: active}",
     ),
     # references
@@ -248,7 +248,7 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {f"{DATABASE}/args": {"get_param": "active", "x": 1}},
         "resources.database.properties.args",
-        "does not stand alone",
+        "the only key",
         "mapping",
     ),
     (
@@ -284,13 +284,13 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
         "unknown key",
         "Known: kind, limit",
     ),
-    ({"fence": [{"workflow": "a"}, {"workflow": "a"}]}, "fence[1]", "a stands", "Keep one"),
+    ({"fence": [{"workflow": "a"}, {"workflow": "a"}]}, "fence[1]", "a occurs twice", "Keep one"),
     ({"fence": [{"workflow": "a", "longest": 9}]}, "fence[0].longest", "unknown key", "limit"),
     ({"fence": [{"kind": "stop", "longest": 9}]}, "fence[0].longest", "unknown key", "limit"),
     (
         {"fence": [{"kind": "quiesce", "limit": 9, "longest": 8}]},
         "fence[0].longest",
-        "less than the limit",
+        "shorter than the limit",
         "Raise it",
     ),
     ({"limits": {"cooldwn": 1}}, "limits.cooldwn", "unknown key", 'mean "cooldown"'),
@@ -426,5 +426,6 @@ def test_a_group_names_the_chain_that_works_its_failovers_off() -> None:
 def test_a_workflow_of_this_package_is_no_chain(name: str) -> None:
     error = refusal({**SMALL, "workflow": name})
 
-    assert (error.path, error.message) == ("workflow", f'"{name}" is no chain')
+    assert error.path == "workflow"
+    assert f'"{name}"' in error.message
     assert "failover.converge" in error.remedy

@@ -90,7 +90,7 @@ def test_a_resolved_value_is_a_copy() -> None:
         ({"get_attr": ["bare", "x"]}, "", '"bare.x"', "none"),
         ({"a": {"get_resource": "gone"}}, "a", 'resource "gone"', "bare, data"),
         ({"a": {"get_resource": "bare"}}, "a", "no physical id", "get_attr"),
-        ({"a": {"get_param": "active"}}, "a", "left unresolved", "parameters first"),
+        ({"a": {"get_param": "active"}}, "a", "not resolved", "parameters first"),
     ],
 )
 def test_what_is_not_there_is_named_with_its_place(
@@ -121,8 +121,8 @@ def test_an_unknown_parameter_is_named_with_those_that_are_known() -> None:
         ({"get_attr": ["data", 1.5]}, "takes a list"),
         ({"get_attr": ["data", True]}, "takes a list"),
         ({"get_attr": ["data", {"get_param": "active"}]}, "takes a list"),
-        ({"get_param": "active", "default": "x"}, "stand alone"),
-        ({"get_param": "active", "get_attr": ["a", "b"]}, "stand alone"),
+        ({"get_param": "active", "default": "x"}, "the only key"),
+        ({"get_param": "active", "get_attr": ["a", "b"]}, "the only key"),
     ],
 )
 def test_a_malformed_function_is_refused(node: Any, fragment: str) -> None:

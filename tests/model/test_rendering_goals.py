@@ -223,5 +223,5 @@ def test_no_role_goes_back_to_a_member_that_is_lost_unless_it_recovered(payments
     with pytest.raises(InvalidDocument) as caught:
         returned_to(home, away)
     assert caught.value.path == "roles.active"
-    assert "say --recovered" in caught.value.remedy
+    assert "add --recovered" in caught.value.remedy
     assert returned_to(home, away, ["db_a"]) == home

@@ -318,7 +318,7 @@ def test_further_properties_of_an_activation_are_arguments() -> None:
     activation = installed_types()["activation"]
     plain = {"member": "db_a", "start": "pg-start", "stop": "pg-stop"}
     check_properties(activation, {**plain, "data_device": "/dev/vdb", "port": 5432})
-    with pytest.raises(InvalidDocument, match=r"^properties.data_device: null stands here"):
+    with pytest.raises(InvalidDocument, match=r"^properties.data_device: it is null"):
         check_properties(activation, {**plain, "data_device": None})
 
 

@@ -121,7 +121,7 @@ def test_every_member_that_can_not_is_told_with_its_reason() -> None:
         "c": "it is in maintenance until noon",
         "d": "it is on the host of e, which is down",
         "e": "its host is DOWN",
-        "f": "it has priority 0, so it takes a role only where somebody names it",
+        "f": "it has priority 0, so it takes a role only if it is named for it",
     }
     with pytest.raises(NoEligibleMember) as caught:
         assign_roles(spare, members, {"active": "a"}, {"a"})

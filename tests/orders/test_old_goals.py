@@ -63,7 +63,7 @@ def test_an_order_whose_goal_is_forgotten_and_that_is_delivered_again_starts_not
 
     assert again["traversal"] == first["traversal"]
     assert again["goal"] is None
-    assert "is forgotten" in again["sentence"]
+    assert "records were deleted" in again["sentence"]
     identity = groups.group_id(project, "payments")
     current = sa.select(traversals.c.goal_version).join(
         goals,

@@ -48,7 +48,7 @@ def test_a_server_that_went_already_is_not_replaced_again(of: Callable[..., Shop
     again = group.done(ReplaceMember(group.name, standby, begun["server"]))
 
     assert (again["workflow"], again["moves"], again["traversal"]) == (None, [], None)
-    assert f"it is server {server}" in again["sentence"]
+    assert f"it is now server {server}" in again["sentence"]
 
 
 def test_one_that_somebody_else_replaced_meanwhile_is_only_noted(

@@ -23,7 +23,7 @@ def test_who_is_alone_is_never_replaced_while_it_serves(of: Callable[..., Shop])
     for member in (None, "oldest", "newest", group.members[0]):
         refused = group.run(ReplaceMember(group.name, member))
         assert refused.error["code"] == "NO_ELIGIBLE_MEMBER"
-        assert "it is to be replaced" in refused.error["reasons"][group.members[0]]
+        assert "it will be replaced" in refused.error["reasons"][group.members[0]]
 
     assert group.epochs() == [1]
 
@@ -69,7 +69,10 @@ def test_the_group_s_own_policy_decides_where_nobody_says_more(of: Callable[...,
 
     begun = group.done(ReplaceMember(group.name))
 
-    assert begun["sentence"].endswith("it is the newest; its roles go first") or begun["traversal"]
+    assert (
+        begun["sentence"].endswith("it is the newest; its roles are moved first")
+        or begun["traversal"]
+    )
 
 
 def test_a_member_that_is_not_there_is_refused_by_name(of: Callable[..., Shop]) -> None:

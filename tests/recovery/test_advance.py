@@ -362,7 +362,7 @@ def test_an_operation_that_lost_its_lease_is_given_up_and_taken_up_again(
 
     answer = advanced(state, context, ready)
 
-    given_up = "attach volume: data on db_a: given up, its lease was lost in the middle"
+    given_up = "attach volume: data on db_a: abandoned, its lease was lost during the operation"
     assert given_up in answer["said"]
     first, again = operations.all
     assert again["key"] == first["key"]
@@ -681,7 +681,7 @@ def test_work_that_a_stopping_process_gives_back_goes_on_at_once_in_another(
     record = record_of(state, ready)
     assert (record.owner, record.status) == (None, "FAILED")
     assert told(context, "handed_back") == [
-        "activate: database on db_a: handed back, its process is stopping"
+        "activate: database on db_a: released, its process is stopping"
     ]
     group_id = groups.group_id(project, "payments")
     (found,) = state.database.reading(

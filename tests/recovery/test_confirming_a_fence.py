@@ -29,7 +29,7 @@ def test_a_word_for_the_wrong_member_is_told_who_is_lost(
 
     assert answer.error["code"] == "NOT_LOST"
     assert answer.error["message"].endswith(f"is not declared lost in {group.name}, {lost} is")
-    assert answer.error["remedy"] == f"Is {lost} meant?"
+    assert answer.error["remedy"] == f"Did you mean {lost}?"
 
 
 def test_a_word_where_nobody_is_lost_is_told_so(of: Callable[..., Shop]) -> None:
@@ -38,4 +38,4 @@ def test_a_word_where_nobody_is_lost_is_told_so(of: Callable[..., Shop]) -> None
     answer = group.run(ConfirmFenced(group.name, group.active(), "I saw it"))
 
     assert answer.error["code"] == "NOT_LOST"
-    assert answer.error["message"].endswith(", nobody is")
+    assert answer.error["message"].endswith(", no member is")

@@ -95,14 +95,14 @@ def test_a_dead_owner_s_lock_is_broken_and_its_node_is_ready(
     group_id = record.group_id
     told = state.database.reading(lambda tx: views.history(tx, group_id))[-1]
     assert told["kind"] == "broken"
-    assert "somebody without a name" in told["sentence"]
+    assert "an unknown user" in told["sentence"]
     again = broken(context, row["id"], row["owner"])
     assert (again["broken"], again["workflow"]) == (False, "failover.converge")
     taken = handed_out(state, context_of(project), begun)
     assert taken["unknown"] is True
     late = broken(context, row["id"], row["owner"])
     assert late["broken"] is False
-    assert "works on it" in late["sentence"]
+    assert "has worked on it" in late["sentence"]
     written = rows(state.database, journal, "id")[told["id"]]
     assert (written["owner"], written["token"]) == (row["owner"], row["token"])
     assert broken(context, row["id"], row["owner"][:-1])["code"] == "LOCK_MOVED"

@@ -77,7 +77,7 @@ def test_a_volume_that_somebody_touched_is_tried_again_once(
 
     # Once it is reopened, another sweep may find that nobody works on it yet.
     (row,) = [row for report in reports for row in report if "reopened" in row["sentence"]]
-    sentence = "thing: reopened by a sweep, for by now it is available"
+    sentence = "thing: reopened by a sweep, because it has changed: it is available"
     assert row == {
         "traversal": begun.traversal_id,
         "group": "payments",

@@ -190,7 +190,7 @@ def test_an_alarm_whose_group_was_taken_out_of_service_waits_for_a_person_at_onc
     refused, incident = sweep(context)
 
     assert (refused, incident["decision"]) == ([], "HELD")
-    assert incident["sentence"].endswith("payments was taken out of service since")
+    assert incident["sentence"].endswith("payments has been taken out of service")
 
 
 # -- traversals on which nobody works
@@ -225,7 +225,7 @@ def test_a_traversal_is_left_alone_until_it_was_quiet_for_long(
 
     found = recovery.Sweep().run(context)
     chain = {"traversal": begun.traversal_id, "workflow": "failover.converge"}
-    sentence = "thing: taken up by a sweep, for nobody works on it"
+    sentence = "thing: continued by a sweep, because no worker carries it out"
     assert found["restarted"] == [{**chain, "group": "payments", "sentence": sentence}]
     assert found["chains"] == [chain]
     assert told(context, "sweep") == [sentence]
@@ -273,7 +273,7 @@ def test_a_dead_owner_is_named(
 
     (row,) = recovery.Sweep("payments").run(context)["restarted"]
 
-    expected = "thing: taken up by a sweep, for the lease of e/a@h:1 is over"
+    expected = "thing: continued by a sweep, because the lease of e/a@h:1 expired"
     assert row["sentence"] == expected
 
 
@@ -283,5 +283,5 @@ def test_a_mistral_that_can_not_be_asked_does_not_keep_a_sweep_from_the_rest(
     report = recovery.Sweep().run(context_of(project))
 
     (sentence,) = report["unable"]
-    assert sentence.startswith("Mistral could not be asked: ")
+    assert sentence.startswith("The request to Mistral failed: ")
     assert len(report["restarted"]) == 1

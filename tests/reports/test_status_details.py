@@ -100,4 +100,4 @@ def test_agents_that_do_not_answer_in_time_hold_no_status_up(
 
     over.set()
     assert list(found["agents"]) == [""]
-    assert "could not be asked" in found["agents"][""]
+    assert "within 0 s" in found["agents"][""]

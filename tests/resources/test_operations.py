@@ -302,7 +302,7 @@ def test_from_a_server_that_was_started_after_its_fence_stopped_it_no_volume_is_
     resource = {**OPERATION["resource"], "physical_id": "v1"}
     operation = {**OPERATION, "resource": resource, "inputs": fenced("stop")}
 
-    with pytest.raises(ActionError, match="started again since") as caught:
+    with pytest.raises(ActionError, match="has been started again") as caught:
         volume_attachment.detach_volume(tools(Obedient()), operation)
 
     assert caught.value.code == "FENCE_UNPROVEN"

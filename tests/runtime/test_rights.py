@@ -32,7 +32,7 @@ VOLUME = {
 }
 EXPIRED = {"code": "TOKEN_EXPIRED", "message": "Keystone does not accept the token"}
 GONE = {"code": "TRUST_GONE", "message": "the trust was deleted"}
-LEFT = "attach volume: data on db_a: given up, the rights of the request ended"
+LEFT = "attach volume: data on db_a: abandoned, the rights of the request ended"
 
 
 def record_of(state: Runtime, ready: Ready) -> Record:

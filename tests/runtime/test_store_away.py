@@ -48,7 +48,7 @@ def test_a_store_that_does_not_answer(
     assert facts["code"] == "STORE_UNREACHABLE"
     assert facts["transient"] is True
     assert (facts["service"], facts["detail"]) == ("the state store", detail)
-    assert facts["message"] == f"The state store can not be used: {detail}"
+    assert facts["message"] == f"The state store is not available: {detail}"
     assert "Start the database" in facts["remedy"]
     assert "hunter2" not in str(facts)
 

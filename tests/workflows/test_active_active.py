@@ -225,7 +225,7 @@ def test_after_a_failover_the_role_goes_home_once_somebody_vouches_for_its_membe
 
     again = group.run("failback", group=group.name).assert_succeeded()
     assert again.output["begun"]["sentence"] == (
-        f"left, right of {group.name} are at home: there is nothing to do"
+        f"left, right of {group.name} are already at home: nothing to do"
     )
 
 
@@ -285,8 +285,8 @@ def test_home_is_not_where_the_agent_is_silent(up: Sides, monkeypatch: pytest.Mo
 
     run = group.run("failback", group=group.name).assert_failed_with("NO_ELIGIBLE_MEMBER")
 
-    assert "said nothing" in run.output["error"]["reasons"]["db_a"]
-    assert "said nothing" in group.member_list()["db_a"]["doubt"]
+    assert "has sent no heartbeat" in run.output["error"]["reasons"]["db_a"]
+    assert "has sent no heartbeat" in group.member_list()["db_a"]["doubt"]
     assert up.at() == each("db_b", "db_b")
 
 

@@ -54,7 +54,7 @@ def test_one_that_is_at_work_for_too_long_is_fenced_and_this_is_said(
 
     group.run("failover", group=group.name, lost=["db_a"])
 
-    words = r"quiesce: db_a's agent says that stop still runs after \d s;"
+    words = r"quiesce: db_a's agent reports that stop is still running after \d s;"
     assert re.search(words, group.status()["reason"])
 
 
@@ -64,15 +64,15 @@ def test_one_that_hung_and_comes_back_finds_itself_deposed(protect: Callable[...
     group.workflows.run("failover.on_alarm", group.fails("hang"), timeout=20)
     status = group.status()
     assert status["status"] == "BLOCKED"
-    said = r"quiesce: db_a's agent said nothing for 0.2 s \(its last heartbeat came \d s ago\);"
+    said = r"quiesce: db_a's agent did not answer for 0.2 s \(its last heartbeat came \d s ago\);"
     assert re.search(said, status["reason"])
     assert group.runs_on() == ["db_a"], "it writes on"
-    assert "does not know epoch 2 yet" in heard_of_db_a(group)
+    assert "notice of epoch 2" in heard_of_db_a(group)
 
     group.cloud.fault("server", group.server("db_a"), "thaw")
 
     assert group.runs_on() == []
-    assert heard_of_db_a(group) == f"heard 0 s ago; was deposed: stopped {group.name}"
+    assert heard_of_db_a(group) == f"last heartbeat 0 s ago; was deposed: stopped {group.name}"
 
 
 def test_what_a_fenced_member_was_doing_takes_no_effect_any_more(

@@ -97,7 +97,7 @@ def test_what_our_own_stop_tells_of_the_server_starts_nothing(light: Callable[..
     assert (of_stop["decision"], of_stop["incident"]) == ("IGNORED", None)
     assert of_failure["decision"] == late["decision"] == "DUPLICATE"
     assert much_later["decision"] == "HELD", "it happened in the morning, before all this"
-    assert "db_a was declared lost since, and taken back" in much_later["sentence"]
+    assert "db_a has been declared lost and recovered" in much_later["sentence"]
     assert group.status()["lost"] == []
 
 

@@ -199,7 +199,7 @@ def test_a_dead_host_blocks_until_a_person_vouches_and_then_says_who_frees_the_v
     run = group.run("on_alarm", **group.fails("power_off"))
 
     run.assert_failed_with("BLOCKED")
-    assert "nobody has confirmed it yet" in run.output["error"]["message"]
+    assert "no operator has confirmed it yet" in run.output["error"]["message"]
     assert "failover.confirm_fenced" in run.output["error"]["message"]
     assert group.holders() == ["db_a"]
     assert group.status()["status"] == "BLOCKED"
@@ -344,7 +344,7 @@ def test_a_quiesce_proves_nothing_of_volumes_that_no_application_stands_on(
     run = group.run("failover", group=group.name)
 
     run.assert_failed_with("BLOCKED")
-    assert "no stop command on db_a speaks for data" in run.output["error"]["message"]
+    assert "no stop command on db_a covers data" in run.output["error"]["message"]
     assert group.holders() == ["db_a"]
 
 
@@ -372,7 +372,7 @@ def test_a_person_who_vouches_while_the_ladder_is_climbed_is_heard_at_its_end(gr
     early.assert_tasks("confirm", "converge")
     group.workflows.wait(execution, timeout=20)
     fence = next(row for row in group.status()["resources"] if row["type"] == "fence")
-    assert fence["attributes"]["observed"] == "a person confirmed it: it burnt down"
+    assert fence["attributes"]["observed"] == "an operator confirmed it: it burnt down"
 
 
 def under_way(group: Any) -> list[dict[str, Any]]:

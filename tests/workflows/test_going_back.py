@@ -89,7 +89,7 @@ def test_nothing_goes_back_to_a_lost_member_unless_somebody_vouches_for_it(group
 
     refused = group.run("rollback", group=group.name)
     refused.assert_failed_with("INVALID_DOCUMENT")
-    assert "say --recovered" in refused.output["error"]["remedy"]
+    assert "add --recovered" in refused.output["error"]["remedy"]
     assert group.holders() == ["db_b"]
 
     group.run("rollback", group=group.name, recovered=["db_a"]).assert_succeeded()

@@ -109,14 +109,14 @@ def test_there_and_back_again(up: Any) -> None:
 def test_a_move_to_whom_it_is_on_already_does_nothing_and_says_so(up: Any) -> None:
     run = switch(up, to="db_a").assert_succeeded()
 
-    assert run.output["begun"]["sentence"] == "db_a holds active already: there is nothing to do"
+    assert run.output["begun"]["sentence"] == "db_a already holds active: nothing to do"
     assert len(up.traversals()) == 1
 
 
 def test_nothing_moves_away_from_whom_another_member_has_followed_by_then(up: Any) -> None:
     run = switch(up, holder="db_b").assert_succeeded()
 
-    assert run.output["begun"]["sentence"] == "db_a holds active already: there is nothing to do"
+    assert run.output["begun"]["sentence"] == "db_a already holds active: nothing to do"
     assert run.output["outcome"]["status"] == "COMPLETE"
     assert len(up.traversals()) == 1
 
@@ -133,7 +133,7 @@ def test_whoever_s_agent_has_long_said_nothing_takes_part_in_no_move(
 
     run = switch(up, to="db_b").assert_failed_with(code)
 
-    assert "said nothing" in str(run.output["error"])
+    assert "has sent no heartbeat" in str(run.output["error"])
     assert at(up) == (["db_a"], ["db_a"])
 
 

@@ -137,7 +137,7 @@ def test_a_failover_deletes_by_one_workflow_and_creates_by_the_other(
         (SPEECHLESS_OPEN, "OPERATION_FAILED", "Fail action expected exception"),
         (None, "NO_WORKFLOW", "Mistral has no workflow house.open_ticket"),
     ],
-    ids=["with its own error", "without a word", "whose workflow is not there"],
+    ids=["with its own error", "without a message", "whose workflow is not there"],
 )
 def test_an_operation_that_fails_fails_the_failover(
     protect: Callable[..., Any], text: str | None, code: str, words: str

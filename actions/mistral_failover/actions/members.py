@@ -109,6 +109,6 @@ def _turn(given: Any) -> list[dict[str, str]] | None:
         raise ActionError(
             "BAD_INPUT",
             f"turn: a list of members with their servers is expected, not {given!r}",
-            "Hand on the turn of the first answer, or leave it out.",
+            "Pass on the turn of the first answer, or leave it out.",
         )
     return [{key: each[key] for key in keys} for each in given]

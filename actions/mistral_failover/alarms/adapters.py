@@ -24,7 +24,7 @@ def sources() -> Mapping[str, AlarmSource]:
 
 def _shapes() -> str:
     told = "; ".join(f"{kind}: {source.shape}" for kind, source in sources().items())
-    return f"Give kind, or a body by which it can be told ({told})."
+    return f"Give kind, or a body that has the form of one kind ({told})."
 
 
 def read(body: Any, kind: str | None = None) -> list[Alarm]:
@@ -42,11 +42,9 @@ def read(body: Any, kind: str | None = None) -> list[Alarm]:
     if kind is None:
         kind = next((name for name, each in known.items() if each.looks_like(body)), None)
         if kind is None:
-            raise InvalidDocument(
-                "body", "nothing in it tells which kind of alarm it is", _shapes()
-            )
+            raise InvalidDocument("body", "the body matches no known kind of alarm", _shapes())
     elif kind not in known:
-        raise InvalidDocument("kind", f"there is no {kind}", _shapes())
+        raise InvalidDocument("kind", f"there is no kind {kind}", _shapes())
     return known[kind].read(body)
 
 

@@ -116,7 +116,7 @@ def without_group(alarm: Alarm, group: str | None) -> Verdict:
         return Verdict(Decision.IGNORED, f"{alarm.sentence}: {_NOTHING_NEW}", "not_firing")
     named = plain(", ".join((*alarm.servers, *alarm.others)))
     if group is not None:
-        why = f"there is no group {plain(group)} in this project"
+        why = f"this project has no group {plain(group)}"
     elif named:
         why = f"no group of this project is known to have {named}"
     else:
@@ -125,7 +125,7 @@ def without_group(alarm: Alarm, group: str | None) -> Verdict:
 
 
 Found = tuple[Decision, str] | None
-_NOTHING_NEW = "this is not a transition into alarm"
+_NOTHING_NEW = "it reports no new failure, nothing to do"
 
 
 def _not_firing(alarm: Alarm, situation: Situation) -> Found:
@@ -145,7 +145,7 @@ def _strangers(alarm: Alarm, situation: Situation) -> Found:
     if not situation.strangers:
         return None
     named = plain(", ".join(situation.strangers))
-    return Decision.HELD, f"{named} is not known as a member of {situation.group}"
+    return Decision.HELD, f"{named} is not a known member of {situation.group}"
 
 
 def _unnamed(alarm: Alarm, situation: Situation) -> Found:
@@ -153,16 +153,16 @@ def _unnamed(alarm: Alarm, situation: Situation) -> Found:
     if situation.member is not None:
         return None
     several = f"several members of {situation.group} hold roles"
-    return Decision.HELD, f"it does not say which member is lost, and {several}"
+    return Decision.HELD, f"it does not say which member is lost, but {several}"
 
 
 def _heard_before(alarm: Alarm, situation: Situation) -> Found:
-    return (Decision.DUPLICATE, "heard before") if situation.known else None
+    return (Decision.DUPLICATE, "a repeat of a known incident") if situation.known else None
 
 
 def _known_fact(alarm: Alarm, situation: Situation) -> Found:
     if situation.member in situation.lost:
-        return Decision.DUPLICATE, f"{situation.member} is declared lost already"
+        return Decision.DUPLICATE, f"{situation.member} is already declared lost"
     if situation.member in situation.replacing:
         return Decision.DUPLICATE, f"the server of {situation.member} is being replaced"
     return None
@@ -172,7 +172,7 @@ def _paused(alarm: Alarm, situation: Situation) -> Found:
     pause = situation.pause
     if pause is None or not pause.covers(situation.member, situation.now):
         return None
-    since = f"{situation.group} is paused since {clock(pause.since)} by {pause.by}"
+    since = f"{situation.group} has been paused since {clock(pause.since)} by {pause.by}"
     return Decision.HELD, f"{since}: {pause.because}"
 
 
@@ -190,8 +190,8 @@ def _old_news(alarm: Alarm, situation: Situation) -> Found:
     if alarm.at is None or not situation.old_news():
         return None
     return Decision.HELD, (
-        f"it happened at {clock(alarm.at)}, and {situation.member} was declared lost since, and "
-        "taken back"
+        f"it happened at {clock(alarm.at)}, but {situation.member} has been declared lost and "
+        "recovered since then"
     )
 
 
@@ -202,7 +202,7 @@ def _cooldown(alarm: Alarm, situation: Situation) -> Found:
     if since >= situation.limits.cooldown:
         return None
     return Decision.HELD, (
-        f"the last alarm was admitted {since:.0f} s ago, and the cooldown is "
+        f"the last alarm was admitted {since:.0f} s ago, within the cooldown of "
         f"{situation.limits.cooldown:.0f} s"
     )
 
@@ -212,7 +212,8 @@ def _per_hour(alarm: Alarm, situation: Situation) -> Found:
     if count < situation.limits.per_hour:
         return None
     return Decision.HELD, (
-        f"{count} alarms were admitted within an hour, and the limit is {situation.limits.per_hour}"
+        f"{count} alarms were admitted within an hour, which is the limit "
+        f"({situation.limits.per_hour})"
     )
 
 
@@ -222,7 +223,7 @@ def _storm(alarm: Alarm, situation: Situation) -> Found:
         return None
     return Decision.HELD, (
         f"{storm.failing} of {storm.groups} groups of the project failed within "
-        f"{storm.window:.0f} s: suspect the control plane"
+        f"{storm.window:.0f} s: the control plane may be failing"
     )
 
 

@@ -109,7 +109,7 @@ class Reader:
         """Return a text that must be one of these words."""
         value = self.needed(key)
         if value not in (known := list(words)):
-            raise self.refuse(key, f"it is none of {', '.join(known)}")
+            raise self.refuse(key, f"it is not one of {', '.join(known)}")
         return value
 
     def inner(self, key: str) -> Reader:

@@ -9,7 +9,7 @@ from typing import Any
 from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
-_REMEDY = "Hand on the webhook's body as Alertmanager posts it (version 4)."
+_REMEDY = "Pass on the webhook's body as Alertmanager posts it (version 4)."
 _SERVER_LABELS = ("instance_id", "server_id", "openstack_instance_id")
 _KEPT = ("status", "labels", "annotations", "startsAt", "endsAt", "fingerprint")
 

@@ -9,7 +9,7 @@ from typing import Any
 from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
-_REMEDY = "Hand on the alarm's body as Aodh posts it."
+_REMEDY = "Pass on the alarm's body as Aodh posts it."
 _TRAITS = ("instance_id", "resource_id", "server_id")
 AODH_KEYS = (
     "alarm_name",

@@ -40,7 +40,11 @@ def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict
     sentence. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, NOT_HELD.
     """
     if not identities:
-        raise ActionError("BAD_INPUT", "incident: none is given", "failover alarms lists them.")
+        raise ActionError(
+            "BAD_INPUT",
+            "incident: at least one id is needed",
+            "To list the held alarms: failover alarms.",
+        )
     dismissed = []
     for identity in identities:
         step = partial(_dismissed, request, identity, because)
@@ -59,8 +63,8 @@ def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) ->
     if known.decision != "HELD" or not incidents.dismiss(tx, identity, sentence):
         raise ActionError(
             "NOT_HELD",
-            f"incident {identity} is {known.decision}, and only what is HELD can be dismissed",
-            "failover alarms lists those that are held.",
+            f"incident {identity} is {known.decision}; only HELD incidents can be dismissed",
+            "To list the held alarms: failover alarms.",
         )
     if known.group_id is not None:
         tx.journal(known.group_id, f"DISMISSED: {sentence}", kind="dismissed")

@@ -19,7 +19,7 @@ from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
-    "Hand on the body as a monitor posts it to Masakari: {notification: {type, payload, ...}}."
+    "Pass on the body as a monitor posts it to Masakari: {notification: {type, payload, ...}}."
 )
 _LOST = frozenset({"STOPPED_FAILED", "SUSPENDED_IOERROR", "SUSPENDED_WATCHDOG"})
 _TYPES = ("VM", "COMPUTE_HOST", "PROCESS")
@@ -53,7 +53,7 @@ def from_masakari(body: Any) -> Alarm:
         key=digest(["masakari", identity or kept]),
         firing=firing,
         unique=bool(identity or when),
-        sentence=plain(f"Masakari says of {whom}: {detail or 'nothing'}"),
+        sentence=plain(f"Masakari reports for {whom}: {detail or 'nothing'}"),
         servers=(server,) if server else (),
         payload=kept,
         others=(host,) if kind == "COMPUTE_HOST" else (),

@@ -22,7 +22,7 @@ from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
-    "Hand on Nova's notification as it is on the bus: event_type, payload, message_id, timestamp."
+    "Pass on Nova's notification as it is on the bus: event_type, payload, message_id, timestamp."
 )
 _OFF = ("shutdown", "crashed")
 _SHOWN = ("state", "power", "task")
@@ -47,7 +47,7 @@ def from_nova(body: Any) -> Alarm:
         key=digest(["nova", message_id or [event_type, at, facts]]),
         firing=why is not None,
         unique=bool(message_id),
-        sentence=plain(f"Nova says of server {server}: {why or told}"),
+        sentence=plain(f"Nova reports for server {server}: {why or told}"),
         servers=(server,),
         payload={"event_type": event_type, "message_id": message_id, "timestamp": at, **facts},
         at=moment(at),
@@ -82,7 +82,7 @@ def _fires(facts: Mapping[str, str]) -> str | None:
     if facts["state"] == "error" and facts["before"] != "error":
         return f"it went from {facts['before'] or 'unknown'} to error"
     if facts["state"] == "active" and facts["power"] in _OFF and not facts["task"]:
-        return f"its guest is {facts['power']}, and nobody asked for it"
+        return f"its guest is {facts['power']}, and no client requested that"
     return None
 
 

@@ -101,7 +101,9 @@ def _again(request: Request, tx: SqlTransaction, alarm: Alarm, identity: str) ->
     found = incidents.count_again(tx, request.project_id, identity)
     if found is None:
         return None
-    verdict = Verdict(Decision.DUPLICATE, f"{alarm.sentence}: heard before", "heard_before")
+    verdict = Verdict(
+        Decision.DUPLICATE, f"{alarm.sentence}: a repeat of a known incident", "heard_before"
+    )
     return Recorded(verdict, *found)
 
 

@@ -10,7 +10,7 @@ from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
-    "Signal a mapping of server (an id), or group and member; and, where known, id, at, state "
+    "Signal a mapping with server (an id), or group and member; and, if known, id, at, state "
     "(lost or ok) and reason."
 )
 _SERVER = ("server", "server_id", "instance_id")
@@ -37,7 +37,7 @@ def from_signal(body: Any) -> Alarm:
     identity, reason = reader.text("id"), reader.text("reason")
     kept = reader.kept(*_KEYS)
     whom = member or server or group
-    said = f"a signal says that {whom} is {state}"
+    said = f"a signal reports {whom} as {state}"
     return Alarm(
         source="signal",
         key=digest(["signal", state, [identity, server, group, member] if identity else kept]),

@@ -53,7 +53,7 @@ def maintain(
         raise _bad("until: give either until or minutes")
     end = moment(until)
     if until is not None and end is None:
-        raise _bad(f"until: {plain(until)} is no time in ISO 8601")
+        raise _bad(f"until: {plain(until)} is not a time in ISO 8601")
 
     def suspend(tx: SqlTransaction) -> dict[str, Any]:
         state = locked(request, tx, group)
@@ -93,7 +93,7 @@ def resume(
     if only not in (None, *suspensions.KINDS):
         raise ActionError(
             "BAD_INPUT",
-            f"only: {plain(str(only))} is nothing that could be ended",
+            f"only: {plain(str(only))} is not a suspension that can be ended",
             f"Give {' or '.join(suspensions.KINDS)}, or leave it out.",
         )
     if members and only == "pause":
@@ -107,7 +107,7 @@ def resume(
         _check_members(group, members, known)
         found = suspensions.of_group(tx, state.id)
         work = found.get("maintenance")
-        sentence = f"nothing was to be resumed: {plain(because)}"
+        sentence = f"there was nothing to resume: {plain(because)}"
         if not members:
             ended = [kind for kind in suspensions.KINDS if kind in found and only in (None, kind)]
             suspensions.resume(tx, state.id, ended)
@@ -158,9 +158,14 @@ def _check_members(group: str, named: tuple[str, ...], known: Any) -> None:
             raise ActionError(
                 "UNKNOWN_MEMBER",
                 f"members: {plain(name)} is not a member of {group}",
-                did_you_mean(name, known) if known else "Nobody has looked at its members yet.",
+                did_you_mean(name, known)
+                if known
+                else "Its members are not known yet: no failover or plan of the group has looked "
+                "at them.",
             )
 
 
 def _bad(message: str) -> ActionError:
-    return ActionError("BAD_INPUT", message, "Give for example minutes: 90, or until with a zone.")
+    return ActionError(
+        "BAD_INPUT", message, "Give, for example, minutes: 90, or until with a time zone."
+    )

@@ -83,7 +83,7 @@ def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms)
         return not_yet
     record = tx.record(ready.node.resource_id)
     if record is None:
-        return Step(f"the record of {ready.node.key} is gone")
+        return Step(f"the record of {ready.node.key} does not exist")
     if record.owner is not None:
         if record.held_at(tx.now()):
             return _bail_out(tx, ready, record)
@@ -116,8 +116,8 @@ def _bail_out(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
     tx.defer(ready.traversal_id, ready.node, record.owner or "")
     left = (record.lease_until or now) - now
     return Step(
-        f"{record.owner} is working on {record.name} (lease: {left:.0f} s left); its conclusion "
-        "triggers this again"
+        f"{record.owner} is working on {record.name} (lease: {left:.0f} s left); when it is done, "
+        "this is triggered again"
     )
 
 
@@ -200,7 +200,7 @@ def _replan(
         return None
     goal = tx.goal(traversal.group_id, traversal.goal_version)
     if goal is None:
-        return Step(f"the goal of traversal {traversal.id} is gone")
+        return Step(f"the goal of traversal {traversal.id} does not exist")
     cause = f"{record.name} must be replaced: {decision.reason}"
     started = begin_again(tx, definitions, traversal, goal, why=f"again/{record.id}", cause=cause)
     return Step(cause, ready=started.ready)
@@ -229,7 +229,7 @@ def _keep(tx: Transaction, definitions: Definitions, visit: _Visit) -> Step | No
     traversal, record = visit.traversal, visit.record
     goal = tx.goal(traversal.group_id, traversal.goal_version)
     if goal is None:
-        return Step(f"the goal of traversal {traversal.id} is gone")
+        return Step(f"the goal of traversal {traversal.id} does not exist")
     cause = f"{record.name} stays where it is: {record.reason}"
     started = begin_again(tx, definitions, traversal, goal, why=f"keep/{record.id}", cause=cause)
     return Step(cause, ready=started.ready)

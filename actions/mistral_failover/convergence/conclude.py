@@ -70,12 +70,12 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     traversal = tx.traversal(ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
     if traversal is None or record is None:
-        return Step(f"there is nothing to conclude for {ticket.node.key}")
+        return Step(f"{ticket.node.key} has no operation to conclude")
     # A failure may start the rollback, so no other transaction may read the group's traversal
     # concurrently.
     group = tx.lock_group(traversal.group_id, shared=outcome.ok)
     if group is None:
-        return Step(f"the group of {ticket.node.key} is gone")
+        return Step(f"the group of {ticket.node.key} does not exist")
     what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
     state = tx.node(traversal.id, ticket.node)
     if outcome.transient:  # an earlier try may have got further than the last one
@@ -137,14 +137,14 @@ def abandon(
     record = tx.record(ticket.node.resource_id)
     group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
     if traversal is None or record is None or group is None:
-        return Step(f"there is nothing to give up for {ticket.node.key}")
+        return Step(f"{ticket.node.key} has no operation to abandon")
     what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
     if not tx.release(ticket.lock, status="FAILED", reason=reason, given_up=code):
         return Step(f"{what}: {reason}; another worker has broken the lock")
     error = {"code": code, "message": reason}
     tx.close_operation(ticket, Outcome(error=error, unknown=True))
     back = code == HANDED_BACK
-    sentence = f"{what}: {'handed back' if back else 'given up'}, {reason}"
+    sentence = f"{what}: {'released' if back else 'abandoned'}, {reason}"
     tell(tx, traversal, record, "handed_back" if back else "given_up", sentence)
     return Step(sentence, ready=wake(tx, group, record.id))
 

@@ -34,7 +34,7 @@ def decide(
     if kind == "cleanup":
         return _decide_cleanup(record, resource_type)
     if record.epoch < epoch:
-        return Decision("replace", f"{record.member} was fenced or replaced since")
+        return Decision("replace", f"{record.member} was fenced or replaced")
     if record.going and not revived(record, resource_type):
         return Decision("replace", "it is being deleted, but needed again")
     if record.properties is None:
@@ -63,9 +63,9 @@ def revived(record: Record, resource_type: ResourceType) -> bool:
 
 def _decide_cleanup(record: Record, resource_type: ResourceType) -> Decision:
     if record.gone:
-        return Decision("settle", "it is gone already")
+        return Decision("settle", "it is already gone")
     if record.action == "INIT":
         return Decision("settle", "it was never created")
     if "delete" not in resource_type.operations:
-        return Decision("settle", "nothing has to be undone")
+        return Decision("settle", "there is nothing to undo")
     return Decision("delete", "the goal does not want it")

@@ -40,8 +40,7 @@ class TraversalStatus(StrEnum):
 
 
 class NodeStatus(StrEnum):
-    """What a node came to. WAITING: it was not worked off yet; BLOCKED: it waits for an
-    operator."""
+    """The status of a node. WAITING: it is not done yet; BLOCKED: it waits for an operator."""
 
     WAITING = "WAITING"
     DONE = "DONE"

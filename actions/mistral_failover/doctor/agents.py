@@ -33,14 +33,14 @@ def channel(look: Look) -> Iterable[Finding]:
     """Check that the command channel is configured and keeps commands secret on their way."""
     url = look.settings.command_channel
     if not url:
-        yield ok("no command channel is configured; groups without activation need none")
+        yield ok("no command channel is configured; only groups with activation need one")
         return
     parts = urlsplit(url)
     unsigned = parts.scheme.startswith(_PLAIN) and not look.settings.agent_key_file
     open_to_all = parts.scheme == _PLAIN and not _loopback(parts.hostname)
     if unsigned:
         yield error(
-            "agent_key_file is not set: no command can be signed",
+            "agent_key_file is not set: commands cannot be signed",
             "Set [failover] agent_key_file on every executor: docs/broker.md.",
         )
     if open_to_all:
@@ -60,7 +60,7 @@ def agents(subject: Subject) -> Iterable[Finding]:
         return
     if not look.settings.command_channel:
         yield error(
-            "its resources start and stop by commands, and no command channel is configured",
+            "its resources start and stop by commands, but no command channel is configured",
             "Set [failover] command_channel, and run an agent on each member: docs/agent.md.",
         )
         return
@@ -79,7 +79,7 @@ def agents(subject: Subject) -> Iterable[Finding]:
     if beats is None:
         yield error(
             f"the command channel did not answer within {REACH:.0f} s",
-            "Check [failover] command_channel, and that the broker runs.",
+            "Check [failover] command_channel, and that the broker is running.",
         )
         return
     shifted = within(min(LISTEN + 2, look.left), lambda: _shifted(line, asked, beats)) or {}
@@ -102,16 +102,16 @@ def _member(
     start = f"on {name}: systemctl status failover-agent; docs/agent.md"
     if beat is None:
         if name not in lost:
-            yield error(f"nothing was ever heard of the agent on {name}", start)
+            yield error(f"no heartbeat of the agent on {name} was ever received", start)
     elif shifted is not None:
         yield warn(
-            f"the agent on {name} is heard, and its words are {shifted:.0f} s old by their own "
-            "time: the clock of the node, or of this executor, is wrong",
-            f"Have chrony or ntpd keep the time on {name} and on Mistral's hosts: an agent whose "
-            f"words seem {SILENT:.0f} s old counts as silent.",
+            f"the heartbeats of the agent on {name} arrive, but their timestamps are "
+            f"{shifted:.0f} s old: the clock of the node or of this executor is wrong",
+            f"Synchronize the clocks of {name} and of Mistral's hosts with chrony or ntpd: an "
+            f"agent whose heartbeats seem {SILENT:.0f} s old counts as silent.",
         )
     elif beat.ago > LATE:
-        silent = f"the agent on {name} has said nothing for {beat.ago:.0f} s"
+        silent = f"the agent on {name} has sent no heartbeat for {beat.ago:.0f} s"
         if name in lost:
             yield ok(f"{silent}; it is declared lost")
         elif beat.ago > SILENT:
@@ -120,16 +120,20 @@ def _member(
             yield warn(silent, start)
     elif beat.epoch < member.epoch:
         yield warn(
-            f"the agent on {name} knows epoch {beat.epoch}, and {member.epoch} is current",
-            f"It learns that by itself; if not: systemctl restart failover-agent on {name}",
+            f"the agent on {name} has epoch {beat.epoch}, but {member.epoch} is current",
+            f"The agent receives the new epoch by itself; if not, on {name}: systemctl restart "
+            "failover-agent",
         )
     else:
         runs = f"; it runs {', '.join(beat.running)}" if beat.running else ""
-        yield ok(f"the agent on {name} was heard {beat.ago:.0f} s ago, epoch {beat.epoch}{runs}")
+        yield ok(
+            f"the agent on {name} sent a heartbeat {beat.ago:.0f} s ago, epoch {beat.epoch}{runs}"
+        )
     if beat is not None and beat.deposed is not None and name not in lost:
         yield warn(
             f"the agent on {name} was deposed: {beat.deposed}",
-            f"Where that is a failure, {start}. Else nothing: its next command ends this.",
+            f"If that is a failure, {start}. Otherwise do nothing: its next command ends this "
+            "state.",
         )
 
 

@@ -132,8 +132,8 @@ def carried_out(
 ) -> list[Finding]:
     """Return the findings of a check, or its exception as a finding, with its name and group."""
     if not look.left:
-        late = f"not looked at: the checks took longer than {LIMIT:.0f} s"
-        return [Finding(name, "warn", late, "Run it again, for one group.", group)]
+        late = f"not checked: the checks took longer than {LIMIT:.0f} s"
+        return [Finding(name, "warn", late, "Run it again for one group.", group)]
     found: list[Finding] = []
     try:
         for each in check():
@@ -178,7 +178,7 @@ def _groups(look: Look, group: str | None) -> Iterable[Finding]:
         yield warn("the project has no group", "failover group create FILE")
     elif len(names) > GROUPS:
         yield warn(
-            f"only the first {GROUPS} of {len(names)} groups are looked at", "failover doctor GROUP"
+            f"only the first {GROUPS} of {len(names)} groups are checked", "failover doctor GROUP"
         )
 
 

@@ -30,7 +30,7 @@ def goal(subject: Subject) -> Iterable[Finding]:
     snapshot, name = subject.snapshot, subject.name
     current = snapshot.state.current_traversal
     if current is None:
-        yield warn("it was given no goal yet", f"failover group activate {name}")
+        yield warn("it has never had a goal", f"failover group activate {name}")
         return
     found = subject.look.reading(lambda tx: views.traversal(tx, current))
     status = found["status"] if found else "UNKNOWN"
@@ -41,7 +41,7 @@ def goal(subject: Subject) -> Iterable[Finding]:
         held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))
         yield ok(f"it reached its goal: {held}")
     elif status == "IN_PROGRESS":
-        yield warn(f"a traversal is under way{reason}", f"failover watch {name}")
+        yield warn(f"a traversal is in progress{reason}", f"failover watch {name}")
     else:
         yield error(f"its last traversal is {status}{reason}", f"failover status {name}")
     if snapshot.lost:
@@ -49,7 +49,7 @@ def goal(subject: Subject) -> Iterable[Finding]:
         back = f"failover failback {quote(name)} "
         back += " ".join(f"--recovered {quote(member)}" for member in lost)
         yield warn(
-            f"declared lost, and not back yet: {', '.join(lost)}",
+            f"declared lost and not recovered yet: {', '.join(lost)}",
             # Nothing comes home before the goal that gave their roles away is reached.
             f"Check or replace them, then: {back}"
             if snapshot.reached
@@ -59,7 +59,7 @@ def goal(subject: Subject) -> Iterable[Finding]:
     for lock in subject.look.reading(lambda tx: details.locks(tx, project, snapshot.state.id)):
         if (lock["lease_left"] or 0.0) <= 0:
             yield warn(
-                f"the lock on {lock['resource']} is that of a dead owner ({lock['owner']})",
+                f"the lock on {lock['resource']} belongs to a dead owner ({lock['owner']})",
                 "failover sweep",
             )
 
@@ -71,7 +71,7 @@ def service(subject: Subject) -> Iterable[Finding]:
         return
     status = f"failover status {quote(subject.name)}"
     if seen.service is Service.SERVING:
-        yield ok("it serves, and could fail over")
+        yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
         for reason in seen.reasons:
             yield error(f"it is DOWN: {reason}", f"failover plan {quote(subject.name)}")
@@ -80,7 +80,7 @@ def service(subject: Subject) -> Iterable[Finding]:
             yield warn(f"it is DEGRADED: {reason}", status)
     else:
         for reason in seen.reasons:
-            yield warn(f"whether it serves cannot be seen: {reason}", status)
+            yield warn(f"cannot tell whether it serves: {reason}", status)
 
 
 def stack(subject: Subject) -> Iterable[Finding]:
@@ -95,14 +95,14 @@ def stack(subject: Subject) -> Iterable[Finding]:
         yield ok(f"stack {name} is {status}")
     elif status.endswith("_IN_PROGRESS"):
         yield warn(
-            f"stack {name} is {status}: a PATCH waits for that, or supersedes it",
+            f"stack {name} is {status}: a PATCH waits for its end, or supersedes it",
             f"openstack stack event list {name} --follow",
         )
     else:
         yield error(
             f"stack {name} is {status}: {found.stack_status_reason}",
-            f"openstack stack failures list {name}, mend it, then: openstack stack update "
-            f"--existing {name}",
+            f"openstack stack failures list {name}, repair the cause, then: openstack stack "
+            f"update --existing {name}",
         )
     own = stack_map(subject.look.cloud, name)
     wrong = sorted(n for n, r in own.items() if r.status.endswith("_FAILED"))
@@ -121,7 +121,8 @@ def members(subject: Subject) -> Iterable[Finding]:
     seen = refresh_members.members_now(look.cloud, snapshot.group)
     if not seen:
         yield error(
-            f"stack {snapshot.group.stack} has none of the group's members", "Correct members."
+            f"stack {snapshot.group.stack} has none of the group's members",
+            "Correct members in the group file.",
         )
         return
     facts = candidates.look(
@@ -141,18 +142,19 @@ def members(subject: Subject) -> Iterable[Finding]:
     ]
     for name in sorted(holders - {m.name for m in seen}):
         yield error(
-            f"{name} holds a role and is no member of the stack", f"failover plan {subject.name}"
+            f"{name} holds a role but is not a member of the stack",
+            f"failover plan {subject.name}",
         )
     for fact in facts:
         why = why_not.get(fact.name)
         if fact.name in holders:
             if not fact.healthy:
                 yield error(
-                    f"{fact.name} holds a role, and: {fact.why_not}",
+                    f"{fact.name} holds a role, but {fact.why_not}",
                     f"failover plan {subject.name}",
                 )
         elif why:
-            yield warn(f"{fact.name} can take no role: {why}", _mend(subject, fact.name))
+            yield warn(f"{fact.name} cannot take a role: {why}", _mend(subject, fact.name))
         elif doubt := doubts.get(fact.name):
             yield warn(f"{fact.name} would be chosen last: {doubt}", _mend(subject, fact.name))
     if able:
@@ -163,13 +165,13 @@ def members(subject: Subject) -> Iterable[Finding]:
     hosts = {f.host for f in facts if f.host}
     if len(facts) > 1 and len(hosts) == 1 and all(f.host for f in facts):
         yield error(
-            "all members are on one host: they die together",
+            "all members are on one host and would fail together",
             "Give the servers an anti-affinity server group.",
         )
 
 
 def _mend(subject: Subject, member: str) -> str:
-    return f"failover replace {subject.name} {member}, or mend what is said of it"
+    return f"failover replace {subject.name} {member}, or repair the cause"
 
 
 def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]:
@@ -181,15 +183,16 @@ def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]
         return  # of each member it was told
     if not state.exists or state.host_status is not None:
         return
-    hidden = f"Nova does not show this user how the host of {name} is"
+    hidden = f"Nova does not show this user the state of {name}'s host"
     if any(rung_kind(r["kind"]).for_dead_host for r in subject.snapshot.group.fence):
-        yield ok(f"{hidden}; of a dead one the ladder's workflow or a person has to speak")
+        yield ok(f"{hidden}; for a dead host the fence needs the ladder's workflow or an operator")
     else:
         yield warn(
-            f"{hidden}: a dead one is noticed by a refused call only, and the rungs stop and "
-            "delete prove nothing there",
-            "Ask the cloud for the policy os_compute_api:servers:show:host_status, or end the "
-            "ladder with a workflow that switches hosts off, or with confirm.",
+            f"{hidden}: a dead host is noticed only when a call to it fails, and there the rungs "
+            "stop and delete prove nothing",
+            "Ask the cloud's administrator for the policy "
+            "os_compute_api:servers:show:host_status, or end the ladder with a workflow that "
+            "switches hosts off, or with confirm.",
         )
 
 
@@ -202,16 +205,15 @@ def chain(subject: Subject) -> Iterable[Finding]:
         return
     if group.workflow and group.workflow not in known:
         yield error(
-            f"its chain {group.workflow} is no workflow that Mistral shows to this project: no "
-            "failover of it can start",
+            f"Mistral does not show its chain {group.workflow} to this project: no failover of "
+            "the group can start",
             remedy,
         )
     elif group.workflow:
         yield ok(f"its chain is {group.workflow}")
     if hook and hook not in known:
         yield error(
-            f"{hook}, which is to be told of its events, is no workflow that Mistral shows to this "
-            "project",
+            f"Mistral does not show {hook}, the workflow for its events, to this project",
             remedy,
         )
 
@@ -235,11 +237,12 @@ def fence(subject: Subject) -> Iterable[Finding]:
     if not for_dead_host:
         yield warn(
             f"the ladder ({said}) has no rung for a dead host: the failover will be BLOCKED there",
-            "End the ladder with confirm, or with a workflow that switches the host off; a person "
-            f"can speak all the same: {confirm_command(subject.name, 'MEMBER')}",
+            "End the ladder with confirm, or with a workflow that switches the host off; an "
+            "operator can confirm the fence in any case: "
+            f"{confirm_command(subject.name, 'MEMBER')}",
         )
     elif all(kind.asks_person for kind in for_dead_host):
-        yield ok(f"ladder: {said}; for a dead host a person has to confirm")
+        yield ok(f"ladder: {said}; for a dead host an operator must confirm")
     else:
         yield ok(f"ladder: {said}")
 
@@ -269,26 +272,26 @@ def alarms(subject: Subject) -> Iterable[Finding]:
     suspended, total, admitted, now = subject.look.reading(read)
     if pause := suspended["pause"]:
         yield warn(
-            f"paused by {pause['by']}: {pause['because']}; every alarm is held",
+            f"paused by {pause['by']}: {pause['because']}; all alarms are held",
             f"failover resume {name}",
         )
     if work := suspended["maintenance"]:
         until = clock(work["until"])
         yield warn(f"in maintenance until {until}: {work['because']}", f"failover resume {name}")
     if total:
-        yield warn(f"{total} alarms are held and wait for a person", f"failover alarms {name}")
+        yield warn(f"{total} alarms are held and wait for an operator", f"failover alarms {name}")
     limits = snapshot.group.limits
     if len(admitted) >= limits.per_hour:
         yield warn(
-            f"{len(admitted)} alarms were admitted within the last hour, and the limit is "
-            f"{limits.per_hour}: the next is held",
-            "Find out why it fails so often; a person can admit it: failover admit",
+            f"{len(admitted)} alarms were admitted within the last hour, which is the limit "
+            f"({limits.per_hour}): the next one is held",
+            "Find out why it fails so often; an operator can admit a held alarm: failover admit",
         )
     elif admitted and now - admitted[-1] < limits.cooldown:
         left = limits.cooldown - (now - admitted[-1])
-        yield warn(f"its cooldown lasts {left:.0f} s more: an alarm is held", "Wait.")
+        yield warn(f"its cooldown lasts {left:.0f} s more: a new alarm is held", "Wait.")
     if not (suspended["pause"] or suspended["maintenance"] or total):
         yield ok(
-            f"{len(admitted)} of {limits.per_hour} alarms admitted within the last hour, cooldown "
-            f"{limits.cooldown:.0f} s"
+            f"{len(admitted)} of {limits.per_hour} alarms were admitted within the last hour; the "
+            f"cooldown is {limits.cooldown:.0f} s"
         )

@@ -19,8 +19,8 @@ SWEEP = "failover.sweep"
 LATE = 600.0
 """Seconds after which a missing sweep is reported."""
 _SYNC = (
-    "An engine answers nothing while it waits for an action that was run with run_sync: run "
-    "'failover doctor', or the action without."
+    "An engine does not answer while it waits for an action that was run with run_sync: run "
+    "'failover doctor', or run the action without run_sync."
 )
 _EVERY_MINUTE = f"openstack cron trigger create failover-sweep {SWEEP} --pattern '* * * * *'"
 
@@ -30,7 +30,7 @@ def actions(look: Look) -> Iterable[Finding]:
     mistral = look.mistral
     if mistral is None:
         yield error(
-            "Mistral can not be asked from its own executor",
+            "this executor has no way to reach Mistral's API",
             "Set [failover] mistral_url, or turn Mistral's authentication on and call with a token",
         )
         return
@@ -44,8 +44,8 @@ def actions(look: Look) -> Iterable[Finding]:
     missing = sorted(needed - known)
     if missing:
         yield error(
-            f"{len(missing)} actions of version {version('mistral-failover')} are not known to "
-            f"Mistral's API: {', '.join(missing[:5])}",
+            f"Mistral's API does not know {len(missing)} actions of version "
+            f"{version('mistral-failover')}: {', '.join(missing[:5])}",
             "Install the same version for API, engine and executor, then restart them.",
         )
     else:
@@ -66,9 +66,9 @@ def workflows(look: Look) -> Iterable[Finding]:
     if missing:
         yield error(f"workflows are missing: {', '.join(missing)}", remedy)
     if other:
-        yield warn(f"workflows are those of another version: {', '.join(other)}", remedy)
+        yield warn(f"workflows are from another version: {', '.join(other)}", remedy)
     if not missing and not other:
-        yield ok(f"all {len(want)} workflows are those of {version('mistral-failover')}")
+        yield ok(f"all {len(want)} workflows are from version {version('mistral-failover')}")
 
 
 def sweeps(look: Look) -> Iterable[Finding]:
@@ -79,29 +79,33 @@ def sweeps(look: Look) -> Iterable[Finding]:
     triggers = mistral.cron_triggers(SWEEP)
     last = mistral.latest(SWEEP)
     ago = (mistral.now - last.began).total_seconds() if last else None
-    swept = f"the last sweep began {ago:.0f} s ago ({last.state})" if last else "none was seen"
+    swept = f"the last sweep began {ago:.0f} s ago ({last.state})" if last else "no sweep was found"
     if triggers:
         names = ", ".join(str(row["name"]) for row in triggers)
         if any(_overdue(row, mistral.now) for row in triggers):
             yield error(
                 f"the cron trigger {names} is overdue; {swept}",
-                "Look whether Mistral's engine runs with cron triggers, and whether the user that "
-                "made the trigger still has its roles.",
+                "Check that Mistral's engine processes cron triggers, and that the user who "
+                "created the trigger still has its roles.",
             )
         elif last is not None and last.state == "ERROR":
             yield error(
-                f"the cron trigger {names} sweeps, but {swept}",
+                f"the cron trigger {names} runs, but {swept}",
                 f"openstack workflow execution output show {last.id}",
             )
         else:
-            yield ok(f"the cron trigger {names} sweeps; {swept}")
+            yield ok(f"the cron trigger {names} runs; {swept}")
     elif not look.request.context.security.auth_token:
-        yield ok(f"an embedded Mistral sweeps by itself where something lies about; {swept}")
+        yield ok(
+            "an embedded Mistral sweeps without a cron trigger if there is work to continue; "
+            f"{swept}"
+        )
     elif ago is not None and ago <= LATE:
-        yield ok(f"no cron trigger of this project sweeps, but somebody does; {swept}")
+        yield ok(f"no cron trigger of this project sweeps, but another client does; {swept}")
     else:
         yield error(
-            f"nobody sweeps in this project ({swept}): what a crash leaves lying stays",
+            f"nothing sweeps in this project ({swept}): work that a crash interrupted is not "
+            "continued",
             _EVERY_MINUTE,
         )
 

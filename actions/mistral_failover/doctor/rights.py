@@ -26,19 +26,19 @@ def token(look: Look) -> Iterable[Finding]:
     whose = _of(access, security)
     yield from _roles(look, access)
     if not security.auth_token:
-        yield ok(f"acts as {whose}, by the entry {look.settings.cloud} of clouds.yaml")
+        yield ok(f"acts as {whose}, from the entry {look.settings.cloud} of clouds.yaml")
         return
-    trusted = ", by a trust" if security.trust_id or access.trust_scoped else ""
+    trusted = ", through a trust" if security.trust_id or access.trust_scoped else ""
     if access.expires is None:
         yield ok(f"acts as {whose}{trusted}")
         return
     left = (access.expires - datetime.now(UTC)).total_seconds()
-    sentence = f"acts as {whose}{trusted}; the token ends in {left / 60:.0f} min"
+    sentence = f"acts as {whose}{trusted}; the token expires in {left / 60:.0f} min"
     if left < SOON:
         yield warn(
             sentence,
-            "A failover that outlives its token is gone on with by the sweep; get a new token for "
-            "work of your own.",
+            "The sweep continues a failover whose token expires; get a new token for your own "
+            "commands.",
         )
     else:
         yield ok(sentence)
@@ -56,15 +56,15 @@ def _roles(look: Look, access: Any) -> Iterable[Finding]:
             f"clouds.yaml: openstack application credential create failover --role {ROLE}"
         )
     elif access.trust_scoped:
-        remedy = f"Give the user the role {ROLE}, then let the trust be made anew: see trusts."
+        remedy = f"Give the user the role {ROLE}, then have the trust created again: see trusts."
     else:
         remedy = (
-            f"An administrator of the cloud gives it: openstack role add --user {access.user_id} "
+            f"Ask an administrator of the cloud: openstack role add --user {access.user_id} "
             f"--project {look.request.project_id} {ROLE}"
         )
     yield error(
-        f"the caller may look and not act: its roles ({listed(roles)}) lack {ROLE}, so each stop, "
-        "detach, attach and PATCH of a failover would be FORBIDDEN",
+        f"the caller may read but not act: its roles ({listed(roles)}) do not include {ROLE}, so "
+        "each stop, detach, attach and PATCH of a failover would be FORBIDDEN",
         remedy,
     )
 
@@ -82,10 +82,10 @@ def services(look: Look) -> Iterable[Finding]:
         except CloudError as problem:
             remedy = problem.remedy
             if problem.code == "FORBIDDEN":
-                remedy = f"Give the user (of the trust) a role that may read them, mostly {ROLE}."
+                remedy = f"Give the user (of the trust) a role that may read them, usually {ROLE}."
             yield error(f"{name}: {problem.message} [{problem.code}]", remedy)
         else:
-            yield ok(f"{name} lets its {what} be read")
+            yield ok(f"{name} allows listing {what}")
 
 
 def _first(rows: Any) -> Any:
@@ -98,7 +98,7 @@ def _of(access: Any, security: Any) -> str:
         user = access.username
     except (AttributeError, KeyError):
         user = None
-    user = user or security.user_name or "a user whom Keystone does not tell"
+    user = user or security.user_name or "a user whose name Keystone does not show"
     try:
         roles = ", ".join(access.role_names)
     except (AttributeError, KeyError):

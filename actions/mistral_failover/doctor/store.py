@@ -24,14 +24,14 @@ def store(look: Look) -> Iterable[Finding]:
     has, wants = schema.revisions(database)
     if has != wants:
         yield error(
-            f"its schema is at {has or 'nothing'}, and this version needs {wants}",
-            "Restart Mistral's executors: the first action upgrades it. If it is newer, upgrade "
-            "the package everywhere.",
+            f"its schema is at {has or 'nothing'}, but this version needs {wants}",
+            "Restart Mistral's executors: the first action upgrades it. If the schema is newer, "
+            "upgrade the package on every host.",
         )
     said = f"{kind} answers within {took:.2f} s, schema {has}"
     if kind == _LOCAL:
-        said += "; SQLite serves executors of one host only"
-    yield ok(said) if now and has == wants else warn(said, "See the schema.")
+        said += "; SQLite supports executors on one host only"
+    yield ok(said) if now and has == wants else warn(said, "Check the schema.")
 
 
 def clocks(look: Look) -> Iterable[Finding]:
@@ -53,11 +53,11 @@ def _compared(whose: str, shown: float, before: float, after: float) -> Iterable
     off = max(before - shown, shown - after, 0.0)
     if off > SKEW:
         yield warn(
-            f"the clock of {whose} and that of this executor differ by {off:.1f} s",
-            "Have chrony or ntpd keep both hosts' time.",
+            f"the clocks of {whose} and of this executor differ by {off:.1f} s",
+            "Synchronize the clocks of both hosts with chrony or ntpd.",
         )
     else:
-        yield ok(f"the clock of {whose} and that of this executor agree within {SKEW:.0f} s")
+        yield ok(f"the clocks of {whose} and of this executor agree within {SKEW:.0f} s")
 
 
 def settings(look: Look) -> Iterable[Finding]:
@@ -67,31 +67,31 @@ def settings(look: Look) -> Iterable[Finding]:
     if have.http_timeout + have.lease_margin >= have.lease:
         found.append(
             warn(
-                f"one call may take {have.http_timeout:g} s, and a lease is {have.lease:g} s long: "
-                "a slow call ends an operation",
-                "Set [failover] lease to three times http_timeout or so.",
+                f"one call may take {have.http_timeout:g} s, but a lease lasts {have.lease:g} s: "
+                "a slow call can lose the lease",
+                "Set [failover] lease to about three times http_timeout.",
             )
         )
     if have.hang_after <= have.lease:
         found.append(
             error(
                 f"hang_after ({have.hang_after:g} s) is not longer than a lease ({have.lease:g} "
-                "s): the sweep may end executions that are at work",
+                "s): the sweep may end executions that are still working",
                 "Set [failover] hang_after to 300.",
             )
         )
     if have.poll_ceiling > have.lease / 3:
         found.append(
             warn(
-                f"a wait may pause for {have.poll_ceiling:g} s, a third of a lease and more",
+                f"a wait may pause for {have.poll_ceiling:g} s, more than a third of a lease",
                 "Set [failover] poll_ceiling to 2.",
             )
         )
     if have.storm_groups == 0:
         found.append(
             warn(
-                "alarms are never held for a storm (storm_groups is 0)",
-                "Set [failover] storm_groups to 3, unless that is meant.",
+                "alarms are never held in a storm (storm_groups is 0)",
+                "Set [failover] storm_groups to 3, unless this is intended.",
             )
         )
     said = (

@@ -22,12 +22,12 @@ MOST = 20
 SOON = 7 * 86400.0
 """Seconds before its expiry from which a trust is short: an alarm may come at any time."""
 REHEARSE = (
-    "Rehearse each alarm's way: openstack stack resource signal STACK RESOURCE --data BODY; see "
+    "Test the path of each alarm: openstack stack resource signal STACK RESOURCE --data BODY; see "
     "docs/authentication.md, When rights end."
 )
 MEND = (
-    f"Make anew, as a user with the role {ROLE}, what it was made for: update the stack, or create "
-    f"the alarm or the cron trigger again. {REHEARSE}"
+    f"As a user with the role {ROLE}, create the trust again: update the stack, or create the "
+    f"alarm or the cron trigger again. {REHEARSE}"
 )
 _PATH = "/OS-TRUST/trusts"
 _KEYSTONE = {
@@ -56,7 +56,7 @@ def trusts(look: Look) -> Iterable[Finding]:
         if problem.code != "FORBIDDEN":
             raise
         yield warn(
-            "Keystone shows this token no trusts, as it does to none of an application credential",
+            "Keystone does not list trusts for this token, as for any application credential",
             REHEARSE,
         )
         return
@@ -67,11 +67,11 @@ def _own(look: Look, trust: str | None, access: Any) -> Iterable[Finding]:
     """Check the trust through which the request itself came."""
     roles = access.role_names or (_roles(look, trust) if trust else None)
     if roles is None:
-        yield warn("Keystone does not tell which roles the trust of this request has", REHEARSE)
+        yield warn("Keystone does not show the roles of this request's trust", REHEARSE)
     elif lacking(roles):
-        yield error(f"this request came by a trust, which passes on {listed(roles)} only", MEND)
+        yield error(f"this request came through a trust that passes on only {listed(roles)}", MEND)
     else:
-        yield ok(f"this request came by a trust, which passes on {listed(roles)}")
+        yield ok(f"this request came through a trust that passes on {listed(roles)}")
 
 
 def _told(look: Look, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
@@ -80,29 +80,29 @@ def _told(look: Look, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
     lasting = [trust for trust, seconds in left.items() if seconds is None or seconds > 0]
     if not lasting:
         yield warn(
-            "the caller gave no trust in this project: no alarm by Heat and no cron trigger can "
-            "act in the name of this user",
-            f"That is well where another user last updated the stacks. {REHEARSE}",
+            "the caller has created no trust in this project: neither Heat's alarms nor cron "
+            "triggers can act for this user",
+            f"That is fine if another user last updated the stacks. {REHEARSE}",
         )
         return
     short = [seconds for seconds in left.values() if seconds is not None and 0 < seconds < SOON]
     if short:
         yield warn(
-            f"{len(short)} of the trusts that the caller gave here end soon, the first in "
+            f"{len(short)} of the trusts that the caller created here expire soon, the first in "
             f"{min(short) / 3600:.0f} h",
             MEND,
         )
     poor = [roles for trust in lasting[:MOST] if lacking(roles := _roles(look, trust))]
     if poor:
         yield warn(
-            f"{len(poor)} of the trusts that the caller gave here pass on too little "
-            f"({listed(poor[0])}): an alarm that comes by one can move nothing",
+            f"{len(poor)} of the trusts that the caller created here pass on too few roles "
+            f"({listed(poor[0])}): an alarm that comes through one of them cannot move anything",
             MEND,
         )
     if not short and not poor:
         yield ok(
-            f"the caller gave {len(lasting)} trusts here, which pass on {ROLE}; whether those of "
-            "the stacks are among them only a rehearsal shows (docs/authentication.md)"
+            f"the caller created {len(lasting)} trusts here, which pass on {ROLE}; only a test "
+            "shows whether those of the stacks are among them (docs/authentication.md)"
         )
 
 

@@ -58,7 +58,7 @@ def _volume(subject: Subject, name: str, volume: str, record: Record | None) -> 
         return
     if found.status not in _WELL:
         yield error(
-            f"{name}: of volume {identity} Cinder says {state_of(found)}",
+            f"{name}: Cinder reports volume {identity} as {state_of(found)}",
             f"openstack volume show {identity}; if it stays so, ask an administrator of the cloud "
             f"for: openstack volume set --state available {identity}",
         )
@@ -68,18 +68,18 @@ def _volume(subject: Subject, name: str, volume: str, record: Record | None) -> 
         yield from _where(name, identity, holders, record)
     elif holders and record is None:
         yield warn(
-            f"{name}: volume {identity} hangs on server {', '.join(holders)}, and the group has "
-            "not put it there",
-            f"openstack server remove volume {holders[0]} {identity}, unless that is meant",
+            f"{name}: volume {identity} is attached to server {', '.join(holders)}, but the group "
+            "did not attach it",
+            f"openstack server remove volume {holders[0]} {identity}, unless this is intended",
         )
     else:
         yield ok(f"{name}: volume {identity}, {state_of(found)}")
     orphans = [c for c in holders_of(cloud, identity) if c.server_id not in holders]
     if orphans and subject.snapshot.reached:
         yield warn(
-            f"{name}: volume {identity} has {', '.join(map(str, orphans))} besides",
-            "The next attach or detach gives back what nobody uses; else: openstack volume "
-            f"attachment delete {orphans[0].id} --os-volume-api-version 3.27",
+            f"{name}: volume {identity} also has {', '.join(map(str, orphans))}",
+            "The next attach or detach deletes attachments that are not in use; to delete it now: "
+            f"openstack volume attachment delete {orphans[0].id} --os-volume-api-version 3.27",
         )
 
 
@@ -91,8 +91,8 @@ def _where(name: str, volume: str, holders: list[str], record: Record) -> Iterab
     else:
         actual = f"server {', '.join(holders)}" if holders else "no server"
         yield error(
-            f"{name}: volume {volume} should be on {record.member} (server {server}), and is on "
+            f"{name}: volume {volume} should be on {record.member} (server {server}), but is on "
             f"{actual}",
-            "Somebody else moved it. Put it back, or start a failover: the volume is attached "
-            "where the goal wants it.",
+            "Another client moved it. Move it back, or start a failover, which attaches the "
+            "volume where the goal wants it.",
         )

@@ -30,7 +30,7 @@ class SpreadPlay(Play):
         status = self._failed_over
         lost = list(status["lost"])
         if lost and len(set(status["roles"].values())) > 1:
-            self._broken.append(f"a role is not with the one that is left: {status['roles']}")
+            self._broken.append(f"a role is not on the remaining member: {status['roles']}")
         for member in lost:
             self._make_well(member)
         if lost or len(set(status["roles"].values())) == 1:
@@ -44,7 +44,7 @@ class SpreadPlay(Play):
     def _make_well(self, member: str) -> None:
         """Do what an operator does about a guest that died: find out why, and boot it."""
         server = self._scene.server(GROUP, member)
-        said = f"the operator has looked at {member}, and boots its guest"
+        said = f"the operator has checked {member}, and boots its guest"
         self._tell(self._elapsed(), "operator", said)
         with openstack.connect(cloud=CLOUD) as cloud:
             if cloud.compute.get_server(server).status == "SHUTOFF":

@@ -61,7 +61,7 @@ class Application:
         assert writer.stdout is not None
         with writer.stdout:
             if not writer.stdout.readline():
-                _say("failed: it did not begin to write")
+                _say("failed: it did not start to write")
                 return FAILED
         return 0
 

@@ -186,7 +186,7 @@ def calls_under_lease(events: Sequence[Mapping[str, Any]], state: State) -> Iter
             # What was seen is the broken lock's token or older; the next owner's is newer.
             over[resource] = newest[resource]
         elif token <= over[resource] or token < newest[resource]:
-            said = f"{what} came at {at:.3f} under token {token} of {resource}, which was over"
+            said = f"{what} came at {at:.3f} under token {token} of {resource}, which had ended"
             yield Violation(3, said)
         else:
             newest[resource] = token
@@ -256,7 +256,7 @@ def _orphans(
         for server in sorted(held & own.keys()):
             if volume not in known:
                 yield Violation(
-                    5, f"volume {volume} is on {own[server]}, and no record knows of it"
+                    5, f"volume {volume} is on {own[server]}, but no record of it exists"
                 )
 
 

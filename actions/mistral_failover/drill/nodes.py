@@ -176,7 +176,10 @@ class Nodes:
         volume = event["volume"]
         node.unplug(volume)
         for process in self._volumes.tear(volume):
-            told = f"process {process.pid} of {node.server} used volume {volume} when it was taken"
+            told = (
+                f"process {process.pid} of {node.server} was using volume {volume} when it was "
+                "detached"
+            )
             with (self._folder / "torn").open("a", encoding="utf-8") as file:
                 file.write(f"{told}\n")
 

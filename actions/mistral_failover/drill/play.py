@@ -105,7 +105,7 @@ class Play:
         under_way = status["status"] == "IN_PROGRESS" or self._unstarted(status, alarms)
         if not under_way and not self._scene.swept():
             return
-        told = "an earlier drill was killed: a sweep goes on with what it left"
+        told = "an earlier drill was killed: a sweep continues its work"
         self._tell(self._elapsed(), "drill", told)
         self._recovered = self._scene.recover()
         self._tell_news()
@@ -143,7 +143,7 @@ class Play:
         if status["status"] != "BLOCKED":
             return
         (member,) = status["lost"]
-        said = f"the operator saw that {member} is off, and runs failover confirm-fenced"
+        said = f"the operator has seen that {member} is off, and runs failover confirm-fenced"
         self._tell(self._elapsed(), "operator", said)
         because = "the power of its host is off"
         execution = self._scene.start(
@@ -165,14 +165,17 @@ class Play:
                 self._elapsed(), "fault", f"the host of {member} is back, and boots its guest"
             )
         found = rejoin.deposed(scene, GROUP, member, server, epoch)
-        said = f"{member} finds itself deposed: epoch {epoch - 1} is over ({found.deposed})"
+        said = (
+            f"the agent on {member} learns that it was deposed: epoch {epoch - 1} has ended "
+            f"({found.deposed})"
+        )
         self._tell(self._elapsed(), "agent", said)
         code = rejoin.late_command(scene, GROUP, member, server, epoch - 1, "pg-start")
         said = f"a command of epoch {epoch - 1} reaches {member} late: {code}"
         refused = code in rejoin.REFUSALS
         self._tell(self._elapsed(), "agent", f"{said}, it did not run" if refused else said)
         if not refused:
-            self._broken.append(f"{said}, and it should have been refused")
+            self._broken.append(f"{said}, but it should have been refused")
 
     def _watch(self, execution: str) -> None:
         """Report what happens until an execution has ended."""
@@ -218,7 +221,7 @@ class Play:
         violations = [*self._broken, *(str(v) for v in self.violations())]
         if status["status"] != self._story.ends:
             violations.append(
-                f"{GROUP} ended {status['status']}, and {self._story.ends} was expected: "
+                f"{GROUP} ended {status['status']}, but {self._story.ends} was expected: "
                 f"{status['reason']}"
             )
         violations += self._wrong_rung()

@@ -37,7 +37,7 @@ def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> H
         if said is not None and said.epoch >= epoch and _is_quiet(said):
             return said
         time.sleep(_PAUSE)
-    raise SceneError(f"{member} did not say within {_LIMIT:.0f} s that it was deposed")
+    raise SceneError(f"{member} did not report within {_LIMIT:.0f} s that it was deposed")
 
 
 def _is_quiet(said: Heartbeat) -> bool:

@@ -89,14 +89,14 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
         "hang": Scenario(
             "server",
             "hang",
-            "{member} answers no command, and its application goes on writing",
+            "{member} answers no command, but its application continues to write",
             rung="stop",
         ),
         "app": Scenario("server", "app", "the application on {member} died; its node is healthy"),
         "slow": Scenario(
             "latency",
             "command_stop",
-            "{member} is well and slow: stopping takes it 5 s; a monitor takes it for dead",
+            "{member} is healthy but slow: stopping takes it 5 s, and a monitor reports it as dead",
             rung="quiesce",
         ),
         "host": Scenario("host", "power_off", _POWER, ends="BLOCKED"),

@@ -150,8 +150,9 @@ class Scene:
         missing = sorted(set(template["resources"]) - set(self.cloud.resources(name)))
         if missing:
             raise SceneError(
-                f"{self.state_dir} keeps a killed drill whose stack is without "
-                f"{', '.join(missing)}: give the options of that drill, or remove the directory"
+                f"{self.state_dir} belongs to a killed drill, but its stack lacks "
+                f"{', '.join(missing)}: run with the options of that drill, or remove the "
+                "directory"
             )
 
     def _add_applications(
@@ -251,7 +252,7 @@ class Scene:
             if not unstarted and not any(self._under_way(name) for name in names):
                 return self.swept()
             time.sleep(pause)
-        raise SceneError(f"something is still under way after {limit} s of sweeping")
+        raise SceneError(f"work was still in progress after {limit} s of sweeping")
 
     def swept(self) -> int:
         """Return how many nodes the sweeps have triggered since this scene was set up."""

@@ -49,7 +49,9 @@ def why_unreachable(
         return None
     elsewhere = request.runtime.database.reading(lambda tx: _elsewhere(tx, snapshot, name, server))
     if elsewhere:
-        return f"what runs there was started on server {elsewhere}, which is not {name}'s any more"
+        return (
+            f"what runs there was started on server {elsewhere}, which no longer belongs to {name}"
+        )
     if server is None:
         return None
     guard = Unguarded(request.runtime.settings.http_timeout)
@@ -63,7 +65,7 @@ def why_unreachable(
         if beat is not None:
             return silent(beat) or lacking(beat, commands) or None
         if time.monotonic() > end:
-            return "nothing was ever heard of its agent"
+            return "its agent has never sent a heartbeat"
         time.sleep(_PAUSE)
 
 
@@ -133,10 +135,10 @@ def _ask(channel: Channel, address: Address) -> tuple[Heartbeat | None, str]:
 
 def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
     if beat is None:
-        return "nothing is known of it"
-    said = [f"heard {beat.ago:.0f} s ago"]
+        return "no heartbeat received"
+    said = [f"last heartbeat {beat.ago:.0f} s ago"]
     if beat.epoch < member.epoch:
-        said.append(f"does not know epoch {member.epoch} yet")
+        said.append(f"has not received the notice of epoch {member.epoch} yet")
     if beat.running:
         said.append(f"runs {', '.join(beat.running)}")
     if beat.deposed is not None:

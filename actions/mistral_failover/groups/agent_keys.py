@@ -34,10 +34,10 @@ def enroll(request: Request, group: str, member: str | None) -> dict[str, Any]:
     if execution.workflow_execution_id or execution.action_execution_id:
         raise ActionError(
             "WOULD_BE_KEPT",
-            "Mistral writes down what actions of workflows, and those that it runs in the "
-            "background, answer: the key would lie in its database",
-            "Run failover.enroll by itself, with run_sync true and save_result false, as "
-            "`failover agent key` does.",
+            "Mistral stores the results of actions in workflows and of background actions, so the "
+            "key would be stored in its database",
+            "Run failover.enroll outside of workflows, with run_sync true and save_result false, "
+            "as `failover agent key` does.",
         )
     identity = group_id(request.project_id, group)
     key = group_key(read_secret(request.runtime.settings.agent_key_file), identity)

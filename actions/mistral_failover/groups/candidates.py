@@ -96,27 +96,27 @@ def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, Predi
     try:
         return predicted_replacements(cloud, rows_of(cloud, stack), {m.server_id for m in members})
     except CloudError as error:
-        LOG.info("What the next update of stack %s would replace is not known: %s", stack, error)
+        LOG.info("Cannot tell what the next update of stack %s would replace: %s", stack, error)
         return {}
 
 
 def _fact(cloud: Cloud, member: Seen, going: PredictedReplacement | None, end: float) -> MemberFact:
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if member.status == MARKED:
-        why = "Heat has it marked as unhealthy, so the stack's next update replaces it"
+        why = "Heat has marked it as unhealthy, so the stack's next update replaces it"
         return replace(fact, healthy=False, why_not=why)
     if going is not None:
         why = f"{going.words}, so the stack's next update replaces its server"
         if going.marked:
-            why += f" (where that is sound: {going.unmark})"
+            why += f" (if the server is healthy: {going.unmark})"
         return replace(fact, healthy=False, why_not=why)
     if time.monotonic() > end:
-        why = f"its server was not looked at: the others took more than {LOOK:.0f} s"
+        why = f"its server was not checked: the others took more than {LOOK:.0f} s"
         return replace(fact, healthy=False, why_not=why, unseen=True)
     try:
         state = server_state(cloud, member.server_id)
     except CloudError as error:
-        why = f"its server could not be looked at: {error}"
+        why = f"its server could not be checked: {error}"
         return replace(fact, healthy=False, why_not=why, unseen=True)
     unwell = _unwell(state)
     return replace(
@@ -143,7 +143,7 @@ def _lost(cloud: Cloud, member: Seen, end: float) -> MemberFact:
 
 def _unwell(state: ServerState) -> str | None:
     if not state.exists:
-        return "its server is gone"
+        return "its server does not exist"
     if state.status != "ACTIVE":
         return f"its server is {state}"
     if _is_down(state):

@@ -69,7 +69,7 @@ class ProjectView:
         except CloudError as error:
             return unknown(error)
         if not state.exists:
-            return Look(Presence.GONE, f"its server {server_id} is gone")
+            return Look(Presence.GONE, f"its server {server_id} does not exist")
         if state.status in _NOT_RUNNING:
             return Look(Presence.GONE, f"its server is {state}")
         if state.status == "UNKNOWN" or state.host_status in _HOST_NOT_SEEN:

@@ -57,7 +57,9 @@ def remember_members(
             continue
         return seen, replaced
     raise ActionError(
-        "CONTENDED", why, "See where it stands before it is ordered again: failover status GROUP"
+        "CONTENDED",
+        why,
+        "Check the group's status before you repeat the order: failover status GROUP",
     )
 
 
@@ -81,7 +83,9 @@ def depose(
             channel.depose(address, member.epoch)
         except (ChannelError, CloudError) as error:
             said = error.message
-            LOG.info("%s of %s was replaced, and its agent not told: %s", member.name, name, said)
+            LOG.info(
+                "%s of %s was replaced, but its agent was not notified: %s", member.name, name, said
+            )
             if isinstance(error, ChannelError):
                 return  # the channel is out of reach, for the others as well
 

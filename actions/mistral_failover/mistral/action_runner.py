@@ -44,8 +44,8 @@ def run(name: str, operation: dict[str, Any], context: Any) -> Outcome:
         if not action.is_sync():
             raise ActionError(
                 "ASYNC_ACTION",
-                f"{name} gives its result later, so it can not be carried out in place",
-                "Remove action from the operation's type: then its workflow is run.",
+                f"{name} is asynchronous and cannot run in place",
+                "Remove action from the operation's type, so that its workflow is run.",
             )
         result = action.run(context)
         if not isinstance(result, Result):

@@ -226,7 +226,7 @@ class MistralClient:
         if isinstance(error, requests.JSONDecodeError):
             return MistralError(
                 "MISTRAL_UNREACHABLE",
-                f"what answers at {self.url} is not Mistral: it sends no JSON",
+                f"the service at {self.url} is not Mistral: its answer is not JSON",
                 "check the URL of Mistral's API, which ends in /v2",
             )
         if not isinstance(error, _UNANSWERED):
@@ -359,7 +359,7 @@ class MistralClient:
                 raise MistralError(
                     "STILL_RUNNING",
                     f"execution {id} is {state['state']} after {timeout:g} s",
-                    "wait longer, or look at its tasks",
+                    "wait longer, or check its tasks",
                 )
             time.sleep(pause)
             pause = min(pause * 1.2, 0.25)
@@ -460,7 +460,7 @@ class MistralClient:
                 raise MistralError(
                     "STILL_RUNNING",
                     f"{name} is {answer['state']} after {seconds:g} s, as {id}",
-                    "is an executor running? Look at Mistral's executors and what they log",
+                    "is an executor running? Check Mistral's executors and their logs",
                 )
             time.sleep(pause)
             pause = min(pause * 1.2, 0.25)

@@ -71,7 +71,7 @@ class EventSender:
             try:
                 send(request, group_id, time.monotonic() + _LIMIT)
             except Exception:  # noqa: BLE001 - the thread must not end; a sweep tries again
-                LOG.warning("The workflow of %s could not be told.", group_id, exc_info=True)
+                LOG.warning("The workflow of %s could not be notified.", group_id, exc_info=True)
 
 
 _sender = EventSender()
@@ -83,7 +83,7 @@ def after(request: Request) -> None:
         if group_ids := hooks.take():
             _sender.soon(request, group_ids)
     except RuntimeError:  # no further thread: a sweep tells
-        LOG.warning("Users' workflows can not be told now.", exc_info=True)
+        LOG.warning("Users' workflows cannot be notified now.", exc_info=True)
 
 
 def send_all(request: Request, group_id: str | None) -> list[Row]:
@@ -115,7 +115,7 @@ def send_last(request: Request, group_id: str) -> None:
     try:
         send(request, group_id, time.monotonic() + _LIMIT)
     except Exception:  # noqa: BLE001 - a workflow of the user's keeps nobody from forgetting
-        LOG.warning("The workflow of %s could not be told.", group_id, exc_info=True)
+        LOG.warning("The workflow of %s could not be notified.", group_id, exc_info=True)
 
 
 def send(request: Request, group_id: str, deadline: float) -> list[Row]:
@@ -165,7 +165,9 @@ def _mistral(request: Request) -> Mistral:
     settings = request.runtime.settings
     mistral = mistral_of(request, Unguarded(min(settings.http_timeout, _TIMEOUT)))
     if mistral is None:
-        raise CloudError("CONFIG", "where Mistral is, neither a token nor the configuration says")
+        raise CloudError(
+            "CONFIG", "neither the token nor the configuration has the URL of Mistral's API"
+        )
     return mistral
 
 
@@ -202,7 +204,7 @@ def _untold(
 ) -> Row:
     """Record that the notification failed, once until it works again."""
     workflow, reason = found.definition["workflow"], masked(describe(error)["message"])
-    sentence = f"{workflow} could not be told of {EVENTS[event.kind]}: {reason}"
+    sentence = f"{workflow} could not be notified of {EVENTS[event.kind]}: {reason}"
     LOG.warning("%s: %s", found.name, sentence)
 
     def note(tx: SqlTransaction) -> None:

@@ -41,7 +41,7 @@ class _Look:
 
     def fail(self, error: CloudError) -> None:
         """Stop, because Mistral does not answer; what was read stays."""
-        self.failed = f"Mistral could not be asked: {describe(error)['message']}"
+        self.failed = f"The request to Mistral failed: {describe(error)['message']}"
         self.cut = True
 
     @property
@@ -72,9 +72,9 @@ def trees(
     try:
         mistral = mistral_of(request, Until(time.monotonic() + LIMIT, CALL))
     except CloudError as error:
-        return _answer([], f"Mistral could not be asked: {describe(error)['message']}")
+        return _answer([], f"The request to Mistral failed: {describe(error)['message']}")
     if mistral is None:
-        return _answer([], "Mistral can not be asked: [failover] mistral_url is not set")
+        return _answer([], "Mistral is not reachable: [failover] mistral_url is not set")
     look = _Look(mistral, work, time.monotonic() + LIMIT)
     found, unknown = [], 0
     for identity in wanted[:ASKED_FOR]:
@@ -90,11 +90,11 @@ def trees(
             look.fail(error)
     said = []
     if unknown:
-        said.append(f"{unknown} executions are not known to this Mistral any more")
+        said.append(f"Mistral does not have {unknown} of the executions any more")
     if look.failed:
-        said.append(f"{look.failed}; the rest was left out")
+        said.append(f"{look.failed}; the rest is not shown")
     elif look.cut or len(wanted) > ASKED_FOR:
-        said.append("the rest was left out for its size, or for want of time")
+        said.append("the rest is not shown, because it is too large or took too long")
     return _answer([tree for tree in found if tree], "; ".join(said))
 
 

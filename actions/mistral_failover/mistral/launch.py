@@ -31,8 +31,8 @@ def launch(request: Request, workflow: str, input: Any, because: str) -> dict[st
     if not workflow.startswith(PUBLIC) or workflow.startswith(PRIVATE):
         raise ActionError(
             "BAD_INPUT",
-            f"workflow: {workflow} is not one of this pack's workflows for people",
-            "Name one of the workflows failover.*; Mistral starts any other by itself.",
+            f"workflow: {workflow} is not one of the public workflows of this package",
+            "Name one of the workflows failover.*; start any other workflow in Mistral itself.",
         )
     if not isinstance(input, Mapping):
         raise ActionError("BAD_INPUT", "input: a mapping is expected", "Correct input.")
@@ -40,14 +40,14 @@ def launch(request: Request, workflow: str, input: Any, because: str) -> dict[st
     if not asking:
         raise ActionError(
             "BAD_INPUT",
-            "this was not asked for by a workflow, so no repeat of it could be told from a new one",
+            "this was not called by a workflow, so a repeat could not be recognized",
             f"Start {workflow} itself.",
         )
     mistral = mistral_of(request)
     if mistral is None:
         raise ActionError(
             "CONFIG",
-            "where Mistral is, neither a token nor the configuration says",
+            "neither the token nor the configuration has the URL of Mistral's API",
             "Set [failover] mistral_url, or call with a token.",
         )
     execution = derived_id("launch", request.project_id, asking, workflow, canonical_json(input))

@@ -65,13 +65,13 @@ def read_ticket(document: Any) -> Ticket:
         lock = Lock(**fields.pop("lock"))
         ticket = Ticket(lock=lock, node=Node.parse(fields.pop("node")), **fields)
         if lock.resource_id != ticket.node.resource_id:
-            raise ValueError("its lock is another resource's")
+            raise ValueError("its lock belongs to another resource")
         return ticket
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ActionError(
             "BAD_INPUT",
-            f"the ticket is not one ({error})",
-            "Hand on the operation's ticket as it was received.",
+            f"the ticket is not valid ({error})",
+            "Pass on the operation's ticket as it was received.",
         ) from None
 
 
@@ -112,11 +112,11 @@ def read_operation(document: Any) -> Mapping[str, Any]:
     if not isinstance(document, Mapping):
         wrong = "a mapping is expected"
     elif missing := [key for key in _OPERATION if key not in document]:
-        wrong = f"it lacks {', '.join(missing)}"
+        wrong = f"these keys are missing: {', '.join(missing)}"
     else:
         return document
     raise ActionError(
-        "BAD_INPUT", f"operation: {wrong}", "Hand on the workflow's input as it was received."
+        "BAD_INPUT", f"operation: {wrong}", "Pass on the workflow's input as it was received."
     )
 
 
@@ -168,6 +168,6 @@ def _error_facts(error: Any) -> Mapping[str, Any]:
                 return _error_facts(error[key])
     return {
         "code": "OPERATION_FAILED",
-        "message": masked(str(error))[:2000] if error else "the operation failed without a word",
-        "remedy": "Look at the operation's execution in Mistral; check that its workflow exists.",
+        "message": masked(str(error))[:2000] if error else "the operation failed without a message",
+        "remedy": "Check the operation's execution in Mistral, and that its workflow exists.",
     }

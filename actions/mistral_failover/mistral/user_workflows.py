@@ -112,8 +112,8 @@ def operate(
         if mistral is None:
             return _failed(
                 "CONFIG",
-                f"{workflow} can not be started: where Mistral is, neither a token nor the "
-                "configuration says",
+                f"{workflow} cannot be started: neither the token nor the configuration has the "
+                "URL of Mistral's API",
                 "Set [failover] mistral_url, or call with a token.",
             )
         ended = run_to_its_end(
@@ -145,14 +145,14 @@ def operate(
             "TIMEOUT",
             f"{workflow} (execution {ended.execution}) did not end within {limit:g} s, and "
             f"{ended.stopped}",
-            "See what it did so far, and whether its type's timeout is long enough; then take the "
-            f"operation up: failover start {document['group']}",
+            "Check what it did so far, and whether its type's timeout is long enough. To continue "
+            f"the operation: failover start {document['group']}",
             unknown=True,
         )
     if found.workflow != workflow:
         return _failed(
             "OPERATION_FAILED",
-            f"execution {ended.execution} is one of {found.workflow}, not of {workflow}",
+            f"execution {ended.execution} belongs to {found.workflow}, not to {workflow}",
             "Delete that execution in Mistral, then start again.",
         )
     if found.state == "SUCCESS":

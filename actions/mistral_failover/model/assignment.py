@@ -142,7 +142,7 @@ def reasons(group: Group, members: Sequence[MemberFact], lost: Set[str]) -> dict
         if why is None and fact.maintenance:
             why = fact.maintenance
         if why is None and _priority(group, fact.name) == NEVER:
-            why = "it has priority 0, so it takes a role only where somebody names it"
+            why = "it has priority 0, so it takes a role only if it is named for it"
         if why is not None:
             found[fact.name] = why
     return found
@@ -210,7 +210,7 @@ def _filled(
         if not order:
             raise NoEligibleMember(
                 f'no member can take the role "{role}"',
-                "Repair a member or add one first.",
+                "Repair a member, or add one.",
                 reasons(group, members, lost),
             )
         prefer = group.role_specs[role].prefer

@@ -150,7 +150,7 @@ class _Builder:
             place = f"{path}.{key}" if path else key
             if key in content:
                 raise self._refusal(
-                    place, f'the key "{key}" stands here twice', event, "Keep one of them."
+                    place, f'the key "{key}" occurs twice', event, "Keep one of them."
                 )
             content[key] = self._value(next(self._events), place, depth + 1)
         return content
@@ -277,7 +277,7 @@ def _place(what: str, mark: Any) -> str:
 
 def _too_long(what: str) -> InvalidDocument:
     return InvalidDocument(
-        "", f"the {what} is longer than {MAX_BYTES // 1024} KiB", "Split it, or shorten it."
+        "", f"the {what} is longer than {MAX_BYTES // 1024} KiB", "Split it or shorten it."
     )
 
 

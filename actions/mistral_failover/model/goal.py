@@ -119,8 +119,9 @@ def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> G
         if member in lost:
             raise InvalidDocument(
                 f"roles.{role}",
-                f'"{member}" held it in that goal, and is declared lost now',
-                f"If {member} is sound again, say --recovered {member}; else give another goal.",
+                f'"{member}" held it in that goal, but is now declared lost',
+                f"If {member} is healthy again, add --recovered {member}; otherwise choose "
+                "another goal.",
             )
     present_resources = present.document["resources"]
     resources = {
@@ -209,7 +210,9 @@ def _check_without_role(roles: Mapping[str, str], member: str) -> None:
     for role, holder in sorted(roles.items()):
         if holder == member:
             raise InvalidDocument(
-                f"roles.{role}", f'"{member}" is to be replaced', "Give the role to another member."
+                f"roles.{role}",
+                f'"{member}" will be replaced',
+                "Assign the role to another member.",
             )
 
 
@@ -222,7 +225,7 @@ def _check_roles(group: Group, roles: Mapping[str, str], lost: list[str]) -> Non
     for role, member in sorted(roles.items()):
         if member in lost:
             raise InvalidDocument(
-                f"roles.{role}", f'"{member}" is lost', "Give the role to another member."
+                f"roles.{role}", f'"{member}" is lost', "Assign the role to another member."
             )
         if group.members.servers and member not in group.members.servers:
             raise InvalidDocument(

@@ -172,7 +172,7 @@ def _members(given: Mapping[str, Any]) -> MembersSpec:
         raise InvalidDocument(
             "members",
             "it takes either servers or autoscaling_group",
-            "Name the servers, or the autoscaling group that makes them.",
+            "Name the servers, or the autoscaling group that creates them.",
         )
     servers = distinct(given.get("servers", []), "members.servers")
     choose = given.get("choose", "oldest")
@@ -206,7 +206,7 @@ def _chain(given: str | None) -> str | None:
     if given.startswith(SHIPPED_WORKFLOWS):
         raise InvalidDocument(
             "workflow",
-            f'"{given}" is no chain',
+            f'"{given}" is not a workflow for failovers',
             f"Name a workflow of your own that calls the stages, or {SHIPPED_CHAIN}.",
         )
     return given
@@ -232,7 +232,7 @@ def _fence(given: Iterable[Any]) -> tuple[Rung, ...]:
         name = rung_kind(rung["kind"]).name(rung)
         if (rung["kind"], name) in names:
             raise InvalidDocument(
-                f"fence[{index}]", f"{name} stands on the ladder twice", "Keep one of them."
+                f"fence[{index}]", f"{name} occurs twice on the ladder", "Keep one of them."
             )
         names.add((rung["kind"], name))
         rungs.append(rung)
@@ -257,7 +257,9 @@ def _types(given: Iterable[Any]) -> dict[str, ResourceType]:
         resource_type = source if isinstance(source, ResourceType) else load_type(source)
         if resource_type.name in known:
             raise InvalidDocument(
-                "name", f'there is a type "{resource_type.name}" already', "Choose another name."
+                "name",
+                f'a type named "{resource_type.name}" already exists',
+                "Choose another name.",
             )
         known[resource_type.name] = resource_type
     return known
@@ -284,9 +286,9 @@ def _check_resource(group: Group, spec: ResourceSpec) -> None:
             ):
                 raise InvalidDocument(
                     reference.where,
-                    f'"{key}" cannot use {reference.kind}: a change of it replaces the resource, '
-                    "and the old one goes first, before the new value is known",
-                    "State the value, or use get_param.",
+                    f'"{key}" cannot use {reference.kind}: a change of it replaces the '
+                    "resource, and the old resource is removed before the new value is known",
+                    "Write the value, or use get_param.",
                 )
     check_properties(resource_type, spec.properties, properties)
     _check_member(group, resource_type, spec)
@@ -303,7 +305,7 @@ def _check_member(group: Group, resource_type: ResourceType, spec: ResourceSpec)
         return
     raise InvalidDocument(
         f"resources.{spec.name}.properties.{key}",
-        "it names the member that the resource sits on, which has to follow a role",
+        "it names the member that has the resource, which must follow a role",
         f"Write {{get_param: {group.roles[0]}}}.",
     )
 
@@ -369,6 +371,6 @@ def _check_cycles(group: Group) -> None:
     names = [*cycle[start:], *cycle[:start], cycle[start]]
     raise InvalidDocument(
         f"resources.{names[0]}",
-        f"resources need each other in a circle: {' -> '.join(names)}",
-        "Remove one depends_on, get_attr or get_resource on it.",
+        f"resources depend on each other in a circle: {' -> '.join(names)}",
+        "Remove one of their depends_on, get_attr or get_resource.",
     )

@@ -27,7 +27,7 @@ def installed(group: str) -> Mapping[str, Any]:
     for extension in sorted(ExtensionManager(group), key=_order):
         if extension.name in found:
             value = extension.entry_point.value
-            LOG.error("%s of %s is there already; %s is ignored", extension.name, group, value)
+            LOG.error("%s of %s is defined twice; %s is ignored", extension.name, group, value)
         else:
             found[extension.name] = extension.plugin
     return found

@@ -130,7 +130,7 @@ def judged(
     holders = [each for each in members if each.roles]
     known = {each.name for each in members}
     down = [
-        f"{role} is on {member}, which is no member of the stack"
+        f"{role} is on {member}, which is not a member of the stack"
         for role, member in sorted(roles.items())
         if member not in known
     ]
@@ -153,12 +153,12 @@ def judged(
     standbys = [each for each in members if not each.roles]
     if not any(each.why_not is None for each in standbys):
         why = "; ".join(f"{each.name}: {each.why_not}" for each in standbys)
-        flaws.append(f"no member could take over ({why or 'there is no other member'})")
+        flaws.append(f"no member can take over ({why or 'there is no other member'})")
     return found(Service.DEGRADED if flaws else Service.SERVING, flaws)
 
 
 def _of_member(member: ObservedMember) -> str:
-    return f"{' and '.join(member.roles)} is on {member.name}, and {member.look.why}"
+    return f"{' and '.join(member.roles)} is on {member.name}, but {member.look.why}"
 
 
 def _of(resource: ObservedResource) -> str:

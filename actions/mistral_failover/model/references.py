@@ -103,14 +103,14 @@ def resolve_attributes(tree: Any, data: Mapping[str, Mapping[str, Any]]) -> Any:
         if reference.kind == "get_param":
             raise UnresolvedReference(
                 where,
-                f'the parameter "{target}" was left unresolved',
+                f'the parameter "{target}" was not resolved',
                 "Resolve the parameters first.",
             )
         if target not in data:
             raise UnresolvedReference(
                 where,
-                f'nothing is known of the resource "{target}"',
-                f"Known here: {_listed(data)}.",
+                f'the resource "{target}" is unknown',
+                f"Known resources: {_listed(data)}.",
             )
         known = data[target]
         if reference.kind == "get_attr":
@@ -136,13 +136,13 @@ def _descend(attributes: Any, reference: Reference) -> Any:
             if key in value:
                 value = value[key]
                 continue
-            remedy = f"There is: {_listed(value)}."
+            remedy = f"Existing keys: {_listed(value)}."
         elif isinstance(value, list | tuple):
             index = _index(step)
             if index is not None and index < len(value):
                 value = value[index]
                 continue
-            remedy = f"It is a list of {len(value)}; the first is 0."
+            remedy = f"It is a list of {len(value)} items; the first is 0."
         else:
             remedy = f"What precedes it is {_kind_of(value)}; shorten the path."
         raise UnresolvedReference(reference.where, f'there is no "{place}"', remedy)
@@ -174,7 +174,9 @@ def _parse(node: Mapping[str, Any], where: str) -> Reference:
     if len(node) != 1:
         others = ", ".join(sorted(str(key) for key in node if key != name))
         raise InvalidDocument(
-            where, f"{name} does not stand alone (beside it: {others})", "Give it its own mapping."
+            where,
+            f"{name} must be the only key of its mapping (also found: {others})",
+            "Give it its own mapping.",
         )
     kind = cast(Kind, name)
     argument = node[name]

@@ -84,5 +84,5 @@ def next_in_turn(
     return (
         choice
         if failed or free
-        else Choice(choice.member, f"{choice.why}, and the others were before it")
+        else Choice(choice.member, f"{choice.why}, and the others were replaced before it")
     )

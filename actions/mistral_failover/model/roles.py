@@ -67,7 +67,7 @@ def _check_willing(name: str, priority: Mapping[str, int], path: str) -> None:
     if priority.get(name, DEFAULT_PRIORITY) == NEVER:
         raise InvalidDocument(
             path,
-            f'"{name}" has priority 0: it takes no role by itself',
+            f'"{name}" has priority 0: it takes a role only if it is named for it',
             "Raise its priority under members.priority, or prefer another member.",
         )
 

@@ -90,7 +90,7 @@ class RungKind:
 class _NotInstalled(RungKind):
     """A kind in a stored goal that no installed package provides. It proves the least."""
 
-    proof = "an unknown rung, whose package is not installed, proves it"
+    proof = "a rung whose package is not installed proves it"
     limit = 0.0
     server_after = ServerAfter.RUNNING
 

@@ -160,7 +160,7 @@ def _add(found: dict[str, ResourceType], text: bytes, file: str) -> None:
         LOG.error("%s is ignored: %s", file, error)
         return
     if found.setdefault(resource_type.name, resource_type) is not resource_type:
-        LOG.error("%s is ignored: there is a type %s already", file, resource_type.name)
+        LOG.error("%s is ignored: a type named %s already exists", file, resource_type.name)
 
 
 def installed_types() -> dict[str, ResourceType]:
@@ -209,8 +209,8 @@ def _operation(given: Mapping[str, Any], path: str) -> OperationSpec:
     if workflow is None and action is None:
         raise InvalidDocument(
             path,
-            'neither "workflow" nor "action" is named',
-            "Add the one that carries the operation out.",
+            'neither "workflow" nor "action" is given',
+            "Add the one that carries out the operation.",
         )
     stage = given.get("stage")
     return OperationSpec(
@@ -225,7 +225,9 @@ def _check_meaning(resource_type: ResourceType) -> None:
     properties = resource_type.schema["properties"]
     if "create" not in resource_type.operations:
         raise InvalidDocument(
-            "operations", "create is missing", "Say which workflow or action makes such a resource."
+            "operations",
+            "create is missing",
+            "Name the workflow or action that creates such a resource.",
         )
     member = resource_type.member_property
     if member is not None and member not in properties:

@@ -41,7 +41,7 @@ _BOUNDS = {
 _PATTERNS = {
     schemas.RESOURCE_NAME: (
         "not a valid name",
-        'Begin with a letter or "_", go on with letters, digits, "_" and "-", 64 in all.',
+        'Start with a letter or "_", then use letters, digits, "_" and "-"; at most 64 characters.',
     ),
     schemas.WORKFLOW_NAME: (
         "not a valid name of a workflow or action",
@@ -117,9 +117,7 @@ def distinct(names: list[str], path: str) -> tuple[str, ...]:
     """
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise InvalidDocument(
-                f"{path}[{index}]", f'"{name}" stands there twice', "Keep one of them."
-            )
+            raise InvalidDocument(f"{path}[{index}]", f'"{name}" occurs twice', "Keep one of them.")
     return tuple(names)
 
 
@@ -147,7 +145,7 @@ def _finding(error: ValidationError, prefix: str) -> InvalidDocument:
         )
     if keyword == "type":
         wanted = " or ".join(_WORDS[word] for word in ([rule] if isinstance(rule, str) else rule))
-        return InvalidDocument(path, f"{_kind(value)} stands here", f"Write {wanted}.")
+        return InvalidDocument(path, f"it is {_kind(value)}", f"Write {wanted}.")
     if keyword in ("enum", "const"):
         choices = rule if keyword == "enum" else [rule]
         texts = [choice for choice in choices if isinstance(choice, str)]
@@ -156,21 +154,21 @@ def _finding(error: ValidationError, prefix: str) -> InvalidDocument:
             if isinstance(value, str) and len(texts) == len(choices)
             else f"Write one of: {', '.join(map(str, choices[:_LISTED]))}."
         )
-        return InvalidDocument(path, "not one of the values that are allowed", remedy)
+        return InvalidDocument(path, "not one of the allowed values", remedy)
     if keyword == "pattern":
         problem, remedy = _PATTERNS.get(
-            rule, ("not in the form that is needed", f"It has to match {rule}.")
+            rule, ("not in the required form", f"It must match {rule}.")
         )
         if error.parent is not None or "propertyNames" in error.absolute_schema_path:
             path = _joined(path, [value])
         return InvalidDocument(path, problem, remedy)
     if keyword in _BOUNDS:
-        return InvalidDocument(path, _BOUNDS[keyword].format(rule), "Keep within that bound.")
+        return InvalidDocument(path, _BOUNDS[keyword].format(rule), "Keep within this bound.")
     # The remaining keywords that are allowed: anyOf and oneOf.
     count = "at least" if keyword == "anyOf" else "exactly"
     return InvalidDocument(
         path,
-        f"it must fit {count} one of the {len(rule)} forms that its type allows",
+        f"it must match {count} one of the {len(rule)} forms that its type allows",
         "See the type's description of the property.",
     )
 

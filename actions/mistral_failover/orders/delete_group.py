@@ -45,27 +45,30 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
     if found is not None:
         event_hooks.send_last(request, found.id)
     held = request.runtime.database.atomically(forget)
-    sentence = f"{group} is forgotten"
+    sentence = f"{group} was deleted"
     if held:
-        sentence += f"; {len(held)} of its alarms stay held: failover alarms lists them"
+        sentence += f"; {len(held)} of its alarms are still held: failover alarms lists them"
     return {"group": group, "sentence": sentence, "held": held}
 
 
 def _refuse_in_service(tx: SqlTransaction, state: Any, group: str) -> None:
     """Refuse while something is left in the cloud: without the group's records it cannot be found
     and removed."""
-    remedy = f"Take it out of service first: failover.remove (failover group delete {group} does)."
+    remedy = (
+        f"Take it out of service first: run failover.remove (failover group delete {group} does "
+        "so)."
+    )
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     if traversal is not None and traversal.status == "IN_PROGRESS":
-        raise ActionError("IN_SERVICE", f"{group} is on its way to a goal", remedy)
+        raise ActionError("IN_SERVICE", f"a failover of {group} is in progress", remedy)
     # Fences and the like are the engine's own records; they leave nothing of the group in the
     # cloud.
     left = [each.name for each in tx.records(state.id) if each.type not in INTERNAL_TYPES]
     if left:
         more = ", ..." if len(left) > _SHOWN else ""
         raise ActionError(
-            "IN_SERVICE", f"there is left of {group}: {', '.join(left[:_SHOWN])}{more}", remedy
+            "IN_SERVICE", f"{group} still has resources: {', '.join(left[:_SHOWN])}{more}", remedy
         )
     goal = tx.goal(state.id, traversal.goal_version) if traversal is not None else None
     if goal is not None and goal.document["roles"]:
-        raise ActionError("IN_SERVICE", f"{group} has a goal that gives roles", remedy)
+        raise ActionError("IN_SERVICE", f"{group} has a goal that assigns roles", remedy)

@@ -76,7 +76,9 @@ def going_home(
         roles = {**snapshot.roles, **homes}
         if roles == snapshot.roles and lost == snapshot.lost:
             where = f"{', '.join(homes) or ', '.join(asked)} of {snapshot.group.name}"
-            raise ThereAlready(snapshot, f"{where} {'is' if len(asked) == 1 else 'are'} at home")
+            raise ThereAlready(
+                snapshot, f"{where} {'is' if len(asked) == 1 else 'are'} already at home"
+            )
         return switchover.planned_goal(request, snapshot, seen, roles, lost)
 
     return derive
@@ -100,9 +102,9 @@ def _homes(
     away = [role for role in asked if snapshot.roles.get(role) != ideal[role]]
     if to is not None and not asked:
         raise NoEligibleMember(
-            f"no role that was asked for is at home on {to}",
-            "Move one there with failover switchover, or prefer it in the group file.",
-            {to: f"at home are: {', '.join(f'{r} on {m}' for r, m in sorted(ideal.items()))}"},
+            f"none of the requested roles has its home on {to}",
+            "Move a role there with failover switchover, or prefer this member in the group file.",
+            {to: f"homes: {', '.join((f'{r} on {m}' for r, m in sorted(ideal.items())))}"},
         )
     if away and all(home == snapshot.roles.get(role) for role, home in going.items()):
         raise _nowhere_to_go(snapshot, members, lost, {role: ideal[role] for role in away})
@@ -118,9 +120,11 @@ def _nowhere_to_go(
     why = assignment.reasons(snapshot.group, members, lost)
     reasons = {member: why[member] for member in sorted(set(homes.values())) if member in why}
     group = quote(snapshot.group.name)
-    remedy = f"Put right what its home lacks, then: failover failback {group}"
+    remedy = f"Correct what keeps its home from taking the role, then: failover failback {group}"
     if unwell := sorted(set(homes.values()) & lost):
         named = " ".join(f"--recovered {quote(member)}" for member in unwell)
-        remedy = f"See that {', '.join(unwell)} is sound, then: failover failback {group} {named}"
+        remedy = (
+            f"Check that {', '.join(unwell)} is healthy, then: failover failback {group} {named}"
+        )
     where = ", ".join(f"{role} to {member}" for role, member in sorted(homes.items()))
-    return NoEligibleMember(f"nothing can go home ({where})", remedy, reasons)
+    return NoEligibleMember(f"no role can go home ({where})", remedy, reasons)

@@ -92,7 +92,7 @@ def _refuse_gone_holders(
             recovered = "".join(f" --recovered {quote(each)}" for each in facts.recovered)
             raise ActionError(
                 "HOLDER_GONE",
-                f"{role} is on {member}, whose server does not exist, and this order moves nothing",
+                f"{role} is on {member}, whose server does not exist, but this order moves no role",
                 f"Fail over: failover start {name} --lost {quote(member)}{recovered}",
             )
 
@@ -121,9 +121,9 @@ def _assigned(
             refused = error
     if under_way := sorted(going & snapshot.striking - set(lost)):
         refused.remedy += (
-            f" Heat is replacing {' and '.join(under_way)}: wait for its end, or, where the "
-            "present server is sound and stays, say so: "
-            f"failover start {quote(snapshot.group.name)} --recovered {quote(under_way[0])}"
+            f" Heat is replacing {' and '.join(under_way)}: wait until it has finished. If the "
+            "present server is healthy and stays, confirm that: failover start "
+            f"{quote(snapshot.group.name)} --recovered {quote(under_way[0])}"
         )
     raise refused
 
@@ -149,7 +149,7 @@ def _being_replaced(fact: MemberFact) -> MemberFact:
     says more."""
     if not fact.healthy:
         return fact
-    return replace(fact, healthy=False, why_not="its server is to be replaced")
+    return replace(fact, healthy=False, why_not="its server will be replaced")
 
 
 def require_members(
@@ -174,8 +174,8 @@ def _holder(snapshot: GroupSnapshot) -> set[str]:
         held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))
         raise ActionError(
             "BAD_INPUT",
-            f"lost: {snapshot.group.name} has several members that hold roles ({held}), and the "
-            "request does not say which of them is lost",
+            f"lost: several members of {snapshot.group.name} hold roles ({held}), but the request "
+            "does not say which of them is lost",
             "Give lost, the list of the lost members; [] if none is lost.",
         )
     return holders
@@ -255,7 +255,10 @@ def begin(
     )
     if known and given is None:
         return _answer(
-            snapshot.group, traversal_id, None, f"{cause} (it was done, and is forgotten)"
+            snapshot.group,
+            traversal_id,
+            None,
+            f"{cause} (it was completed earlier, and its records were deleted)",
         )
     for _ in range(_ATTEMPTS):
         # A repeat uses the goal that was derived then, because the facts may have changed since.
@@ -290,8 +293,8 @@ def begin(
         snapshot = group_snapshot(request, name)
     raise ActionError(
         "CONTENDED",
-        f"{name} was given new goals {_ATTEMPTS} times while this one was being started",
-        f"See where it stands before it is ordered again: failover status {quote(name)}",
+        f"{name} received new goals {_ATTEMPTS} times while this one was being started",
+        f"Check its status before you repeat the order: failover status {quote(name)}",
     )
 
 

@@ -126,7 +126,7 @@ def _in_service(derive: failover.Derive) -> failover.Derive:
             raise ActionError(
                 "NOT_IN_SERVICE",
                 f"{snapshot.group.name} was taken out of service",
-                "failover group activate brings it up again.",
+                "To activate it again: failover group activate",
             )
         return derive(snapshot)
 
@@ -163,16 +163,16 @@ def by_hand(
             # healthy.
             raise ActionError(
                 "NOT_AN_ALARM",
-                f"incident {identity} is no alarm but what a person ordered",
-                "See what came of it: failover status "
-                f"{quote(group)}. Who is lost is said so: {start_command(group)} --lost MEMBER",
+                f"incident {identity} is not an alarm but an operator's order",
+                f"To see its result: failover status {quote(group)}. To declare a member lost: "
+                f"{start_command(group)} --lost MEMBER",
             )
         if known.decision != "ADMITTED":
             said = _completed(known, facts)  # what cannot be started is not admitted
             # Record the whole request, because a sweep may have to start it.
             asked_for = {"to": said.to, "lost": said.lost, "recovered": said.recovered}
             fact = {**known.fact, "asked_for": asked_for}
-            sentence = f"{known.sentence}; admitted all the same by {caller_name(request)}: {cause}"
+            sentence = f"{known.sentence}; nevertheless admitted by {caller_name(request)}: {cause}"
             incidents.decide(tx, known.id, Decision.ADMITTED, sentence, fact)
             tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted", incident_id=known.id)
         return known
@@ -252,7 +252,7 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
     try:
         request.runtime.database.atomically(refuse)
     except DBAPIError:
-        LOG.warning("Nobody could write down that order %s was refused", incident_id, exc_info=True)
+        LOG.warning("Could not record that order %s was refused", incident_id, exc_info=True)
 
 
 def order_id(project_id: str, group_id: str, occasion: str) -> str:
@@ -289,6 +289,6 @@ def _lost_in(incident: Incident) -> str:
         raise ActionError(
             "BAD_INPUT",
             f"lost: incident {incident.id} does not say which member is lost",
-            "Give lost, the list of the members that are.",
+            "Give lost, the list of the lost members.",
         )
     return lost

@@ -31,5 +31,5 @@ def forget(request: Request, group_id: str) -> int:
     try:
         return request.runtime.database.atomically(prune)
     except DBAPIError:
-        LOG.warning("Old goals of group %s could not be forgotten.", group_id, exc_info=True)
+        LOG.warning("Old goals of group %s could not be deleted.", group_id, exc_info=True)
         return 0

@@ -90,7 +90,7 @@ def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> 
         chosen = choose(request, snapshot, members, wish)
         name, server = chosen.choice.member, chosen.fact.server_id
         if chosen.moves:
-            said = f"{chosen.sentence}; its roles go first"
+            said = f"{chosen.sentence}; its roles are moved first"
             return _idle(group, name, server, chosen.moves, said)
         cause = f"{cause}: {chosen.sentence}"
         known = {"replace": name, "server": server, "resource": wish.resource}
@@ -117,8 +117,8 @@ def replacing(request: Request, wish: ReplaceRequest, *, remember: bool = True) 
             roles = " and ".join(chosen.moves)
             raise ActionError(
                 "MOVE_FIRST",
-                f"{name} holds {roles} and is well, so that is moved by plan before it is replaced",
-                "Plan the switchover; or run failover replace, which does one after the other.",
+                f"{name} is healthy and holds {roles}, which must be moved before it is replaced",
+                "Plan the switchover; or run failover replace, which does both.",
             )
         properties = {"server_id": chosen.fact.server_id, "resource": wish.resource}
         if wish.resource is not None:
@@ -144,15 +144,14 @@ def choose(
         raise ActionError(
             "UNKNOWN_MEMBER",
             f"{snapshot.group.name} has no members",
-            "Look at its stack: nothing is there that could be replaced.",
+            "Check its stack: there is no server to replace.",
         )
     choice = choose_member(snapshot.group, members, snapshot.lost, wish.member)
     name = choice.member
     fact = next(each for each in members if each.name == name)
     if wish.server is not None and wish.server != fact.server_id:
         raise NothingToDo(
-            f"{name} was replaced already: it is server {fact.server_id}, and no longer "
-            f"{wish.server}"
+            f"{name} was replaced already: it is now server {fact.server_id}, not {wish.server}"
         )
     failed = failure(fact, snapshot.lost) is not None
     moves = tuple(role for role, holder in snapshot.roles.items() if holder == name and not failed)
@@ -167,7 +166,7 @@ def choose(
 
 
 def _going(fact: MemberFact) -> MemberFact:
-    return replace(fact, healthy=False, why_not="it is to be replaced")
+    return replace(fact, healthy=False, why_not="it will be replaced")
 
 
 def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, Any] | None:

@@ -57,10 +57,10 @@ def removing(lost: tuple[str, ...]) -> Derive:
             if member not in snapshot.occupied and member not in snapshot.roles.values():
                 raise ActionError(
                     "UNKNOWN_MEMBER",
-                    f"lost: nothing of {snapshot.group.name} is on {member}",
+                    f"lost: {member} holds nothing of {snapshot.group.name}",
                     did_you_mean(member, snapshot.occupied)
                     if snapshot.occupied
-                    else "Nothing of it is on anybody.",
+                    else "No member holds anything of it.",
                 )
         # A lost member stays fenced until nothing of the group is left on it.
         return empty_goal(snapshot.group, (snapshot.lost | set(lost)) & snapshot.occupied)
@@ -107,8 +107,8 @@ def _goal(
             return goal
     raise ActionError(
         "NOTHING_TO_RETURN_TO",
-        f"{snapshot.group.name} reached no other goal than its present one",
-        "failover goals lists the goals that it had.",
+        f"{snapshot.group.name} has reached no goal other than its present one",
+        "To list its goals: failover goals.",
     )
 
 
@@ -119,7 +119,7 @@ def find(tx: SqlTransaction, group_id: str, name: str, prefix: str) -> str:
         raise ActionError(
             "BAD_INPUT",
             f"goal: {prefix!r} is too short",
-            f"Give the first {SHORTEST_PREFIX} digits of the goal's version at least.",
+            f"Give at least the first {SHORTEST_PREFIX} digits of the goal's version.",
         )
     found = goals.beginning_with(tx, group_id, prefix.lower())
     if len(found) > 1:
@@ -130,6 +130,6 @@ def find(tx: SqlTransaction, group_id: str, name: str, prefix: str) -> str:
         raise ActionError(
             "UNKNOWN_GOAL",
             f"{name} has no goal {prefix}",
-            "failover goals lists those that are kept.",
+            "To list the goals that are kept: failover goals.",
         )
     return found[0]

@@ -30,15 +30,15 @@ from mistral_failover.store import incidents, views
 from mistral_failover.store.transaction import SqlTransaction
 
 _REMEDIES = {
-    "IN_PROGRESS": "Wait for its end (failover status); if nothing moves, run failover sweep.",
-    "BLOCKED": "Mend what it waits for first; failover status says what.",
-    "FAILED": "Mend that, then: failover start {group} (or back: failover rollback {group})",
+    "IN_PROGRESS": "Wait for it (failover status); if nothing happens, run failover sweep.",
+    "BLOCKED": "Repair what it waits for first; failover status shows it.",
+    "FAILED": "Repair it, then: failover start {group} (or go back: failover rollback {group})",
 }
 STACK_PARAMETERS = "stack_parameters"
 ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 """How a planned move ended that did not succeed: codes of the execution's error."""
 
-_NOT_UP = "failover group activate brings it up."
+_NOT_UP = "To activate it: failover group activate."
 
 
 class ThereAlready(intake.NothingToDo):
@@ -46,7 +46,7 @@ class ThereAlready(intake.NothingToDo):
 
     def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
         self.snapshot = snapshot
-        self.sentence = f"{why}: there is nothing to do"
+        self.sentence = f"{why}: nothing to do"
         super().__init__(self.sentence)
 
 
@@ -116,10 +116,10 @@ def moving(
             raise ActionError(
                 "NOT_COMPLETE",
                 f"no member holds {moved} yet",
-                f"Give it to a member: {start_command(snapshot.group.name)} --lost ''",
+                f"Assign it to a member: {start_command(snapshot.group.name)} --lost ''",
             )
         if to == holder or giver not in (None, holder):
-            raise ThereAlready(snapshot, f"{holder} holds {moved} already")
+            raise ThereAlready(snapshot, f"{holder} already holds {moved}")
         members = failover.look_at_members(
             request, snapshot, FailoverRequest(lost=()), remember=remember
         )
@@ -167,7 +167,7 @@ def known_role(snapshot: GroupSnapshot, role: str) -> str:
     """Return a role of the group. Raises ActionError BAD_INPUT if the group does not have it."""
     if role not in snapshot.group.roles:
         known = f"Roles: {', '.join(snapshot.group.roles)}."
-        raise ActionError("BAD_INPUT", f"role: {role} is none of its roles", known)
+        raise ActionError("BAD_INPUT", f"role: {role} is not one of its roles", known)
     return role
 
 
@@ -178,7 +178,7 @@ def _role(snapshot: GroupSnapshot, role: str | None) -> str:
     if len(roles) == 1:
         return roles[0]
     known = f"Roles: {', '.join(roles)}."
-    raise ActionError("BAD_INPUT", "role: which of its roles is to move", known)
+    raise ActionError("BAD_INPUT", "role: the group has several roles; name the one to move", known)
 
 
 def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
@@ -193,7 +193,7 @@ def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
     why = traversal.reason or traversal.cause
     raise ActionError(
         "NOT_COMPLETE",
-        f"{name} is {traversal.status}, so there is no goal to come back to: {why}",
+        f"{name} is {traversal.status}, so there is no goal to return to: {why}",
         _REMEDIES.get(traversal.status, _REMEDIES["IN_PROGRESS"]).format(group=quote(name)),
     )
 
@@ -205,8 +205,8 @@ def refuse_unwell(snapshot: GroupSnapshot, members: list[MemberFact], holder: st
     found = next((fact for fact in members if fact.name == holder), None)
     if found is not None and found.healthy:
         return
-    why = "it is no member of the stack any more" if found is None else found.why_not
-    raise _cannot_quiesce(snapshot, holder, why or "Nova does not say that it is well")
+    why = "it is no longer a member of the stack" if found is None else found.why_not
+    raise _cannot_quiesce(snapshot, holder, why or "Nova does not report it as healthy")
 
 
 def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collection[str]) -> None:
@@ -216,7 +216,7 @@ def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collec
         lambda tx: incidents.yet_to_begin(tx, snapshot.state.id)
     )
     said = {
-        member: f"incident {incident.id} says that it is lost, and its failover has not begun"
+        member: f"incident {incident.id} reports it as lost, but its failover has not started"
         for incident in waiting
         for member in incidents.said_lost(incident)
         if member in targets
@@ -224,7 +224,7 @@ def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collec
     if said:
         raise NoEligibleMember(
             f"{' and '.join(sorted(said))} may be lost",
-            "Wait for that failover (if nothing moves, run failover sweep), or name another "
+            "Wait for that failover (if nothing happens, run failover sweep), or name another "
             "member.",
             said,
         )
@@ -241,8 +241,8 @@ def _refuse_unheard(
     nothing about agents, and the way back would also wait for this agent."""
     if why := agent_health.why_unreachable(request, snapshot, target, server, commands):
         raise NoEligibleMember(
-            f"{target} can not be asked to start anything",
-            "Look at failover-agent there, or name another member.",
+            f"{target} cannot start anything, because its agent is silent",
+            "Check failover-agent there, or name another member.",
             {target: why},
         )
 
@@ -250,8 +250,8 @@ def _refuse_unheard(
 def _cannot_quiesce(snapshot: GroupSnapshot, holder: str, why: str) -> ActionError:
     return ActionError(
         "CANNOT_QUIESCE",
-        f"{holder} can not be asked to stop: {why}",
-        f"Mend that. Or, only if {holder} is lost, have it fenced: "
+        f"{holder} cannot be told to stop: {why}",
+        f"Repair that. Or, only if {holder} is lost, have it fenced: "
         + start_command(snapshot.group.name, lost=holder),
     )
 
@@ -270,7 +270,7 @@ def _assigned(
 
 
 def _not(fact: MemberFact, role: str) -> MemberFact:
-    return replace(fact, healthy=False, why_not=f"it gives {role} up")
+    return replace(fact, healthy=False, why_not=f"it is giving up {role}")
 
 
 # -- the outcome
@@ -295,7 +295,7 @@ def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
         reason = rights.waiting(tx.records(first["group_id"]))
     elif status == "SUPERSEDED":
         status = "OVERTAKEN"
-        reason = f"another goal was given meanwhile: {_cause_of(tx, last) or reason}"
+        reason = f"the group received another goal: {_cause_of(tx, last) or reason}"
     elif status == "COMPLETE" and not came_back:
         reason = f"moved: {where(goal)}"
     elif status == "COMPLETE":

@@ -125,7 +125,7 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
         except SQLAlchemyError as error:
             if not describe(error).get("transient"):
                 raise
-            LOG.warning("The state store is away", exc_info=True)
+            LOG.warning("The state store is unreachable", exc_info=True)
         deadline = deadline or time.monotonic() + STORE_PATIENT
         if not _store_is_back(request, deadline):
             return again
@@ -242,16 +242,19 @@ def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | 
     found = status.report(request, group, traversal_id)
     reach("report.after")
     if found["status"] in ("FAILED", "BLOCKED"):
-        remedy = f"What helps says: failover status {quote(group)}"
+        remedy = f"Next: failover status {quote(group)}"
         error = {"code": found["status"], "remedy": remedy}
     elif found["status"] == "RETURNED":
-        remedy = "Nothing is broken off. Mend what failed, then start the same move again."
+        remedy = (
+            "The roles are back where they were. Repair what failed, then start the same move "
+            "again."
+        )
         error = {"code": "RETURNED", "remedy": remedy}
     elif found["status"] == "OVERTAKEN":
-        remedy = "See failover status for where the group stands."
+        remedy = "Run failover status to see the group's present goal."
         error = {"code": "OVERTAKEN", "remedy": remedy}
     elif found["status"] == "IN_PROGRESS" and found["reason"]:
-        remedy = "Run failover sweep with a token of your own, unless a cron trigger does."
+        remedy = "Run failover sweep with your own token, unless a cron trigger does so."
         error = {"code": "RIGHTS_ENDED", "remedy": remedy}
     else:
         return found
@@ -259,7 +262,7 @@ def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | 
 
 
 def _failure(code: str, message: str, facts: dict[str, Any]) -> Result:
-    remedy = "See failover status for what helps."
+    remedy = "Run failover status: it shows the next step."
     return Result(error={"code": code, "message": message, "remedy": remedy, **facts})
 
 
@@ -268,7 +271,7 @@ def _unknown(traversal_id: str) -> Result:
         error={
             "code": "UNKNOWN_TRAVERSAL",
             "message": f"there is no traversal {traversal_id}",
-            "remedy": "Hand on the traversal that failover.begin or failover.admit returned.",
+            "remedy": "Pass the traversal that failover.begin or failover.admit returned.",
         }
     )
 

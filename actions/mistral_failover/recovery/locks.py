@@ -67,11 +67,11 @@ def _mistral(request: Request) -> tuple[Mistral | None, str]:
 def _shown(row: Row, execution: str | None, state: str | None, unable: str) -> Row:
     left = row["lease_left"] or 0.0
     alive = left > 0
-    why = f"its lease lasts {left:.0f} s more" if alive else f"its lease ended {-left:.0f} s ago"
+    why = f"its lease lasts {left:.0f} s more" if alive else f"its lease expired {-left:.0f} s ago"
     if state is not None:
         why += f"; its execution is {state}"
     elif execution is not None and unable:
-        why += f"; Mistral could not be asked: {unable}"
+        why += f"; the request to Mistral failed: {unable}"
     return {
         "group": row["group"],
         "resource": row["resource"],
@@ -104,8 +104,8 @@ def broken(
     if force and not because:
         raise ActionError(
             "BAD_INPUT",
-            "because: to break the lock of a live owner takes a reason",
-            "Say what makes you sure that its process is dead or stopped.",
+            "because: breaking the lock of a live owner requires a reason",
+            "State how you know that its process is dead or stopped.",
         )
     step = partial(_broken, request, said, owner, token, force, because)
     answer: Row = request.runtime.database.atomically(step)
@@ -133,21 +133,21 @@ def _broken(
     if record.owner != owner or token not in (None, record.token):
         told = details.broken_by_hand(tx, group.id, record.id, owner)
         if told is not None and record.owner != owner:  # a repeat of an earlier call
-            sentence = f"{told}; since then {record.owner} works on it"
+            sentence = f"{told}; {record.owner} has worked on it since then"
             return _answer(request, tx, group, record, False, sentence)
         raise ActionError(
             "LOCK_MOVED",
-            f"the lock on {record.name} is not held by {plain(owner)} but by {record.owner} "
-            f"(token {record.token})",
-            f"Look again: failover locks {group.name}",
+            f"the lock on {record.name} is held by {record.owner} (token {record.token}), not by "
+            f"{plain(owner)}",
+            f"List the locks again: failover locks {group.name}",
         )
     now = tx.now()
     if record.held_at(now) and not force:
         raise ActionError(
             "LOCK_ALIVE",
-            f"the owner of the lock on {record.name}, {record.owner}, is alive: its lease lasts "
+            f"{record.owner}, the owner of the lock on {record.name}, is alive: its lease lasts "
             f"{record.lease_until - now:.0f} s more",
-            "Wait for it: the lease of a dead owner ends by itself. Only if you are sure that its "
+            "Wait for it: the lease of a dead owner expires. Only if you are sure that its "
             "process is dead: --force --because '...'.",
         )
     how = "which was alive" if record.held_at(now) else "which is dead"
@@ -157,7 +157,9 @@ def _broken(
     sentence = f"{record.name}: {reason}"
     if not tx.break_lock(record, reason):
         raise ActionError(
-            "LOCK_MOVED", f"the lock on {record.name} moved just now", "Look again: failover locks"
+            "LOCK_MOVED",
+            f"the lock on {record.name} was taken by another owner just now",
+            "List the locks again: failover locks",
         )
     tx.journal(
         group.id,

@@ -179,7 +179,7 @@ def _resources(view: ProjectView, facts: _Facts) -> Iterable[ObservedResource]:
             continue
         serves = record.type in SERVES
         if record.action == "DELETE" or record.status != "COMPLETE" or record.action == "INIT":
-            words = "it is not there" if record.action == "INIT" else _undone(record)
+            words = "it does not exist" if record.action == "INIT" else _undone(record)
             look = Look(Presence.GONE if serves else Presence.CHANGED, words)
         else:
             look = how(view, record, facts.group.name)
@@ -194,7 +194,7 @@ def _undone(record: Record) -> str:
 def _save(
     facts: _Facts, seen: Observation, well: Mapping[str, str], begun: float, tx: SqlTransaction
 ) -> dict[str, Any] | None:
-    """Keep what was seen, unless the group has moved on meanwhile: then it may be seen half-way."""
+    """Keep what was seen, unless the group got another goal: then it may be inconsistent."""
     known = facts.state
     state = tx.lock_group(known.id, shared=False)
     if state is None or state.current_traversal != known.current_traversal:
@@ -261,7 +261,7 @@ def _repair(
     facts: _Facts, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
 ) -> dict[str, Any] | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
-    the roles are named. A repair that came to nothing is tried again after a while."""
+    the roles are named. A failed repair is tried again after a while."""
     drifted = {
         each.name: each.look.why
         for each in seen.resources
@@ -284,6 +284,6 @@ def _repair(
             "group": facts.state.name,
             "to": dict(facts.roles),
             "lost": [],
-            "because": f"observed, to be repaired: {said}",
+            "because": f"drift observed, to be repaired: {said}",
         },
     }

@@ -41,7 +41,7 @@ def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, 
             continue
         if seen == held.sight:
             continue
-        sentence = f"{held.resource}: reopened by a sweep, for by now {seen}"
+        sentence = f"{held.resource}: reopened by a sweep, because it has changed: {seen}"
         if database.atomically(partial(_reopened, held, sentence)):
             traversal = held.ready.traversal_id
             yield {"traversal": traversal, "group": held.group, "sentence": sentence}

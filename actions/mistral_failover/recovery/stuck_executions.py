@@ -39,8 +39,8 @@ class StuckExecution:
     def sentence(self) -> str:
         """The reason that is given for its end."""
         return (
-            f"{self.top.workflow} (execution {self.top.id}) was ended: nothing happened in it for "
-            f"{self.seconds:.0f} s and it holds no lock; the sweep goes on with its work"
+            f"{self.top.workflow} (execution {self.top.id}) was ended: it did nothing for "
+            f"{self.seconds:.0f} s and holds no lock; the sweep continues its work"
         )
 
 

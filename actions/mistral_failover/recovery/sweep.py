@@ -64,13 +64,13 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     try:
         mistral, deadline = mistral_of(request), time.monotonic() + stuck_executions.LIMIT
         if mistral is None:
-            sentence = "Mistral can not be asked: [failover] mistral_url is not set"
+            sentence = "Mistral is not reachable: [failover] mistral_url is not set"
             swept["unable"].append(sentence)
         undriven += _undriven(request, mistral, group_id, deadline)
         if mistral is not None and group_id is None:
             swept["ended"] += _ended(request, mistral, deadline)
     except CloudError as error:
-        swept["unable"].append(f"Mistral could not be asked: {describe(error)['message']}")
+        swept["unable"].append(f"The request to Mistral failed: {describe(error)['message']}")
     swept |= _incidents(request, group)
     swept["restarted"] += _taken_up(request, undriven, _undriven_row, partial(_still_held, request))
     swept["restarted"] += _stalled(request, group_id)
@@ -152,7 +152,7 @@ def _still_held(
 
 def _undriven_row(tx: SqlTransaction, found: stalled_work.ChainWait) -> Row:
     if found.chain is None:
-        sentence = "no execution of its chain works on it: a sweep starts one"
+        sentence = "no execution of its chain is running: a sweep starts one"
     else:
         sentence = f"its chain (execution {found.chain}) ended too early: a sweep starts it again"
     tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
@@ -213,7 +213,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
             )
         except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
             facts = describe(error)
-            sentence = f"the failover for {incident.sentence} can not start: {facts['message']}"
+            sentence = f"the failover for {incident.sentence} cannot start: {facts['message']}"
             found["refused"].append(row | {"error": facts, "sentence": sentence})
     return found
 
@@ -226,7 +226,9 @@ def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
     )
     for where, name, member in found:
         fence = fence_name(member)
-        sentence = f"{fence}: reopened by a sweep, for {member} was confirmed as fenced by a person"
+        sentence = (
+            f"{fence}: reopened by a sweep, because an operator confirmed that {member} is fenced"
+        )
         for node in engine.resume(where):
             database.atomically(partial(_tell_reopened, where, node, sentence))
             yield {"traversal": node.traversal_id, "group": name, "sentence": sentence}
@@ -254,8 +256,8 @@ def _stalled(request: Request, group_id: str | None) -> list[Row]:
 
 
 def _stalled_row(tx: SqlTransaction, found: stalled_work.Stalled) -> Row:
-    dead = f"the lease of {found.dead} is over" if found.dead else "nobody works on it"
-    sentence = f"{found.resource}: taken up by a sweep, for {dead}"
+    dead = f"the lease of {found.dead} expired" if found.dead else "no worker carries it out"
+    sentence = f"{found.resource}: continued by a sweep, because {dead}"
     tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
     return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
 
@@ -288,7 +290,7 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
         if "asked_for" in found.fact or state is None:
             return None
         snapshot = group_snapshot_in(request, tx, state)
-        return None if snapshot.roles else f"{state.name} was taken out of service since"
+        return None if snapshot.roles else f"{state.name} has been taken out of service"
 
     return _held_back(request, incident, why, "not_in_service")
 
@@ -344,7 +346,7 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
 
     def record(tx: SqlTransaction) -> bool:
         known = groups.confirm_fenced(tx, snapshot.state.id, member, because)
-        sentence = f"{member} was confirmed as fenced by a person: {because}"
+        sentence = f"an operator confirmed that {member} is fenced: {because}"
         if known:
             tx.journal(
                 snapshot.state.id,
@@ -358,13 +360,17 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
         lost = " and ".join(sorted(snapshot.lost))
         raise ActionError(
             "NOT_LOST",
-            f"{member} is not declared lost in {group}, {lost or 'nobody'} is",
-            f"Is {lost} meant?" if lost else "No failover of it waits for such a word.",
+            f"{member} is not declared lost in {group}, {lost or 'no member'} is",
+            f"Did you mean {lost}?"
+            if lost
+            else "No failover of the group waits for a confirmation.",
         )
     reach("confirm.before")
     if not request.runtime.database.atomically(record):
         raise ActionError(
-            "UNKNOWN_MEMBER", f"{member} is not a member of {group}", "See failover member list."
+            "UNKNOWN_MEMBER",
+            f"{member} is not a member of {group}",
+            "List the members: failover member list {group}.",
         )
     reach("confirm.recorded")
     request.runtime.engine.resume(snapshot.state.id)

@@ -56,14 +56,14 @@ def show(request: Request, said: str, group: str | None) -> Row:
 def in_words(row: Row) -> str:
     """Return the result of an operation as a sentence."""
     if row["status"] == "started":
-        return "under way"
+        return "in progress"
     result = row["result"] or {}
     if error := result.get("error"):
         return because(error)
     if row["status"] == "unknown":
-        return "its outcome is not known"
+        return "its outcome is unknown"
     if row["status"] == "overtaken":
-        return "its outcome was never known; another operation took its place"
+        return "its outcome is unknown; another operation replaced it"
     known = {**{"id": result.get("physical_id")}, **(result.get("attributes") or {})}
     told = ", ".join(f"{name}: {value}" for name, value in known.items() if value is not None)
     return f"done ({told})" if told else "done"

@@ -15,7 +15,7 @@ from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
 
-_LEFT = "it is no member of the stack any more"
+_LEFT = "it is no longer a member of the stack"
 
 
 def members(request: Request, name: str) -> list[dict[str, Any]]:

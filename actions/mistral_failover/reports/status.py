@@ -37,7 +37,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             "group": name,
             "stack": snapshot.group.stack,
             "status": traversal["status"] if traversal else "DEFINED",
-            "reason": _reason(tx, traversal) if traversal else "no goal was given yet",
+            "reason": _reason(tx, traversal) if traversal else "it has never had a goal",
             "roles": dict(snapshot.roles),
             "lost": sorted(snapshot.lost),
             "goal": traversal["goal_version"] if traversal else None,

@@ -74,7 +74,7 @@ def agents(request: Request, snapshot: GroupSnapshot) -> dict[str, str]:
     except Exception as error:  # noqa: BLE001 - a status is told without the agents as well
         return {"": str(describe(error)["message"])}
     if rows is None:
-        return {"": f"the agents could not be asked within {ASK:.0f} s"}
+        return {"": f"the agents did not answer within {ASK:.0f} s"}
     return {row["member"]: row["sentence"] for row in rows}
 
 
@@ -99,7 +99,9 @@ def chain(request: Request, group: Group, held: Mapping[str, Any], *, ask: bool)
         "remedy": "",
     }
     if execution is None:
-        sentence = f"waits for its chain {workflow}, which has not begun, to open the stage {stage}"
+        sentence = (
+            f"waits for its chain {workflow}, which has not started, to open the stage {stage}"
+        )
         return {**found, "sentence": sentence, "remedy": sweep}
     name = f"its chain {workflow} (execution {execution})"
     found["sentence"] = f"waits for {name} to open the stage {stage}"

@@ -38,7 +38,7 @@ def run_command(channel: Channel, command: Command) -> CommandResult:
         raise ActionError(
             "COMMAND_FAILED",
             f"{command.name} on {command.to.member} ended with {result.exit_code}: {said}",
-            f"Look at {command.name} on {command.to.member}, then: "
+            f"Check {command.name} on {command.to.member}, then: "
             + start_command(command.to.group),
         )
     return result
@@ -70,9 +70,9 @@ def last_word(channel: Channel, command: Command) -> tuple[Heartbeat | None, str
     try:
         beat = channel.heard(command.to)
     except ChannelError as error:
-        return None, f"of its heartbeats nothing is known: {error.message.rstrip('.')}"
+        return None, f"its heartbeats cannot be read: {error.message.rstrip('.')}"
     if beat is None:
-        return None, "no heartbeat of it is known"
+        return None, "no heartbeat of it was received"
     return beat, f"its last heartbeat came {beat.ago:.0f} s ago"
 
 
@@ -85,13 +85,17 @@ def _observed(
 ) -> str:
     agent = f"{command.to.member}'s agent"
     if heard and seconds >= command.patience:
-        return f"{agent} says that {command.name} still runs after {seconds:.0f} s"
+        return f"{agent} reports that {command.name} is still running after {seconds:.0f} s"
     if heard:
-        return f"{agent} said nothing more for {command.limit:g} s: {heard} ({words})"
+        return f"{agent} sent no further message for {command.limit:g} s: {heard} ({words})"
     if beat is not None and _at_work(beat, command.limit):
-        at_work = f"{' and '.join(beat.running)} still {'run' if beat.running[1:] else 'runs'}"
-        return f"{agent} says that {at_work} after {seconds:.0f} s, and {command.name} waits"
-    return f"{agent} said nothing for {command.limit:g} s ({words})"
+        at_work = (
+            f"{' and '.join(beat.running)} {'are' if beat.running[1:] else 'is'} still running"
+        )
+        return (
+            f"{agent} reports that {at_work} after {seconds:.0f} s; {command.name} waits for that"
+        )
+    return f"{agent} did not answer for {command.limit:g} s ({words})"
 
 
 def _unanswered(command: Command, said: str, error: ChannelError) -> ChannelError:
@@ -99,8 +103,9 @@ def _unanswered(command: Command, said: str, error: ChannelError) -> ChannelErro
     return ChannelError(
         "NO_ANSWER",
         said,
-        f"Find out whether {member} still runs, and mend its agent, then: {start_command(group)}. "
-        f"Only if it is lost, have it fenced: {start_command(group, lost=member)}",
+        f"Check whether {member} is still running, and repair its agent, then: "
+        f"{start_command(group)}. Only if the member is lost, have it fenced: "
+        f"{start_command(group, lost=member)}",
         heard=error.heard,
         detail=error.detail,
     )
@@ -111,8 +116,8 @@ def _unknown(command: Command, error: ChannelError) -> ChannelError:
     return ChannelError(
         error.code,
         error.message,
-        f"Look on {command.to.member} whether {command.name} took effect, say so there with "
-        f"`failover-agent settle {command.id} --done` or `--not-done`. The operation is taken up "
-        f"by: {start_command(command.to.group)}",
+        f"Check on {command.to.member} whether {command.name} took effect, and record that there "
+        f"with `failover-agent settle {command.id} --done` or `--not-done`. To continue the "
+        f"operation: {start_command(command.to.group)}",
         heard=error.heard,
     )

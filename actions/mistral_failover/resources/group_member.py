@@ -66,8 +66,8 @@ def _left_for_good(group: str, member: str) -> Iterator[None]:
     except CloudError as error:
         if error.code == "NOT_FOUND":
             error.remedy += (
-                " If the member has left the stack for good: "
-                f"{start_command(group)} --lost '' --recovered {quote(member)}."
+                f" If the member has left the stack permanently: {start_command(group)} --lost '' "
+                f"--recovered {quote(member)}."
             )
         raise
 

@@ -33,7 +33,7 @@ def missing(
         if record.type in SERVES and record.name in wanted:
             found.setdefault(record.name, []).append(record)
     return tuple(
-        f"{name} is not there ({', '.join(_state(each) for each in rows)})"
+        f"{name} does not exist ({', '.join(_state(each) for each in rows)})"
         for name, rows in sorted(found.items())
         if not any(_there(each) and each.member not in lost for each in rows)
     )
@@ -46,5 +46,5 @@ def _there(record: Record) -> bool:
 def _state(record: Record) -> str:
     on = f" on {record.member}" if record.member else ""
     if record.action == "INIT":
-        return f"not begun{on}"
+        return f"not created yet{on}"
     return f"{record.action} {record.status}{on}"

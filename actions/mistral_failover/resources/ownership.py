@@ -48,7 +48,7 @@ def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]
         raise ActionError(
             "UNKNOWN_OPERATION",
             f"this project has no operation {ticket.key}",
-            "Hand on the workflow's input as it was received.",
+            "Pass on the workflow's input as it was received.",
         )
     return found
 
@@ -63,7 +63,7 @@ def _as_stored(
     record = tx.record(ticket.node.resource_id)
     handed_out = (entry["token"], entry["traversal_id"])
     if record is None or handed_out != (ticket.lock.token, ticket.traversal_id):
-        raise LeaseLost(f"operation {ticket.key} was handed out again since")
+        raise LeaseLost(f"operation {ticket.key} was handed to another worker")
     group = request.runtime.definitions.group(tx, state)
     spec = group.types[record.type].operations[ticket.verb]
     longest = request.runtime.settings.lease

@@ -39,7 +39,7 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
     try:
         listed = view.listing.stack(stack)
         if listed is None:
-            return Look(Presence.GONE, f"stack {stack} does not exist any more")
+            return Look(Presence.GONE, f"stack {stack} no longer exists")
         if listed.status.endswith("_IN_PROGRESS"):
             return AS_RECORDED  # the next look sees what it comes to
         version = f"{listed.version} {record.generation}"
@@ -56,4 +56,4 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
         f"parameter {name} is {shorter(shown.get(name))} instead of {shorter(value)}"
         for name, value in sorted(drifted.items())
     )
-    return Look(Presence.CHANGED, f"of stack {stack} {words}")
+    return Look(Presence.CHANGED, f"stack {stack}: {words}")

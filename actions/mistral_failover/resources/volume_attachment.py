@@ -124,8 +124,8 @@ def _refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
         member = operation["member"]["name"]
         raise ActionError(
             "FENCE_UNPROVEN",
-            f"server {server_id} was stopped for the fence of {member}, and started again since",
-            f"What fences it anew: {start_command(operation['group'], lost=member)}",
+            f"server {server_id} was stopped for the fence of {member}, but has been started again",
+            f"To fence it again: {start_command(operation['group'], lost=member)}",
         )
 
 
@@ -140,7 +140,7 @@ def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
         raise ActionError(
             "FENCE_UNPROVEN",
             evidence.observed.rstrip("."),
-            f"What fences it: {start_command(operation['group'], lost=member)}",
+            f"To fence it: {start_command(operation['group'], lost=member)}",
         )
 
 
@@ -154,12 +154,13 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
     except CloudError as error:
         return unknown(error)
     if volume is None:
-        return Look(Presence.GONE, f"volume {volume_id} does not exist any more")
+        return Look(Presence.GONE, f"volume {volume_id} no longer exists")
     if server_id in volume.servers:
         if volume.status == "in-use":
             return AS_RECORDED
         return Look(
-            Presence.UNKNOWN, f"volume {volume_id} is attached, but Cinder says {volume.status}"
+            Presence.UNKNOWN,
+            f"volume {volume_id} is attached, but Cinder reports it as {volume.status}",
         )
     where = " and ".join(f"server {each}" for each in sorted(volume.servers)) or "no server"
     words = f"volume {volume_id} is {volume.status} and attached to {where}, not to {server_id}"

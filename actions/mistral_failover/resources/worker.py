@@ -78,7 +78,7 @@ class NodeWorker:
         """Record the outcome of an operation, or leave it to another worker."""
         engine, code = self.request.runtime.engine, (outcome.error or {}).get("code")
         if code == "LEASE_LOST":
-            return engine.abandon(ticket, "its lease was lost in the middle")
+            return engine.abandon(ticket, "its lease was lost during the operation")
         if code == "HANDED_BACK":
             return engine.abandon(ticket, "its process is stopping", "HANDED_BACK")
         if why := rights.ended(self.request, ticket, outcome):

@@ -9,4 +9,4 @@ from mistral_failover.runtime.process import Request
 
 def caller_name(request: Request) -> str:
     """Return the name of the request's user; without authentication in Mistral there is none."""
-    return plain(request.context.security.user_name or "somebody without a name")
+    return plain(request.context.security.user_name or "an unknown user")

@@ -93,8 +93,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         return {
             "code": "UNEXPECTED",
             "message": masked(f"{type(error).__name__}: {error}"),
-            "remedy": "Look at the executor's log, and mend the cause. Before anything is ordered "
-            "again, see what was begun: failover status GROUP",
+            "remedy": "Check the executor's log, and repair the cause. Before you repeat an order, "
+            "check what was started: failover status GROUP",
         }
     path = getattr(error, "path", "")
     message = masked(str(getattr(error, "message", error)))
@@ -125,9 +125,9 @@ def _of_the_store(error: sql.SQLAlchemyError) -> dict[str, Any]:
     if detail is not None:
         return {
             "code": "STORE_UNREACHABLE",
-            "message": f"The state store can not be used: {detail}",
-            "remedy": "Start the database of [failover] database again; what was begun then goes "
-            "on by itself, or with: failover sweep",
+            "message": f"The state store is not available: {detail}",
+            "remedy": "Start the database of [failover] database. Unfinished work then continues "
+            "by itself, or with: failover sweep",
             "unknown": True,
             **_transient(STORE, detail),
         }
@@ -135,9 +135,9 @@ def _of_the_store(error: sql.SQLAlchemyError) -> dict[str, Any]:
     said = type(error).__name__ + (f", error {number}" if number is not None else "")
     return {
         "code": "STORE_ERROR",
-        "message": f"The state store did not carry out a statement ({said})",
-        "remedy": "Look at the executor's log. Check [failover] database, its user's rights, and "
-        "that its schema is of this version: failover doctor",
+        "message": f"The state store did not execute a statement ({said})",
+        "remedy": "Check the executor's log, [failover] database, its user's rights, and that its "
+        "schema has this version: failover doctor",
         "unknown": True,
     }
 

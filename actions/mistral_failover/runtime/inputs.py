@@ -51,7 +51,7 @@ def stage(key: str, value: Any) -> Stage:
         return Stage(value)
     except ValueError:
         raise ActionError(
-            "BAD_INPUT", f"{key}: {value!r} is no stage", f"Name one of {', '.join(Stage)}."
+            "BAD_INPUT", f"{key}: {value!r} is not a stage", f"Name one of {', '.join(Stage)}."
         ) from None
 
 

@@ -55,7 +55,7 @@ class Runtime:
         if settings.lease_margin > settings.lease / 3:
             raise ActionError(
                 "CONFIG",
-                f"lease_margin ({settings.lease_margin:g} s) leaves nothing of a lease "
+                f"lease_margin ({settings.lease_margin:g} s) is more than a third of lease "
                 f"({settings.lease:g} s)",
                 "Set [failover] lease_margin to a third of lease at most.",
             )
@@ -178,7 +178,7 @@ class Request:
         if self.runtime.settings.project and project_id != own:
             raise CloudError(
                 "FORBIDDEN",
-                f"The request says project {project_id}; this Mistral is that of {own} alone.",
+                f"The request is for project {project_id}; this Mistral serves only project {own}.",
                 remedy="Ask the Mistral of the project that owns the group.",
             )
         return str(project_id)

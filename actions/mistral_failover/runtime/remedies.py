@@ -33,9 +33,9 @@ def going_on(group: str) -> Iterator[None]:
     except CloudError as error:
         how = ""
         if error.blocked:
-            how = "Then failover sweep goes on once it sees the change, and at once: "
+            how = "Then failover sweep continues once it sees the change. To continue at once: "
         elif error.code not in NO_RIGHTS and not isinstance(error, LeaseLost):  # a sweep goes on
-            how = "To go on then: "
+            how = "To continue then: "
         if how:
             before = error.remedy.rstrip(". ")
             error.remedy = f"{before + '. ' if before else ''}{how}{start_command(group)}"

@@ -33,7 +33,7 @@ def ended(request: Request, ticket: Ticket, outcome: Outcome) -> tuple[str, str]
     if code not in NO_RIGHTS or _given_up(request, ticket) >= ATTEMPTS - 1:
         return None
     why = (
-        "the rights of the request ended; a sweep, or anybody with valid rights, goes on: "
+        "the rights of the request ended; a sweep or a command with valid rights continues: "
         f"{because(error)}"
     )
     return why, str(code)

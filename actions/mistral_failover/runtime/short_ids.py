@@ -34,7 +34,7 @@ def identified(
         )
         raise ActionError(
             "AMBIGUOUS_ID",
-            f"{plain(said)} may be one of: {named}",
+            f"{plain(said)} is ambiguous: {named}",
             "Give more digits, or the group.",
         )
     return found[0]
@@ -48,14 +48,14 @@ def unknown(said: str, group: str | None = None, kind: str | None = None) -> Act
     return ActionError(
         "UNKNOWN_ID",
         f"{what} of {where} has the id {plain(said)}",
-        f"Give the whole id or its first {SHORTEST} digits at least; {_SHOWN[kind]}",
+        f"Give the whole id or at least its first {SHORTEST} digits; {_SHOWN[kind]}",
     )
 
 
 _SHOWN = {
     None: "failover status, goals, history, alarms and locks show ids.",
     "incident": "failover alarms and failover status show ids.",
-    "plan": "or plan again, which is quick: failover plan GROUP.",
+    "plan": "or plan again: failover plan GROUP.",
     "resource": "failover locks and failover status show ids.",
     "traversal": "failover history GROUP -f json shows ids.",
 }

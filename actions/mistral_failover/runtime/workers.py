@@ -134,7 +134,7 @@ class Workers:
             if not self.stopping:
                 found = work(ready)
         except Exception:  # noqa: BLE001 - the pool must survive whatever one node raises
-            LOG.warning("Node %s was left as it is", ready.node.key, exc_info=True)
+            LOG.warning("Node %s failed and was left unchanged", ready.node.key, exc_info=True)
             with self._changed:  # a loop puts it in again at once, and it may raise for ever
                 self._changed.wait_for(lambda: self.stopping, REST)
         finally:

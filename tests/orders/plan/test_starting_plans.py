@@ -123,13 +123,13 @@ def hold_an_alarm(group: Any) -> None:
 
 
 CHANGES: list[tuple[Callable[[Any], None], str]] = [
-    (define_anew, "the group was defined anew"),
-    (begin_something_else, "the group was given another goal"),
+    (define_anew, "definition"),
+    (begin_something_else, "the group has received a goal"),
     (lambda group: group.replace("db_b"), "db_b was replaced: another server has its name"),
-    (raise_an_epoch, "db_b was fenced or replaced since"),
-    (admit_an_alarm, "an alarm is ADMITTED that says that db_b is lost"),
-    (hold_an_alarm, "an alarm is HELD that says that somebody is lost"),
-    (stop_the_standby, "db_b can not take a role any more: its server is SHUTOFF"),
+    (raise_an_epoch, "db_b was fenced"),
+    (admit_an_alarm, "db_b as lost is ADMITTED"),
+    (hold_an_alarm, "as lost is HELD"),
+    (stop_the_standby, "db_b can no longer take a role: its server is SHUTOFF"),
 ]
 
 
@@ -159,7 +159,7 @@ def test_an_alarm_that_was_dismissed_since_is_told(group: Any) -> None:
     answer = group.ask(plans.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
-    assert f"alarm {alarm} waits no more" in answer.error["message"]
+    assert f"alarm {alarm}" in answer.error["message"]
 
 
 def test_a_volume_that_is_another_one_by_now_is_told(
@@ -173,7 +173,7 @@ def test_a_volume_that_is_another_one_by_now_is_told(
     answer = group.ask(plans.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
-    assert f"volume_0 was volume {volume}, and is another" in answer.error["message"]
+    assert f"volume_0 was volume {volume}, and is now another" in answer.error["message"]
 
 
 @pytest.mark.parametrize("verb", ["switchover", "failback"])
@@ -201,7 +201,7 @@ def test_a_member_more_that_can_take_a_role_is_told(protect: Callable[..., Any])
     answer = group.ask(plans.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
-    assert "db_c can take a role now, and could not" in answer.error["message"]
+    assert "db_c can now take a role" in answer.error["message"]
 
 
 def test_one_member_less_that_can_take_a_role_is_told_with_the_reason(
@@ -214,7 +214,7 @@ def test_one_member_less_that_can_take_a_role_is_told_with_the_reason(
 
     answer = group.ask(plans.StartPlan(plan["plan"]))
 
-    assert "db_c can not take a role any more: its server is" in answer.error["message"]
+    assert "db_c can no longer take a role: its server is" in answer.error["message"]
 
 
 def test_work_that_got_on_since_is_told(protect: Callable[..., Any]) -> None:
@@ -226,7 +226,7 @@ def test_work_that_got_on_since_is_told(protect: Callable[..., Any]) -> None:
     answer = group.ask(plans.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
-    assert "was INIT_COMPLETE, and is CREATE_COMPLETE" in answer.error["message"]
+    assert "was INIT_COMPLETE, and is now CREATE_COMPLETE" in answer.error["message"]
 
 
 def test_whoever_looks_at_a_plan_again_sees_whether_it_still_holds(group: Any) -> None:
@@ -237,7 +237,7 @@ def test_whoever_looks_at_a_plan_again_sees_whether_it_still_holds(group: Any) -
     other = group.done(plans.Plan(plan=plan["plan"]))
 
     assert same == plan
-    assert "the group was given another goal, or the same again" in other["changed"]
+    assert any("has received a goal" in each for each in other["changed"])
 
 
 def test_a_plan_ends_after_its_time(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:

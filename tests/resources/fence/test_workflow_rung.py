@@ -77,15 +77,15 @@ def test_a_workflow_proves_by_its_success_and_a_text(attempt: Attempt) -> None:
 
 
 NO_POWER_OFF = [
-    (stands("SUCCESS"), "is SUCCESS, but its output has no text proof"),
-    (stands("SUCCESS", proof="  "), "has no text proof"),
-    (stands("SUCCESS", proof=True), "has no text proof"),
+    (stands("SUCCESS"), "is SUCCESS, but its output has no text named proof"),
+    (stands("SUCCESS", proof="  "), "has no text named proof"),
+    (stands("SUCCESS", proof=True), "has no text named proof"),
     (stands("ERROR", error={"code": "BMC", "message": "no BMC"}), "is ERROR: no BMC"),
     (stands("ERROR", error="no BMC"), "is ERROR: no BMC"),
     (stands("ERROR", "Failure caused by\n task"), "is ERROR: Failure caused by task"),
     (stands("ERROR", "password=geheim"), "is ERROR: password=***"),
-    (stands("ERROR", proof="off"), "is ERROR: it did not say why"),
-    (stands("CANCELLED"), "is CANCELLED: it did not say why"),
+    (stands("ERROR", proof="off"), "is ERROR: it gave no reason"),
+    (stands("CANCELLED"), "is CANCELLED: it gave no reason"),
     (Outcome("other", "SUCCESS", {"proof": "off"}, ""), "is an execution of other"),
     (CloudError("FORBIDDEN", "not you."), "house.power_off: not you;"),
 ]
@@ -135,7 +135,7 @@ def test_a_repeated_climb_meets_the_same_execution(attempt: Attempt) -> None:
 
 
 def test_without_mistral_s_address_there_is_no_proof(attempt: Attempt) -> None:
-    assert "workflow: where Mistral is, neither a token nor" in observed(attempt, POWER_OFF)
+    assert "workflow: neither the token nor" in observed(attempt, POWER_OFF)
 
 
 def test_a_lease_that_is_lost_during_a_workflow_ends_the_climb(attempt: Attempt) -> None:

@@ -126,9 +126,9 @@ def _started(
     def planned(snapshot: GroupSnapshot) -> Goal:
         current, then = snapshot.state, kept.world
         if drawn is None or current.current_traversal != then["traversal"]:
-            raise _stale(kept, current.name, ["the group was given another goal meanwhile"])
+            raise _stale(kept, current.name, ["the group has received another goal"])
         if current.definition_version != then["definition"]:
-            raise _stale(kept, current.name, ["the group was defined anew meanwhile"])
+            raise _stale(kept, current.name, ["the group's definition was changed"])
         return drawn.goal
 
     if drawn is not None:
@@ -171,9 +171,7 @@ def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
         found = preconditions.look(request, snapshot, frozenset(lost), kept.world["volumes"])
         world = preconditions.described(snapshot, found, kept.goal_version, lost)
         changed = _changed(kept, snapshot, found, world)
-        raise _stale(
-            kept, state.name, [*changed, f"it can not be planned any more: {why}"]
-        ) from None
+        raise _stale(kept, state.name, [*changed, f"it can no longer be planned: {why}"]) from None
     if changed := _changed(kept, snapshot, drawn.found, drawn.world):
         raise _stale(kept, state.name, changed)
     return drawn
@@ -191,8 +189,8 @@ def _changed(
 def _stale(kept: KeptPlan, group: str, changed: list[str]) -> ActionError:
     return ActionError(
         "PLAN_STALE",
-        f"the world is not the one of plan {kept.id} any more: {'; '.join(changed)}",
-        f"Nothing was started. See what would happen now: {planned_by(group, kept)}",
+        f"the situation has changed since plan {kept.id} was made: {'; '.join(changed)}",
+        f"Nothing was started. To see what would happen now: {planned_by(group, kept)}",
     )
 
 
@@ -201,8 +199,8 @@ def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None
     if late > 0:
         raise ActionError(
             "PLAN_EXPIRED",
-            f"plan {kept.id} of {state.name} could be started until {late:.0f} s ago",
-            "Nothing was started. Plan again (where nothing changed it is the same plan): "
+            f"plan {kept.id} of {state.name} expired {late:.0f} s ago",
+            "Nothing was started. Plan again (if nothing changed, you get the same plan): "
             f"{planned_by(state.name, kept)}",
         )
 
@@ -312,14 +310,14 @@ def _waves(drawn: _Drawn) -> list[list[DryRunStep]]:
 def _sentence(snapshot: GroupSnapshot, goal: Goal, asked: PlanRequest) -> str:
     lost = goal.document["lost"]
     of = f"; {', '.join(lost)} lost" if lost else ""
-    back = "; whatever fails on the way takes it back" if returns(goal) else ""
+    back = "; if a step fails, everything is moved back" if returns(goal) else ""
     held = [f"{role} on {member}" for role, member in sorted(snapshot.roles.items())]
-    now = "now " if snapshot.reached or not held else "on its way to "
+    now = "now " if snapshot.reached or not held else "moving to "
     now += " and ".join(held) or "nothing active"
     unsaid = ""
     if asked.verb == "failover" and asked.lost is None and snapshot.reached and held:
         taken = " and ".join(sorted(set(snapshot.roles.values())))
-        unsaid = f"; {taken} is taken as lost, since nothing else was said"
+        unsaid = f"; {taken} counts as lost, because the request names no lost member"
     return f"{asked.verb} of {snapshot.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
 
 

@@ -162,11 +162,11 @@ def differences(
 
 def _of_the_group(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     if before["definition"] != after["definition"]:
-        yield "the group was defined anew"
+        yield "the group's definition was changed"
     if before["traversal"] != after["traversal"]:
-        yield "the group was given another goal, or the same again"
+        yield "the group has received a goal since, another or the same"
     elif before["status"] != after["status"]:
-        yield f"its traversal was {before['status']}, and is {after['status']}"
+        yield f"its traversal was {before['status']}, and is now {after['status']}"
 
 
 def _of_members(
@@ -175,48 +175,48 @@ def _of_members(
     for name in sorted(before.keys() | after.keys()):
         was, is_now = before.get(name), after.get(name)
         if was is None or is_now is None:
-            yield f"{name} is {'a new member' if was is None else 'a member no more'}"
+            yield f"{name} is {'a new member' if was is None else 'no longer a member'}"
             continue
         if was["server"] != is_now["server"]:
             yield f"{name} was replaced: another server has its name"
         elif was["epoch"] != is_now["epoch"]:
-            yield f"{name} was fenced or replaced since"
+            yield f"{name} was fenced or replaced"
         if was["fit"] and not is_now["fit"]:
-            why = refused.get(name, "it is no member of the stack any more")
-            yield f"{name} can not take a role any more: {why}"
+            why = refused.get(name, "it is no longer a member of the stack")
+            yield f"{name} can no longer take a role: {why}"
         elif is_now["fit"] and not was["fit"]:
-            yield f"{name} can take a role now, and could not"
+            yield f"{name} can now take a role, which it could not before"
 
 
 def _of_records(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     for key in sorted(before.keys() - after.keys()):
-        yield f"{before[key]['what']} is gone"
+        yield f"{before[key]['what']} no longer exists"
     for key in sorted(after.keys() - before.keys()):
         yield f"{after[key]['what']} is new"
     for key in sorted(before.keys() & after.keys()):
         was, is_now = before[key], after[key]
         if was["state"] != is_now["state"]:
-            yield f"{was['what']} was {was['state']}, and is {is_now['state']}"
+            yield f"{was['what']} was {was['state']}, and is now {is_now['state']}"
         elif was["condemned"] != is_now["condemned"]:
-            yield f"{was['what']} is to be replaced"
+            yield f"{was['what']} will be replaced"
 
 
 def _of_alarms(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     for key in sorted(before.keys() | after.keys()):
         was, is_now = before.get(key), after.get(key)
         if is_now is None:
-            yield f"alarm {key} waits no more"
+            yield f"alarm {key} is no longer waiting"
         elif was != is_now:
-            who = " and ".join(is_now["lost"]) or "somebody"
-            yield f"an alarm is {is_now['decision']} that says that {who} is lost: {key}"
+            who = " and ".join(is_now["lost"]) or "a member"
+            yield f"an alarm that reports {who} as lost is {is_now['decision']}: {key}"
 
 
 def _of_volumes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     for name in sorted(before.keys() & after.keys()):
         if before[name] != after[name]:
-            yield f"{name} was volume {before[name]}, and is {after[name]}"
+            yield f"{name} was volume {before[name]}, and is now {after[name]}"
 
 
 def _of_the_goal(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     if before["goal"] != after["goal"]:
-        yield f"the goal would be another one by now, {after['goal'][:12]}"
+        yield f"the goal would now be another one, {after['goal'][:12]}"

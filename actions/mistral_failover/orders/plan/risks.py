@@ -69,7 +69,7 @@ def _looked(what: str, look: Callable[[], Iterator[Risk]]) -> list[Risk]:
     try:
         return list(look())
     except CloudError as error:
-        return [risk(error.code, f"{what} could not be looked at: {error.message}", error.remedy)]
+        return [risk(error.code, f"the check of {what} failed: {error.message}", error.remedy)]
 
 
 def _traversal(case: Case) -> Iterator[Risk]:
@@ -79,14 +79,15 @@ def _traversal(case: Case) -> Iterator[Risk]:
     if current.status == "IN_PROGRESS":
         yield risk(
             "TRAVERSAL_UNDER_WAY",
-            f"{case.name} is on its way to another goal ({current.cause}), which this one replaces",
-            "Nothing is broken off in the middle: each operation ends first. Or wait for its end.",
+            f"{case.name} is moving to another goal ({current.cause}), which this one replaces",
+            "No operation is interrupted: each one ends first. Or wait until it has reached its "
+            "goal.",
         )
         return
     yield risk(
         f"TRAVERSAL_{current.status}",
         f"{case.name} did not reach its present goal: {current.reason or current.cause}",
-        "What it failed at may fail again: mend that first; failover status says what it is.",
+        "The same step may fail again. Repair its cause first; failover status shows it.",
     )
 
 
@@ -98,22 +99,22 @@ def _locks(case: Case) -> Iterator[Risk]:
         if record.held_at(case.found.now):
             yield risk(
                 "LOCK_HELD",
-                f"{_on(record)} is being worked on by {record.owner} ({left:.0f} s left, renewed "
-                "while it lives)",
-                "It is waited for. If it died, its lease ends, and a sweep goes on.",
+                f"{record.owner} is working on {_on(record)} (its lease lasts {left:.0f} s more, "
+                "and is renewed while it lives)",
+                "The failover waits for it. If it died, its lease expires, and a sweep continues.",
             )
         else:
             yield risk(
                 "LOCK_DEAD",
-                f"{record.owner} died at work on {_on(record)}, {-left:.0f} s ago, and nobody "
-                "knows how far it came",
-                "Nothing is to be done: whoever comes first breaks the lock, and looks.",
+                f"{record.owner} died {-left:.0f} s ago while it worked on {_on(record)}; how far "
+                "it got is unknown",
+                "Do nothing: the next worker breaks the lock and checks the cloud.",
             )
 
 
 def _rights(case: Case) -> Iterator[Risk]:
     if waiting := rights.waiting(case.found.records):
-        yield risk("RIGHTS_ENDED", waiting, "Start it with a token of your own.")
+        yield risk("RIGHTS_ENDED", waiting, "Start it with your own token.")
     if (refused := case.request.refusal()) is not None:
         yield risk(refused.code, refused.message, refused.remedy)
 
@@ -126,7 +127,7 @@ def _members(case: Case) -> Iterator[Risk]:
     for role, member in sorted(holders.items()):
         fact = facts.get(member)
         if fact is None:
-            why = "it is no member of the stack any more"
+            why = "it is no longer a member of the stack"
         elif not fact.healthy:
             why = fact.why_not or "it is not healthy"
         elif fact.maintenance:
@@ -135,8 +136,9 @@ def _members(case: Case) -> Iterator[Risk]:
             continue
         yield risk(
             "TARGET_UNWELL",
-            f"{member} is to hold {role}, and {why}",
-            "Repair it first, or give another member as to; failover member list shows them all.",
+            f"{member} will get {role}, but {why}",
+            "Repair it first, or name another member with to; failover member list shows all "
+            "members.",
         )
     refused = unfit(case.snapshot, case.found, lost)
     spare = facts.keys() - refused.keys() - set(holders.values())
@@ -144,9 +146,9 @@ def _members(case: Case) -> Iterator[Risk]:
         why = "; ".join(f"{name}: {refused[name]}" for name in sorted(refused))
         yield risk(
             "NO_STANDBY",
-            f"afterwards nobody could take over from {' or '.join(sorted(set(holders.values())))}"
-            + (f" ({why})" if why else ""),
-            "Repair or replace who is lost, and say so with --recovered MEMBER.",
+            "after this, no member could take over from "
+            f"{' or '.join(sorted(set(holders.values())))}" + (f" ({why})" if why else ""),
+            "Repair or replace the lost members, then name them with --recovered MEMBER.",
         )
 
 
@@ -158,20 +160,18 @@ def _fences(case: Case) -> Iterator[Risk]:
         fact = facts.get(member)
         if fence["state"] != "climbs" or fact is None or not fact.host_down:
             continue
-        known = (
-            f"the host of {member} is down: nothing that Nova says proves that it no longer writes"
-        )
+        known = f"the host of {member} is down: Nova cannot prove that the member no longer writes"
         if able := _for_dead_host(fence["ladder"]):
             yield risk(
                 "FENCE_DOUBTFUL",
                 f"{known}, so the fence depends on {' and '.join(able)}",
-                f"See whether it can work: failover doctor {case.name}.",
+                f"Check that it can work: failover doctor {case.name}.",
             )
         else:
             yield risk(
                 "FENCE_DOUBTFUL",
-                f"{known}, so a person will be asked",
-                f"Make sure that it is off, then {confirm_command(case.name, member)}.",
+                f"{known}, so an operator must confirm the fence",
+                f"Make sure that it is off, then run {confirm_command(case.name, member)}.",
             )
 
 
@@ -189,16 +189,16 @@ def _alarms(case: Case) -> Iterator[Risk]:
         if alarm.decision == "ADMITTED":
             yield risk(
                 "ALARM_NOT_BEGUN",
-                f"an alarm was admitted that says that {who} is lost, and its failover has not "
-                f"begun: {alarm.sentence}",
-                "Wait for it; if nothing moves, run failover sweep, and plan again.",
+                f"an alarm that reports {who} as lost was admitted, but its failover has not "
+                f"started: {alarm.sentence}",
+                "Wait for it; if nothing happens, run failover sweep, and plan again.",
             )
         else:
             yield risk(
                 "ALARM_HELD",
-                f"an alarm is held that says that {who} is lost: {alarm.sentence}",
-                f"To start its failover: failover admit {alarm.id} --because '...'; to take it off "
-                f"the list: failover dismiss {alarm.id} --because '...'",
+                f"an alarm that reports {who} as lost is held: {alarm.sentence}",
+                f"To start its failover: failover admit {alarm.id} --because '...'; to dismiss "
+                f"it: failover dismiss {alarm.id} --because '...'",
             )
 
 
@@ -209,17 +209,17 @@ def _holds(case: Case) -> Iterator[Risk]:
     if pause := held["pause"]:
         yield risk(
             "PAUSED",
-            f"{case.name} is paused by {pause['by']}, {pause['because']}: its alarms are held "
-            "back, what a person starts is not",
-            "failover resume ends the pause.",
+            f"{case.name} is paused by {pause['by']}, {pause['because']}: its alarms are held, "
+            "but operators' orders are not",
+            "To end the pause: failover resume.",
         )
     if work := held["maintenance"]:
         of = f" of {', '.join(work['members'])}" if work["members"] else ""
         yield risk(
             "MAINTENANCE",
-            f"there is a maintenance{of} by {work['by']} until {clock(work['until'])}, "
-            f"{work['because']}: alarms are held back, what a person starts is not",
-            "failover resume ends it.",
+            f"maintenance{of} by {work['by']} until {clock(work['until'])}, {work['because']}: "
+            "alarms are held, but operators' orders are not",
+            "To end it: failover resume.",
         )
 
 
@@ -231,20 +231,20 @@ def _limits(case: Case) -> Iterator[Risk]:
     admitted = case.request.runtime.database.reading(
         lambda tx: incidents.admitted_alarms_since(tx, case.snapshot.state.id, since)
     )
-    remedy = "A person may start it all the same, or admit an alarm that is held."
+    remedy = "An operator can still start a failover, or admit a held alarm."
     if admitted and now - admitted[-1] < limits.cooldown:
         yield risk(
             "COOLDOWN",
-            f"an alarm was admitted {now - admitted[-1]:.0f} s ago: further ones are held for "
-            f"{limits.cooldown:g} s",
+            f"an alarm was admitted {now - admitted[-1]:.0f} s ago: further alarms are held for "
+            f"{limits.cooldown:g} s after it",
             remedy,
         )
     count = sum(1 for at in admitted if at > now - HOUR)
     if count >= limits.per_hour:
         yield risk(
             "PER_HOUR",
-            f"{count} alarms were admitted within an hour: further ones are held "
-            f"(the limit is {limits.per_hour})",
+            f"{count} alarms were admitted within an hour: further alarms are held (the limit is "
+            f"{limits.per_hour})",
             remedy,
         )
 
@@ -279,11 +279,11 @@ def _agents(case: Case) -> Iterator[Risk]:
                 )
         if member not in asked or (agent is not None and agent["ago"] <= SILENT):
             continue
-        said = f"said nothing for {agent['ago']:.0f} s" if agent else row["sentence"]
+        said = f"it has sent no heartbeat for {agent['ago']:.0f} s" if agent else row["sentence"]
         yield risk(
             "AGENT_SILENT" if agent else "NO_AGENT",
-            f"{member} is sent a command, and of its agent: {said}",
-            f"Look at failover-agent on {member}; without it the command fails after its limit.",
+            f"{member} will be sent a command, but its agent may not answer: {said}",
+            f"Check failover-agent on {member}; without it the command fails at its time limit.",
         )
 
 
@@ -295,14 +295,15 @@ def _stack(case: Case, cloud: Cloud) -> Iterator[Risk]:
     if status == "IN_PROGRESS":
         yield risk(
             "STACK_BUSY",
-            f"Heat is at work on stack {name} ({stack.stack_status})",
-            "Wait for its end: openstack stack show. What changes the stack waits for it too.",
+            f"Heat is updating stack {name} ({stack.stack_status})",
+            "Wait until it has finished: openstack stack show. Steps that change the stack wait "
+            "for it too.",
         )
     elif status == "FAILED":
         yield risk(
             "STACK_FAILED",
             f"stack {name} is {action}_FAILED: {stack.stack_status_reason}",
-            "Its next update tries again what failed; see openstack stack failures list.",
+            "Its next update retries what failed; see openstack stack failures list.",
         )
 
 

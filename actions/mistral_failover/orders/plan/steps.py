@@ -48,7 +48,7 @@ def _what(each: DryRunStep, resource_type: ResourceType) -> str:
     if each.certain:
         return what
     waits = f"wait for {each.record.owner}, then " if each.record.owner is not None else ""
-    return f"{waits}if need be {what}"
+    return f"{waits}if needed {what}"
 
 
 def waves_of(waves: Sequence[Sequence[DryRunStep]]) -> list[list[int]]:
@@ -96,7 +96,7 @@ def fences(
             row["sentence"] = f"{member} is fenced: {_words(group, member, ladder)}"
         else:
             proof = standing[name].attributes.get("observed", "")
-            row |= {"state": "stands", "sentence": f"{member} stays fenced: {proof}"}
+            row |= {"state": "stands", "sentence": f"{member} remains fenced: {proof}"}
         found.append(row)
     lifted = {r.name: r for r in records if r.type == FENCE_TYPE}
     wanted = goal.document["resources"]
@@ -105,7 +105,7 @@ def fences(
 
 def _lifted(record: Record) -> dict[str, Any]:
     member = record.name.removeprefix(FENCE_PREFIX)
-    sentence = f"{member} is fenced no more, and may serve again"
+    sentence = f"the fence of {member} is lifted, and it may serve again"
     return {
         "member": member,
         "ladder": [],
@@ -122,5 +122,5 @@ def _climbed(ladder: Sequence[Rung]) -> list[Rung]:
 
 def _words(group: str, member: str, ladder: Sequence[Rung]) -> str:
     tried = [rung_kind(rung["kind"]).words(rung) for rung in _climbed(ladder)]
-    person = f"a person vouches for it ({confirm_command(group, member)})"
-    return "; else ".join([*tried, person])
+    person = f"an operator confirms it ({confirm_command(group, member)})"
+    return "; otherwise ".join([*tried, person])

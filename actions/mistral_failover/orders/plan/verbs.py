@@ -50,15 +50,15 @@ class PlanRequest:
         verb = optional_text("verb", verb) or "failover"
         if verb not in VERBS:
             raise ActionError(
-                "BAD_INPUT", f"verb: {verb} is none", f"Verbs: {', '.join(sorted(VERBS))}."
+                "BAD_INPUT", f"verb: {verb} is not known", f"Verbs: {', '.join(sorted(VERBS))}."
             )
         takes = VERBS[verb].takes
         for name, value in given.items():
             if value not in (None, "", [], ()) and name not in takes:
                 raise ActionError(
                     "BAD_INPUT",
-                    f"{name}: a {verb} has no such input",
-                    f"It has {', '.join(takes)}.",
+                    f"{name}: {verb} has no such input",
+                    f"Its inputs: {', '.join(takes)}.",
                 )
         read = {name: optional_text(name, given.get(name)) for name in _TEXTS}
         lost = given.get("lost")
@@ -93,7 +93,7 @@ def _failback(request: Request, asked: PlanRequest) -> Derive:
 
 def _one(asked: PlanRequest) -> str | None:
     if isinstance(asked.to, Mapping):
-        raise ActionError("BAD_INPUT", "to: one member is expected", "Name the role as role.")
+        raise ActionError("BAD_INPUT", "to: one member is expected", "Name the role with role.")
     return asked.to
 
 

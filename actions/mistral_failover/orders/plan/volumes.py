@@ -70,18 +70,23 @@ def _of(volume: Any, name: str, ours: set[str]) -> Iterator[Trouble]:
     elif volume.status in _ON_ITS_WAY:
         yield (
             "VOLUME_STUCK",
-            f"{name} is on its way: {state_of(volume)}",
-            "It is waited for a while; if it does not get on, the failover says who can help.",
+            f"{name} is changing its state: {state_of(volume)}",
+            "The failover waits for a while. If the state does not change, it reports who can "
+            "help.",
         )
     if any(boots_from(volume, attached) for attached in held):
         error = volume_trouble.is_root(volume.id, held[0]["server_id"])
         yield error.code, f"{name}: {error.message}", error.remedy
     elif not shared and any(attached["server_id"] not in ours for attached in held):
         error = volume_trouble.in_use(volume)
-        yield error.code, f"{name} hangs on a server that is none of the group's", error.remedy
+        yield (
+            error.code,
+            (f"{name} is attached to a server that does not belong to the group"),
+            error.remedy,
+        )
     if shared:
         yield (
             "VOLUME_SHARED",
-            f"{name} is multi-attach: Nova would let several members write on it at once",
-            "Only the fence keeps the old one from writing: let nobody else attach it.",
+            f"{name} is multi-attach: Nova would let several members write to it at the same time",
+            "Only the fence keeps the former member from writing: do not attach it anywhere else.",
         )

@@ -8,7 +8,7 @@ class Confirm(RungKind):
     """It does nothing itself: the ladder looks for an operator's confirmation before every rung and
     at its end. A group file names it to say that an operator may decide."""
 
-    proof = "a person vouches for it"
+    proof = "an operator confirms it"
     limit = 3600.0
     for_dead_host = True
     asks_person = True

@@ -137,7 +137,7 @@ def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, A
     waits_for = attempt.unasked[0] if attempt.unasked else None
     raise ActionError(
         "FENCE_UNPROVEN",
-        f"it is not certain that {name} no longer writes "
+        f"it is not proven that {name} has stopped writing "
         f"({'; '.join([*attempt.tried, f'confirm: {evidence.observed}'])})",
         f"Make sure that it is off, then confirm it: {confirm_command(group, name)} (or run the "
         f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).',
@@ -184,7 +184,7 @@ def _climb(attempt: FenceAttempt, kind: RungKind, rung: Rung) -> Evidence:
     """Return what one rung found. An error of its service is no proof; it is kept in ``unasked`` if
     the rung may prove something later."""
     if not isinstance(kind, FenceRung):
-        return Evidence(False, kind.kind, "no package that is installed here has this rung")
+        return Evidence(False, kind.kind, "no installed package provides this rung")
     try:
         return kind.prove(attempt, rung)
     except (CloudError, ChannelError, ActionError) as error:
@@ -218,5 +218,5 @@ def _confirm(attempt: FenceAttempt) -> Evidence:
     triggers the fence again."""
     because = attempt.target.confirmed()
     if because is None:
-        return Evidence(False, "confirm", "nobody has confirmed it yet")
-    return Evidence(True, "confirm", f"a person confirmed it: {because}")
+        return Evidence(False, "confirm", "no operator has confirmed it yet")
+    return Evidence(True, "confirm", f"an operator confirmed it: {because}")

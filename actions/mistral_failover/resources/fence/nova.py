@@ -54,7 +54,7 @@ class Stop(_ByNova):
 class Delete(_ByNova):
     """Nova deletes the servers."""
 
-    proof = "its server is deleted, by the compute service's own record"
+    proof = "the compute service's own record shows that its server is deleted"
     limit = 300.0
 
     def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:

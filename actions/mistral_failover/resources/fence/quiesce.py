@@ -33,7 +33,9 @@ class Quiesce(FenceRung):
         longest = float(stated.get("longest", min(max(times * limit, least), MAX_SECONDS)))
         if longest < limit:
             raise InvalidDocument(
-                f"{path}.longest", f"less than the limit, {limit:g} s", "Raise it, or leave it out."
+                f"{path}.longest",
+                f"shorter than the limit, {limit:g} s",
+                "Raise it, or leave it out.",
             )
         return {**rung, "longest": longest}
 
@@ -43,7 +45,9 @@ class Quiesce(FenceRung):
 
     def words(self, rung: Rung) -> str:
         """Name both limits."""
-        longest = f", {rung['longest']:g} s while it says so" if rung.get("longest") else ""
+        longest = (
+            (f", {rung['longest']:g} s while it reports progress") if rung.get("longest") else ""
+        )
         return f"{self.proof} (within {rung['limit']:g} s{longest})"
 
     def missing(self, rung: Rung, examined: Examined) -> Iterator[Missing]:
@@ -52,7 +56,7 @@ class Quiesce(FenceRung):
 
         if sends_commands(examined.group) and not examined.settings.command_channel:
             yield Missing(
-                "the rung quiesce sends commands, and no command channel is configured",
+                "the rung quiesce sends commands, but no command channel is configured",
                 "Set [failover] command_channel.",
             )
 
@@ -72,7 +76,7 @@ class Quiesce(FenceRung):
         operation, member = attempt.operation, attempt.target.member
         if attempt.target.without_stop_command:
             named = ", ".join(attempt.target.without_stop_command)
-            said = f"no stop command on {member.name} speaks for {named}"
+            said = f"no stop command on {member.name} covers {named}"
             return Evidence(False, self.kind, said)
         for server, name in attempt.target.stops:
             command = Command(

@@ -55,8 +55,8 @@ class Workflow(FenceRung):
         name = self.name(rung)
         if examined.lacks_workflow(name):
             yield Missing(
-                f"the rung {name} is no workflow that Mistral shows to this project",
-                f"openstack workflow create FILE, or take {name} off the ladder",
+                f"Mistral does not show the workflow of the rung {name} to this project",
+                f"openstack workflow create FILE, or remove {name} from the ladder",
             )
 
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
@@ -75,7 +75,7 @@ class Workflow(FenceRung):
         }
         mistral = attempt.tools.mistral()
         if mistral is None:
-            said = "where Mistral is, neither a token nor the configuration says"
+            said = "neither the token nor the configuration has the URL of Mistral's API"
             return Evidence(False, self.kind, said)
         ended = run_to_its_end(
             mistral,
@@ -92,8 +92,8 @@ class Workflow(FenceRung):
         )
         if ended.found is None:
             words = (
-                f"{workflow} (execution {ended.execution}) is {ended.state} after {limit:g} s, and "
-                f"{ended.stopped}"
+                f"{workflow} (execution {ended.execution}) is {ended.state} after {limit:g} s, "
+                f"and {ended.stopped}"
             )
             return Evidence(False, self.kind, words)
         proven, said = _judged(workflow, ended.execution, ended.found)
@@ -106,11 +106,11 @@ def _judged(workflow: str, execution: str, ended: Outcome) -> tuple[bool, str]:
     if ended.workflow != workflow:
         return False, f"{what} is an execution of {ended.workflow}"
     if ended.state != "SUCCESS":
-        said = _words(ended.output.get("error")) or _words(ended.said) or "it did not say why"
+        said = _words(ended.output.get("error")) or _words(ended.said) or "it gave no reason"
         return False, f"{what} is {ended.state}: {said}"
     proof = ended.output.get("proof")
     if not isinstance(proof, str) or not proof.strip():
-        return False, f"{what} is SUCCESS, but its output has no text proof"
+        return False, f"{what} is SUCCESS, but its output has no text named proof"
     return True, f"{workflow}: {_words(proof)}"
 
 
