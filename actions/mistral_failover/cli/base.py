@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mistral_failover.cli import connection
+from mistral_failover.model.text import clean, clean_value
 
 COMPLETE, FAILED, USAGE, BLOCKED, UNDER_WAY = 0, 1, 2, 3, 4
 """Exit codes: done; failed, with a reason; wrong command line; waits for an operator; still running
@@ -23,6 +24,7 @@ when the command stopped waiting."""
 DEGRADED, DOWN, NOT_KNOWN = 5, 6, 7
 """Exit codes for whether a group serves, where they are asked for."""
 
+_ESCAPING = ("json", "yaml")
 _WIDTH = 90  # characters of a line of text in a table
 
 
@@ -31,6 +33,7 @@ class Asking:
 
     app: Any
     exit_code = COMPLETE
+    _escaping = False  # the output format escapes control characters by itself
 
     def ask(self, action: str, *, save_result: bool = True, **inputs: Any) -> Any:
         """Run one of the project's actions, with the inputs that are not None; return its answer.
@@ -39,7 +42,8 @@ class Asking:
         and the remedy.
         """
         with connection.mistral(self.app) as client:
-            return client.run_action(action, given(inputs), save_result=save_result)
+            answer = client.run_action(action, given(inputs), save_result=save_result)
+        return answer if self._escaping else clean_value(answer)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """A parser that accepts arguments in any order: members may follow an option too."""
@@ -50,6 +54,7 @@ class Asking:
     def run(self, parsed_args: argparse.Namespace) -> int:
         """The exit code is what the command has set as ``exit_code``."""
         self.exit_code = COMPLETE
+        self._escaping = getattr(parsed_args, "formatter", "") in _ESCAPING
         try:
             return int(super().run(parsed_args)) or self.exit_code  # type: ignore[misc]
         except connection.CommandLineWrong as error:
@@ -58,8 +63,9 @@ class Asking:
             return USAGE
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Python's None is for machines: people read a dash."""
+        """Python's None is for machines: people read a dash. Nothing may act on a terminal."""
         shown = [_dashed(value) for value in data] if for_people(parsed_args) else data
+        shown = shown if self._escaping else clean_value(list(shown))
         return int(super().produce_output(parsed_args, column_names, shown))  # type: ignore[misc]
 
 
@@ -86,7 +92,7 @@ def confirm(question: str, *, yes: bool) -> None:
         raise connection.CommandFailed(
             f"{question}? There is no terminal to ask on: give --yes. [NOT_SURE]"
         )
-    sys.stderr.write(f"{question}? [y/N] ")
+    sys.stderr.write(f"{clean(question)}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise connection.CommandFailed("Nothing was done. [NOT_SURE]")

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mistral_failover.model.text import clean
+
 if TYPE_CHECKING:
     from mistral_failover.mistral.client import MistralClient
 
@@ -35,9 +37,9 @@ class CommandFailed(Exception):
     """A command fails with this message and exit code 1; ``remedy`` is told apart where known."""
 
     def __init__(self, wrong: object, remedy: str = "") -> None:
-        super().__init__(f"{whole(wrong)} {remedy}" if remedy else str(wrong))
-        self.wrong = str(wrong)
-        self.remedy = remedy
+        self.wrong = clean(str(wrong))
+        self.remedy = clean(remedy)
+        super().__init__(f"{whole(self.wrong)} {self.remedy}" if remedy else self.wrong)
 
 
 class CommandLineWrong(CommandFailed):

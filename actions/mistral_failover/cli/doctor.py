@@ -11,6 +11,7 @@ from cliff.lister import Lister
 
 from mistral_failover.cli import connection
 from mistral_failover.cli.base import COMPLETE, FAILED, Asking, counted, for_people, given
+from mistral_failover.model.text import clean_value
 
 _COLUMNS = ("level", "check", "group", "sentence", "remedy")
 _STYLES = {"ok": "green", "warn": "yellow", "error": "bold red"}
@@ -71,7 +72,7 @@ class Doctor(Asking, Lister):
         from rich.text import Text
 
         console = Console(file=self.app.stdout, highlight=False, soft_wrap=True)
-        rows = list(data)
+        rows = clean_value(list(data))
         for level, check, group, sentence, remedy in rows:
             line = Text(f"{level:<6}", style=_STYLES[level])
             line.append(f"{check:<11}", style="default")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mistral_failover.cli import connection
+from mistral_failover.model.text import clean, clean_value
 
 _AT_REST = frozenset({"COMPLETE", "FAILED", "BLOCKED", "DEFINED"})
 _MOST = 1000
@@ -80,11 +81,11 @@ def watched(
                 if error.code not in connection.AWAY or not seen:
                     raise
                 if not away:
-                    yield Watched(None, away=error.message)
+                    yield Watched(None, away=clean(error.message))
                 away = True
             else:
                 after, away, seen = max((row["id"] for row in steps), default=after), False, True
-                yield Watched(status, steps)
+                yield Watched(clean_value(status), clean_value(steps))
                 if until_rest and status["status"] in _AT_REST:
                     return
             time.sleep(interval)

@@ -16,6 +16,7 @@ from mistral_failover.cli.base import Asking, for_people, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.status_screen import suspended, where
+from mistral_failover.model.text import clean
 
 ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
 
@@ -164,7 +165,7 @@ class Update(_Defining):
         }
         if not (parsed_args.dry_run or parsed_args.no_activate):
             for line in answer["lines"]:
-                self.app.stderr.write(f"{line}\n")
+                self.app.stderr.write(f"{clean(line)}\n")
             how = "changed" if changes else "given again, unchanged"
             self.warn_of_unknown_commands(given.name)
             facts |= self.brought_up(parsed_args, given.name, f"its definition was {how}")
@@ -223,7 +224,7 @@ class Validate(Lister):
         if not self._found:
             self.app.stderr.write(f"{parsed_args.file}: no problems found\n")
         columns = ["file", "field", "problem", "remedy"]
-        return columns, [[getattr(each, key) for key in columns] for each in self._found]
+        return columns, [[clean(getattr(each, key)) for key in columns] for each in self._found]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Avoid an empty line for people when there is no problem."""

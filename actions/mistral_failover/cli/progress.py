@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from mistral_failover.model.text import clean
+
 _STYLES = {
     "fault": "bold red",
     "failed": "red",
@@ -42,6 +44,7 @@ class Progress:
 
     def __call__(self, seconds: float | None, kind: str, sentence: str) -> None:
         """Show one sentence."""
+        sentence = clean(sentence)
         when = " " * 9 if seconds is None else f"{seconds:7.2f} s"
         self._console.print(f"{when}  {sentence}", style=_STYLES.get(kind), markup=False)
         if self._status is not None:

@@ -16,6 +16,7 @@ from mistral_failover.cli import base, status_screen
 from mistral_failover.cli.base import Asking, counted, for_people, lasted, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.follow import Journal, Watched, watched
+from mistral_failover.model.text import clean
 
 ENDS = {
     "COMPLETE": base.COMPLETE,
@@ -284,4 +285,4 @@ def _line(row: dict[str, Any], formatter: str) -> str:
         import json
 
         return json.dumps(row)
-    return f"{when(row['at'])}  {row['sentence']}"
+    return f"{when(row['at'])}  {clean(row['sentence'])}"

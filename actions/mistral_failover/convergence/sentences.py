@@ -8,6 +8,7 @@ from typing import Any
 
 from mistral_failover.convergence.records import Record, Verb
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.text import clean
 from mistral_failover.model.types import ResourceType
 
 
@@ -25,7 +26,7 @@ def because(error: Mapping[str, Any], *, remedy: bool = True) -> str:
     parts = [str(error.get("message", "failed")).rstrip(".") + "."]
     if remedy and error.get("remedy"):
         parts.append(str(error["remedy"]))
-    return f"{' '.join(parts)} [{error.get('code', 'FAILED')}]"
+    return clean(f"{' '.join(parts)} [{error.get('code', 'FAILED')}]")
 
 
 def where(goal: Goal) -> str:

@@ -4,11 +4,12 @@
 from typing import Any, Final
 
 from mistral_failover.model.stages import Stage
+from mistral_failover.model.text import BIDI
 
 RESOURCE_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z"
 """No colon: names with a colon belong to the engine."""
 WORKFLOW_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z"
-LABEL: Final = r"^[^/\x00-\x1f\x7f]+\Z"
+LABEL: Final = rf"^[^/\x00-\x1f\x7f-\x9f{BIDI}]+\Z"
 """A member is a resource of the stack, so Heat's rule for names applies."""
 MAX_RESOURCES: Final = 1000
 MAX_SECONDS: Final = 86_400

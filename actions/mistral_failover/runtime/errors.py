@@ -14,6 +14,7 @@ from oslo_utils import strutils
 from sqlalchemy import exc as sql
 
 from mistral_failover.cloud.errors import NO_CAUSE, cause, redact
+from mistral_failover.model.text import clean
 
 LOG = logging.getLogger(__name__)
 _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -61,16 +62,16 @@ class ActionError(Exception):
 
 
 def masked(text: str) -> str:
-    """Return a text from outside without anything that looks like a secret: it may quote a request
-    or a URL."""
-    return _CREDENTIALS.sub("***", redact(str(strutils.mask_password(text))))
+    """Return a text from outside without anything that looks like a secret (it may quote a request
+    or a URL) and without anything that would act on a terminal."""
+    return _CREDENTIALS.sub("***", redact(str(strutils.mask_password(clean(text)))))
 
 
 def masked_body(value: Any) -> Any:
     """Return a JSON value from outside with each text in it masked, and every value whose name is
     like ``password`` or ``auth_token``."""
     if isinstance(value, Mapping):
-        found = {key: masked_body(item) for key, item in value.items()}
+        found = {clean(str(key)): masked_body(item) for key, item in value.items()}
         return strutils.mask_dict_password(found)
     if isinstance(value, list | tuple):
         return [masked_body(item) for item in value]

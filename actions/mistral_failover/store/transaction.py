@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import GroupState, Traversal, TraversalStatus
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.text import clean
 from mistral_failover.store import goals as kept_goals
 from mistral_failover.store.hooks import EVENTS
 from mistral_failover.store.records import Records
@@ -228,7 +229,7 @@ class SqlTransaction(Records, SyncPoints):
             resource_id=resource_id,
             incident_id=incident_id,
             kind=kind,
-            sentence=sentence,
+            sentence=clean(sentence),
             at=self.clock(),
             owner=owner,
             token=token,

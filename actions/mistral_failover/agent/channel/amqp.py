@@ -21,6 +21,7 @@ from mistral_failover.agent.channel.interface import (
 from mistral_failover.agent.channel.keys import read_secret
 from mistral_failover.agent.channel.links import Away, Link, links_to
 from mistral_failover.agent.wire import Address
+from mistral_failover.model.text import clean
 
 LOG = logging.getLogger(__name__)
 
@@ -132,8 +133,9 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
     # If the node's clock is ahead, the age of its messages is unknown: assume that they are old.
     ago = abs(time.time() - at)
-    known = None if commands is None else frozenset(commands)
-    return at, Heartbeat(said["epoch"], ago, tuple(running), deposed, known)
+    known = None if commands is None else frozenset(map(clean, commands))
+    told = None if deposed is None else clean(deposed)
+    return at, Heartbeat(said["epoch"], ago, tuple(map(clean, running)), told, known)
 
 
 def _are_names(value: object) -> bool:

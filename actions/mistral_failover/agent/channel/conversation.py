@@ -21,6 +21,7 @@ from mistral_failover.agent.channel.links import Away, Link, Links
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.fault_points import reach
+from mistral_failover.model.text import clean
 
 LOG = logging.getLogger(__name__)
 
@@ -213,14 +214,16 @@ class Conversation:
             return CommandResult(
                 id=self._command.id,
                 exit_code=_field(said, "exit_code", wire.is_exit_code),
-                stdout=_field(said, "stdout", wire.is_text),
-                stderr=_field(said, "stderr", wire.is_text),
+                stdout=clean(_field(said, "stdout", wire.is_text)),
+                stderr=clean(_field(said, "stderr", wire.is_text)),
                 replayed=_field(said, "replayed", _is_flag),
             )
         if state == "refused" and said.get("code") in ("OLD_EPOCH", "REFUSED"):
-            return ChannelError(said["code"], _field(said, "message", wire.is_text)[:500])
+            return ChannelError(said["code"], clean(_field(said, "message", wire.is_text)[:500]))
         if state == "unknown":
-            return ChannelError("UNKNOWN_OUTCOME", _field(said, "message", wire.is_text)[:500])
+            return ChannelError(
+                "UNKNOWN_OUTCOME", clean(_field(said, "message", wire.is_text)[:500])
+            )
         raise wire.Malformed("MALFORMED", "its state is missing")
 
     def _deposed(self) -> ChannelError:

@@ -30,6 +30,7 @@ from mistral_failover.agent.daemon.config_reader import (
 from mistral_failover.agent.daemon.identity import Identity
 from mistral_failover.agent.wire import is_epoch
 from mistral_failover.model.ids import group_id
+from mistral_failover.model.text import BIDI
 
 VERSION = "2026-11-21"
 DEFAULT_FILE = "/etc/failover-agent.yaml"
@@ -41,7 +42,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,255}")
+_NAME = re.compile(rf"[^/\x00-\x1f\x7f-\x9f{BIDI}]{{1,255}}")
 
 _KEYS = (
     "failover_agent_version", "broker", "broker_file", "project", "group", "member", "key",

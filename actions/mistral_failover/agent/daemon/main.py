@@ -23,6 +23,7 @@ from mistral_failover.agent.daemon.daemon import Agent
 from mistral_failover.agent.daemon.journal import Journal, Row
 from mistral_failover.agent.daemon.journal_file import JournalError, has_file, unusable
 from mistral_failover.agent.systemd import Notifier, clock_is_set, log_to_stderr
+from mistral_failover.model.text import clean
 
 DESCRIPTION = """The agent on a node: carries out the commands that its file allows, each once.
 
@@ -239,11 +240,11 @@ def _opened(config: AgentConfig) -> Journal:
 
 
 def _tell(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{clean(text)}\n")
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"failover-agent: {text}\n")
+    sys.stderr.write(f"failover-agent: {clean(text)}\n")
 
 
 if __name__ == "__main__":
