@@ -14,6 +14,8 @@ from mistral_failover.model.installed import installed
 
 SOURCES = "mistral_failover.alarm_sources"
 """The group of the entry points."""
+MOST = 500
+"""Maximum number of alarms in one body."""
 _HALVES = re.compile("[\ud800-\udfff]")  # surrogates; of a pair JSON's parser has made one whole
 
 
@@ -33,7 +35,8 @@ def read(body: Any, kind: str | None = None) -> list[Alarm]:
     A body in Heat's wrapping (``{"input": {...}, "params": {...}}``, the form in which a workflow
     resource is signalled) is unwrapped, and characters that no database can store are replaced.
 
-    Raises InvalidDocument if the body has no known kind, or is not of the given ``kind``.
+    Raises InvalidDocument if the body has no known kind, is not of the given ``kind``, or has more
+    than `MOST` alarms.
     """
     if not isinstance(body, Mapping):
         raise InvalidDocument("body", "it is not a mapping", _shapes())
@@ -45,7 +48,14 @@ def read(body: Any, kind: str | None = None) -> list[Alarm]:
             raise InvalidDocument("body", "the body matches no known kind of alarm", _shapes())
     elif kind not in known:
         raise InvalidDocument("kind", f"there is no kind {kind}", _shapes())
-    return known[kind].read(body)
+    alarms = known[kind].read(body)
+    if len(alarms) > MOST:
+        raise InvalidDocument(
+            "body",
+            f"it has {len(alarms)} alarms, and the limit is {MOST}",
+            "Send fewer at once (Alertmanager: max_alerts of the webhook's receiver).",
+        )
+    return alarms
 
 
 def writable(body: Any) -> Any:

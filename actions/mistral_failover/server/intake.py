@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import parse_qsl
 
 from mistral_failover.alarms import adapters
@@ -33,7 +33,9 @@ _KEPT = (
     2 * WINDOW + 60
 )  # a signature may be of the near future, and is remembered to the window's end
 RATE, BURST = 10.0, 200.0
-"""Alarms per second that are accepted in the long run, and in a burst."""
+"""Alarms per second that are accepted from one sender in the long run, and in a burst."""
+INVALID = 10
+"""Alarms that an invalid request counts as."""
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _SAYS = ("group", "kind", "member")  # parameters that the address may add to an alarm
 
@@ -72,6 +74,18 @@ class Delivery:
     body: bytes
 
 
+@dataclass(frozen=True)
+class Sender:
+    """A way to authenticate: ``how`` it is done, and the ``line`` of the secret's file.
+
+    Senders that sign and senders that have only the token can be told apart, so one kind cannot use
+    up the rate of the other one.
+    """
+
+    how: Literal["signature", "token"]
+    line: int
+
+
 class Intake:
     """Accepts alarms; safe to use from many threads at once."""
 
@@ -90,36 +104,39 @@ class Intake:
         self._database = database
         self._project = project
         self._clock = clock
-        self._rate = _Rate(RATE, BURST)
+        self._rates: dict[Sender, _Rate] = {}  # at most two for each line of the secret's file
+        self._lock = threading.Lock()
 
     def take(self, delivery: Delivery) -> str:
         """Start the admission of an alarm. Returns the id of its execution, which is recorded.
 
         Raises Refused.
         """
-        signature = self._authenticated(delivery)
-        if not self._rate.allows():
+        sender, signature = self._authenticated(delivery)
+        rate = self._rate_of(sender)
+        if not rate.allows():
             raise Refused(
                 429,
                 "TOO_MANY",
-                "too many alarms at once",
+                "this sender sent too many alarms at once",
                 "Send it again in a few seconds.",
             )
-        said = _said(delivery.query)
-        if signature is not None and said:
-            raise Refused(
-                400,
-                "BAD_REQUEST",
-                "the address of a signed alarm has parameters, but only its body is signed",
-                "Put group and member into the body.",
-            )
-        inputs = {"body": _alarm(delivery.body, said.get("kind")), **said}
+        try:
+            inputs, alarms = _read(delivery, signed=signature is not None)
+        except Refused:
+            rate.charge(INVALID - 1)
+            raise
+        rate.charge(alarms - 1)
         if signature is None:
             return self._started(inputs, None)
         return self._once(inputs, signature)
 
-    def _authenticated(self, delivery: Delivery) -> str | None:
-        """Return the signature, or None if a token authenticates the sender."""
+    def _rate_of(self, sender: Sender) -> _Rate:
+        with self._lock:
+            return self._rates.setdefault(sender, _Rate(RATE, BURST))
+
+    def _authenticated(self, delivery: Delivery) -> tuple[Sender, str | None]:
+        """Return the sender, and the signature, None if a token authenticates the sender."""
         headers = {name.lower(): value for name, value in delivery.headers.items()}
         signature = headers.get(SIGNATURE.lower())
         if signature is not None:
@@ -127,12 +144,16 @@ class Intake:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             token = delivery.path.removeprefix(PATH).removeprefix("/")
-        if not self._secret.knows_token(token.strip()):
+        line = self._secret.line_of_token(token.strip())
+        if line is None:
             raise _unauthorised()
-        return None
+        return Sender("token", line), None
 
-    def _signed(self, signature: str, timestamp: str, delivery: Delivery) -> str:
-        if not self._secret.has_signed(signature, timestamp, delivery.body):
+    def _signed(
+        self, signature: str, timestamp: str, delivery: Delivery
+    ) -> tuple[Sender, str | None]:
+        line = self._secret.line_of_signature(signature, timestamp, delivery.body)
+        if line is None:
             raise _unauthorised()
         if delivery.path.rstrip("/") != PATH:
             raise Refused(404, "NOT_FOUND", "there is nothing here", f"POST to {PATH}.")
@@ -144,7 +165,7 @@ class Intake:
                 f"{TIMESTAMP} is not within {WINDOW:.0f} s of this server's clock ({now:.0f})",
                 "Sign it again with the current time; synchronise both clocks by NTP.",
             )
-        return signature
+        return Sender("signature", line), signature
 
     def _once(self, inputs: Mapping[str, Any], signature: str) -> str:
         """Take a signed alarm unless it was taken before. The execution's id follows from the
@@ -189,7 +210,8 @@ class Intake:
 
 
 class _Rate:
-    """A bucket of so many tokens that fills at a rate."""
+    """A bucket of so many tokens that fills at a rate. It may owe tokens: what a request costs is
+    known only after it was let in."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
@@ -207,6 +229,25 @@ class _Rate:
             self._left -= 1
             return True
 
+    def charge(self, cost: int) -> None:
+        """Take more tokens for a request that was allowed."""
+        with self._lock:
+            self._left -= cost
+
+
+def _read(delivery: Delivery, *, signed: bool) -> tuple[dict[str, Any], int]:
+    """Return the inputs of the workflow, and the number of alarms in them. Raises Refused."""
+    said = _said(delivery.query)
+    if signed and said:
+        raise Refused(
+            400,
+            "BAD_REQUEST",
+            "the address of a signed alarm has parameters, but only its body is signed",
+            "Put group and member into the body.",
+        )
+    body, alarms = _alarm(delivery.body, said.get("kind"))
+    return {"body": body, **said}, alarms
+
 
 def _said(query: str) -> dict[str, str]:
     said = dict(parse_qsl(query))
@@ -220,17 +261,15 @@ def _said(query: str) -> dict[str, str]:
     return said
 
 
-def _alarm(body: bytes, kind: str | None) -> dict[str, Any]:
+def _alarm(body: bytes, kind: str | None) -> tuple[dict[str, Any], int]:
     try:
-        alarm = json.loads(body)
-        adapters.read(alarm, kind)
+        alarm: dict[str, Any] = json.loads(body)
+        return alarm, len(adapters.read(alarm, kind))
     except InvalidDocument as error:
         where = f"{error.path}: " if error.path else ""
         raise Refused(400, error.code, where + error.message, error.remedy) from None
     except (ValueError, RecursionError):
         raise Refused(400, "BAD_REQUEST", "the body is not JSON", "Send JSON.") from None
-    found: dict[str, Any] = alarm
-    return found
 
 
 def _unauthorised() -> Refused:

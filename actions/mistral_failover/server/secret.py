@@ -34,14 +34,15 @@ class Secret:
         """The token of senders that cannot sign: of the first line."""
         return _token(self._keys[0])
 
-    def knows_token(self, given: str) -> bool:
-        """Return whether this is a token of one of the secrets, in constant time."""
-        return _any_equal(given, [_token(key) for key in self._keys])
+    def line_of_token(self, given: str) -> int | None:
+        """Return the number of the line whose token this is, from 0, in constant time. None: it is
+        no token."""
+        return _equal_one(given, [_token(key) for key in self._keys])
 
-    def has_signed(self, signature: str, timestamp: str, body: bytes) -> bool:
-        """Return whether this is the signature of a body with its timestamp under one of the
-        secrets."""
-        return _any_equal(signature, [signed(key, timestamp, body) for key in self._keys])
+    def line_of_signature(self, signature: str, timestamp: str, body: bytes) -> int | None:
+        """Return the number of the line under which this is the signature of a body with its
+        timestamp, from 0. None: it is no signature."""
+        return _equal_one(signature, [signed(key, timestamp, body) for key in self._keys])
 
 
 def signed(key: bytes, timestamp: str, body: bytes) -> str:
@@ -99,10 +100,10 @@ def _token(key: bytes) -> str:
     return hmac.new(key, _FOR_TOKENS, hashlib.sha256).hexdigest()
 
 
-def _any_equal(given: str, known: list[str]) -> bool:
+def _equal_one(given: str, known: list[str]) -> int | None:
     # All of them, so that the duration does not tell which one it was.
     found = [hmac.compare_digest(given.encode(), each.encode()) for each in known]
-    return any(found)
+    return found.index(True) if any(found) else None
 
 
 def _make_one(file: Path) -> str:
