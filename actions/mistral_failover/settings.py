@@ -159,6 +159,33 @@ _OPTIONS = [
         help="Days for which every goal is kept.",
     ),
     cfg.FloatOpt(
+        "history_days",
+        default=90.0,
+        min=1.0,
+        help=(
+            "Days for which incidents and journal entries are kept. What waits for an operator or "
+            "belongs to a traversal that is kept stays longer."
+        ),
+    ),
+    cfg.IntOpt(
+        "keep_incidents",
+        default=10000,
+        min=100,
+        help=(
+            "Maximum number of a project's incidents that ask for nothing any more, and of alarms "
+            "about no known group. A sweep deletes the oldest beyond it."
+        ),
+    ),
+    cfg.IntOpt(
+        "keep_journal",
+        default=10000,
+        min=100,
+        help=(
+            "Maximum number of journal entries of a group. A sweep deletes the oldest beyond it, "
+            "except those of the current traversal."
+        ),
+    ),
+    cfg.FloatOpt(
         "storm_window",
         default=600.0,
         min=1.0,
@@ -208,6 +235,9 @@ class Settings:
     hang_after: float = 300.0
     keep_goals: int = 50
     keep_days: float = 30.0
+    history_days: float = 90.0
+    keep_incidents: int = 10000
+    keep_journal: int = 10000
     storm_window: float = 600.0
     storm_share: float = 0.5
     storm_groups: int = 3

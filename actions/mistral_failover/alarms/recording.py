@@ -9,6 +9,7 @@ after the other.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +35,13 @@ from mistral_failover.store import groups, incidents, suspensions
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
+
+MOST_HELD = 1000
+"""Alarms of one group that are listed for an operator at most. A further one is answered and not
+recorded, so a repeat of it is judged again."""
+LONGEST = 16 * 1024
+"""Characters of an alarm's body, as JSON, that are kept."""
+_NAME = 255  # characters of a name; no group or member has a longer one
 
 
 @dataclass(frozen=True)
@@ -311,6 +319,9 @@ def _new(
     first: str | None,
 ) -> Recorded:
     """Record an incident; another alarm about a known fact counts on the first one's."""
+    if verdict.decision == "HELD" and incidents.held_of(tx, state.id) >= MOST_HELD:
+        why = f"it is not listed, since {MOST_HELD} alarms of {state.name} are held already"
+        return Recorded(replace(verdict, sentence=f"{verdict.sentence}; {why}"))
     incident = replace(
         _incident(request, alarm, identity, state.id, fact, verdict), duplicate_of=first
     )
@@ -366,11 +377,19 @@ def _incident(
         request.project_id,
         group_id,
         alarm.source,
-        fact,
-        masked_body(alarm.payload),
+        {key: value[:_NAME] if isinstance(value, str) else value for key, value in fact.items()},
+        _capped(masked_body(alarm.payload)),
         verdict.decision,
         verdict.sentence,
         rule=verdict.rule,
         firing=alarm.firing,
         series=alarm.series,
     )
+
+
+def _capped(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return a body, or the beginning of its JSON if it is longer than `LONGEST`."""
+    whole = json.dumps(payload, default=str)
+    if len(whole) <= LONGEST:
+        return payload
+    return {"characters": len(whole), "beginning": whole[:LONGEST]}

@@ -21,7 +21,7 @@ from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import intake
 from mistral_failover.orders.failover import chain_of
-from mistral_failover.recovery import observe, stuck_executions
+from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
@@ -89,6 +89,8 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     swept["observed"] = [] if rows else _observed(request, group, swept["unable"])
     swept["heals"] = [row["heal"] for row in swept["observed"] if row["heal"]]
     swept["told"] = _told(request, group_id, swept["unable"], urgent=bool(rows))
+    if group is None and not rows:
+        _forget(request, swept["unable"])
     _count(request, swept)
     reach("sweep.after")
     return swept
@@ -116,6 +118,14 @@ def _observed(request: Request, group: str | None, unable: list[str]) -> list[Ro
     except Exception as error:  # noqa: BLE001 - a failed observation must not stop a sweep
         unable.append(f"observation: {describe(error)['message']}")
         return []
+
+
+def _forget(request: Request, unable: list[str]) -> None:
+    """Delete old rows. Nothing waits for it, so a failure is only reported."""
+    try:
+        retention.forget(request)
+    except Exception as error:  # noqa: BLE001 - a failed deletion must not stop a sweep
+        unable.append(f"old rows: {describe(error)['message']}")
 
 
 def _count(request: Request, swept: dict[str, list[Any]]) -> None:

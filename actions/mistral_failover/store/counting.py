@@ -149,11 +149,15 @@ def of_incidents(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
     return found
 
 
-def of_journal(tx: Session, group_ids: sa.Select[Any]) -> Counts:
-    """Return ``journal`` by kind, for the :data:`KINDS`, of these groups."""
+def of_journal(
+    tx: Session, group_ids: sa.Select[Any], where: sa.ColumnElement[bool] | None = None
+) -> Counts:
+    """Return ``journal`` by kind, for the :data:`KINDS`, of these groups; ``where``: only of these
+    entries."""
     query = (
         sa.select(journal.c.kind, sa.func.count(), sa.func.min(journal.c.at))
         .where(journal.c.group_id.in_(group_ids), journal.c.kind.in_(KINDS))
+        .where(sa.true() if where is None else where)
         .group_by(journal.c.kind)
     )
     found: Counts = {}

@@ -291,6 +291,14 @@ def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
     return [_incident(row._mapping) for row in tx.connection.execute(query)]
 
 
+def held_of(tx: Session, group_id: str) -> int:
+    """Return how many alarms of a group are held."""
+    query = sa.select(sa.func.count()).where(
+        incidents.c.group_id == group_id, incidents.c.decision == Decision.HELD
+    )
+    return int(tx.connection.execute(query).scalar_one())
+
+
 def held_alarms(
     tx: Session, project_id: str, group_id: str | None, limit: int
 ) -> tuple[int, list[tuple[Incident, str | None]]]:

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delete old incidents, journal entries and plans by policy, a batch at a time.
+
+Each function runs in one transaction, deletes at most ``batch`` rows, and returns their number. The
+counts of deleted rows are kept. These rows are never deleted:
+
+- incidents of a group that wait for an operator, or for their traversal to begin;
+- incidents whose traversal is kept, on which others are counted, or that are the latest report of
+  an alarm that was admitted;
+- journal entries of a group's current traversal, and events that its workflow has not received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from mistral_failover.store import counting, totals
+from mistral_failover.store.incidents import OPERATOR
+from mistral_failover.store.plans import REMEMBERED
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import (
+    Decision,
+    groups,
+    incidents,
+    journal,
+    plans,
+    traversals,
+)
+
+T = TypeVar("T")
+_other = incidents.alias()
+_BY_NUMBER = sa.or_(
+    incidents.c.decision.in_(
+        (Decision.IGNORED, Decision.DUPLICATE, Decision.DISMISSED, Decision.REFUSED)
+    ),
+    sa.and_(incidents.c.decision == Decision.HELD, incidents.c.group_id.is_(None)),
+)
+"""Incidents that a sender can cause in any number. Admission limits the number of the others."""
+_BY_AGE = sa.or_(
+    _BY_NUMBER,
+    sa.and_(
+        incidents.c.decision == Decision.ADMITTED,
+        sa.or_(incidents.c.traversal_id.is_not(None), incidents.c.source == OPERATOR),
+        ~sa.exists().where(traversals.c.id == incidents.c.traversal_id),
+        ~sa.exists().where(
+            _other.c.group_id == incidents.c.group_id, _other.c.duplicate_of == incidents.c.id
+        ),
+        sa.or_(
+            incidents.c.series == "",
+            sa.exists().where(
+                _other.c.group_id == incidents.c.group_id,
+                _other.c.series == incidents.c.series,
+                _other.c.said > incidents.c.said,
+            ),
+        ),
+    ),
+)
+
+
+def forget_incidents(
+    tx: Session, project_id: str, *, keep: int, older_than: float, batch: int
+) -> int:
+    """Delete incidents of a project that were last reported before ``older_than``; and of those
+    that ask for nothing all but the ``keep`` latest."""
+    mine = incidents.c.project_id == project_id
+    oldest_kept = (
+        sa.select(incidents.c.number)
+        .where(mine, _BY_NUMBER)
+        .order_by(incidents.c.number.desc())
+        .limit(1)
+        .offset(keep)
+    )
+    boundary = tx.connection.execute(oldest_kept).scalar_one_or_none()
+    over = sa.and_(_BY_AGE, incidents.c.last_at < older_than)
+    if boundary is not None:
+        over = sa.or_(over, sa.and_(_BY_NUMBER, incidents.c.number <= boundary))
+    found = sa.select(incidents.c.id).where(mine, over).order_by(incidents.c.number).limit(batch)
+    known = list(tx.connection.execute(found).scalars())
+    rows = _locked(tx, incidents.c.id, known, over)
+    these = incidents.c.id.in_(rows)
+    totals.add(tx, project_id, None, counting.of_incidents(tx, these) if rows else {})
+    return tx.execute(incidents.delete().where(these)) if rows else 0
+
+
+def forget_journal(
+    tx: Session, project_id: str, *, keep: int, older_than: float, batch: int
+) -> int:
+    """Delete entries of the journals of a project's groups that were written before ``older_than``,
+    and all but the ``keep`` latest of each group."""
+    crowded = (
+        sa.select(groups)
+        .join(journal, journal.c.group_id == groups.c.id)
+        .where(groups.c.project_id == project_id)
+        .group_by(*groups.c)
+        .having(sa.or_(sa.func.count() > keep, sa.func.min(journal.c.at) < older_than))
+        .order_by(groups.c.id)
+    )
+    deleted = 0
+    for group in tx.connection.execute(crowded).all():
+        deleted += _forget_entries(tx, group, keep, older_than, batch - deleted)
+        if deleted >= batch:
+            break
+    return deleted
+
+
+def _forget_entries(
+    tx: Session, group: sa.Row[tuple[object, ...]], keep: int, older_than: float, batch: int
+) -> int:
+    mine = journal.c.group_id == group.id
+    oldest_kept = (
+        sa.select(journal.c.id).where(mine).order_by(journal.c.id.desc()).limit(1).offset(keep)
+    )
+    boundary = tx.connection.execute(oldest_kept).scalar_one_or_none() or 0
+    over = sa.and_(
+        mine,
+        sa.or_(journal.c.id <= boundary, journal.c.at < older_than),
+        sa.or_(
+            journal.c.traversal_id.is_(None),
+            journal.c.traversal_id != (group.current_traversal or ""),
+        ),
+    )
+    if group.hook is not None:
+        over = sa.and_(over, journal.c.id <= (group.told or 0))
+    found = sa.select(journal.c.id).where(over).order_by(journal.c.id).limit(batch)
+    known = list(tx.connection.execute(found).scalars())
+    rows = _locked(tx, journal.c.id, known, over)
+    if not rows:
+        return 0
+    these = journal.c.id.in_(rows)
+    of_it = sa.select(groups.c.id).where(groups.c.id == group.id)
+    totals.add(tx, group.project_id, group.id, counting.of_journal(tx, of_it, these))
+    return tx.execute(journal.delete().where(these))
+
+
+def forget_plans(tx: Session, project_id: str, *, batch: int) -> int:
+    """Delete plans of a project that expired so long ago that nobody starts them any more."""
+    over = sa.and_(plans.c.project_id == project_id, plans.c.expires_at < tx.now() - REMEMBERED)
+    found = list(tx.connection.execute(sa.select(plans.c.id).where(over).limit(batch)).scalars())
+    return tx.execute(plans.delete().where(plans.c.id.in_(found), over)) if found else 0
+
+
+def _locked(
+    tx: Session, key: sa.Column[T], known: Sequence[T], over: sa.ColumnElement[bool]
+) -> list[T]:
+    """Lock rows, so that of two simultaneous sweeps only one counts and deletes them. Return those
+    that are still there and over."""
+    if not known:
+        return []
+    query = sa.select(key).where(key.in_(known), over).with_for_update()
+    return list(tx.connection.execute(query).scalars())
