@@ -371,3 +371,19 @@ def connected(door: Door, source: str = "127.0.0.1") -> socket.socket:
     assert parts.hostname
     assert parts.port
     return socket.create_connection((parts.hostname, parts.port), 60, (source, 0))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Content-Length: 2", "Transfer-Encoding: chunked"),
+        ("Content-Length: 2", "Content-Length: 3"),
+    ],
+)
+def test_a_request_that_gives_its_length_twice_is_refused(
+    door: Door, lines: tuple[str, ...]
+) -> None:
+    with connected(door) as wire:
+        wire.sendall(head(*lines) + b"{}")
+        assert b" 400 " in wire.recv(1000)
+    assert not door.started.executions

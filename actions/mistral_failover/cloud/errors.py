@@ -104,6 +104,7 @@ _BY_TEXT = [
     (403, "QUOTA", re.compile(r"quota|limitexceeded|too many|maximum number")),
     (413, "QUOTA", re.compile(r"quota|limitexceeded")),
 ]
+_HIDING = "password|passwd|admin_?pass|secret|api_?key"
 _SECRETS = [
     (re.compile(r"gAAAA[\w\-=]{16,}"), "***"),  # a Fernet token
     (re.compile(r"eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]{8,}"), "***"),  # a JWS token
@@ -111,7 +112,17 @@ _SECRETS = [
     (re.compile(r"(?i)(token(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[\w\-.=]{16,}"), r"\1***"),
     # Keystone's "Could not find trust: <id>", members of JSON.
     (re.compile(r"(?i)(trust(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[0-9a-f]{32}"), r"\1***"),
-    (re.compile(r"(?i)((?:password|secret|api_?key)[\"']?\s*[:=]\s*[\"']?)[^\s\"',}]+"), r"\1***"),
+    (re.compile(r"(?i)(\bbearer[\s:=]+[\"']?)[\w\-.~+/]{8,}=*"), r"\1***"),
+    # In quotes it may have blanks.
+    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*\")[^\"]+"), r"\1***"),
+    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*')[^']+"), r"\1***"),
+    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*[\"']?)[^\s\"',}}]+"), r"\1***"),
+    # Of EC2 (the alarm URLs of a stack), S3 and the webhook; in queries, headers and JSON.
+    (re.compile(r"(?i)(signature[\"']?\s*[:=]\s*[\"']?)[\w\-.~+/%]{16,}=*"), r"\1***"),
+    # The webhook's address with its token.
+    (re.compile(r"(/v1/alarms/)[^\s\"'?<>]+"), r"\1***"),
+    # In a URL; to the last "@", since a password may have one.
+    (re.compile(r"(?<=://)[^/\s\"'<>]+(?=@)"), "***"),
 ]
 
 

@@ -18,7 +18,6 @@ from mistral_failover.model.text import clean
 
 LOG = logging.getLogger(__name__)
 _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 P = ParamSpec("P")
 
 
@@ -64,7 +63,7 @@ class ActionError(Exception):
 def masked(text: str) -> str:
     """Return a text from outside without anything that looks like a secret (it may quote a request
     or a URL) and without anything that would act on a terminal."""
-    return _CREDENTIALS.sub("***", redact(str(strutils.mask_password(clean(text)))))
+    return redact(str(strutils.mask_password(clean(text))))
 
 
 def masked_body(value: Any) -> Any:

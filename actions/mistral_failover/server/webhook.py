@@ -219,7 +219,15 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(400, "BAD_REQUEST", "the path is not valid", f"POST to {PATH}.") from None
 
     def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "")
+        lengths = self.headers.get_all("Content-Length", [])
+        if len(lengths) > 1 or (lengths and "Transfer-Encoding" in self.headers):
+            raise Refused(
+                400,
+                "BAD_REQUEST",
+                "the request gives the length of its body twice",
+                "Send one Content-Length, and no Transfer-Encoding.",
+            )
+        length = lengths[0] if lengths else ""
         if not length.isascii() or not length.isdigit():
             raise Refused(
                 411,

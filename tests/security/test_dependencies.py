@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An installation gets no library whose version is known to be vulnerable."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+SETUP = Path(__file__).parents[2] / "setup.cfg"
+
+
+def requirements() -> dict[str, Requirement]:
+    """Every dependency of the package and of its extras, by name."""
+    parser = configparser.ConfigParser()
+    parser.read(SETUP, encoding="utf-8")
+    lists = [parser["options"]["install_requires"], *parser["options.extras_require"].values()]
+    found = [Requirement(line) for each in lists for line in each.split("\n") if line.strip()]
+    return {each.name.lower(): each for each in found}
+
+
+@pytest.mark.parametrize(
+    ("name", "vulnerable"),
+    [
+        ("requests", "2.32.3"),  # CVE-2024-47081: credentials of .netrc to another host
+        ("urllib3", "2.6.2"),  # CVE-2026-21441, CVE-2025-66418: decompression bombs
+        ("pymysql", "1.1.0"),  # CVE-2024-36039: SQL injection by keys of a dict
+        ("jinja2", "3.1.5"),  # CVE-2025-27516: out of the sandbox
+        ("starlette", "0.49.0"),  # CVE-2025-62727: quadratic time for Range
+        ("h11", "0.14.0"),  # CVE-2025-43859: lenient chunked encoding
+    ],
+)
+def test_a_vulnerable_version_does_not_satisfy_the_lower_bound(name: str, vulnerable: str) -> None:
+    assert not requirements()[name].specifier.contains(vulnerable)
