@@ -238,6 +238,8 @@ def test_the_unit_gives_the_agent_no_mount_namespace_and_leaves_applications_alo
     settings = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
     assert settings["KillMode"] == "process"
     assert settings["Restart"] == "always"
+    assert (settings["Type"], settings["WatchdogSec"]) == ("notify", "180")
+    assert settings["LimitCORE"] == "0:infinity", "an application may set its own"
     own = ("Protect", "Private", "ReadWrite", "ReadOnly", "Inaccessible", "Bind", "Root", "Dynamic")
     assert [name for name in settings if name.startswith((*own, "MountFlags", "LoadCred"))] == []
 

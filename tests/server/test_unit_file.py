@@ -24,6 +24,7 @@ def test_the_unit_takes_away_what_the_server_does_not_need() -> None:
     assert found["ProtectSystem"] == "strict"
     assert found["CapabilityBoundingSet"] == ""
     assert found["Restart"] == "always"
+    assert found["LimitCORE"] == "0"
     assert (found["Type"], int(found["WatchdogSec"])) == ("notify", 60)
 
 

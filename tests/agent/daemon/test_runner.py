@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -199,10 +200,54 @@ def test_another_process_of_the_same_number_is_left_alone(left, change):
     assert is_alive(process.pid)
 
 
-def test_a_process_that_nobody_wrote_down_is_found_by_its_command(left, tmp_path):
-    process, _ = left
-    assert runner.find_by_id(str(tmp_path)) == runner.trace_of(process.pid)
-    assert runner.find_by_id(f"{tmp_path}-2") is None
+def test_a_program_does_nothing_before_its_process_is_recorded(tmp_path):
+    proof = tmp_path / "proof"
+    seen = []
+
+    def began(trace):
+        time.sleep(0.2)
+        seen.append((trace, proof.exists()))
+
+    ended = run(f"echo $$ > {proof}; env", began=began)
+
+    ((trace, too_early),) = seen
+    assert not too_early
+    assert proof.read_text().strip() == str(trace.pid), "it is the process that was recorded"
+    assert set(ended.stdout.split()) <= {"PATH=/usr/bin:/bin", "PWD=/", "_=/usr/bin/env"}
+    assert not ended.stderr
+
+
+def test_of_an_agent_that_dies_before_it_recorded_the_process_nothing_runs(tmp_path):
+    proof = tmp_path / "proof"
+    script = (
+        "import os\n"
+        "from mistral_failover.agent.daemon import runner\n"
+        f"runner.run(['/usr/bin/touch', {str(proof)!r}], limit=9.0, environment={{}},"
+        " began=lambda trace: (print(trace.pid, flush=True), os._exit(1)))\n"
+    )
+    died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    until(lambda: not is_alive(int(died.stdout)))
+    assert not proof.exists()
+
+
+def test_what_the_journal_does_not_name_is_not_killed(tmp_path):
+    """An application that a command left behind has the command's environment."""
+    environment = {**ENVIRONMENT, runner.COMMAND_ID: "c-1"}
+    pid = tmp_path / "pid"
+    traces = []
+    run(
+        f"setsid sh -c 'echo $$ > {pid}; exec sleep 600' >/dev/null 2>&1 &",
+        environment=environment,
+        began=traces.append,
+    )
+    until(lambda: pid.exists() and pid.read_text().strip())
+    application = int(pid.read_text())
+    try:
+        assert not runner.kill_left(traces[0])
+        assert is_alive(application)
+    finally:
+        os.kill(application, 9)
 
 
 def test_what_minds_no_signal_is_killed_after_its_leader_is_gone():

@@ -20,6 +20,7 @@ from uuid import UUID
 import yaml
 
 from mistral_failover.agent.broker import BadUrl, Broker
+from mistral_failover.agent.daemon import patterns
 from mistral_failover.agent.daemon.config_reader import (
     ConfigError,
     Section,
@@ -28,6 +29,7 @@ from mistral_failover.agent.daemon.config_reader import (
     readable_by_others,
 )
 from mistral_failover.agent.daemon.identity import Identity
+from mistral_failover.agent.daemon.patterns import Pattern
 from mistral_failover.agent.wire import is_epoch
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.text import BIDI
@@ -80,7 +82,7 @@ class CommandSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str = "/"
     lane: str = "default"
-    arguments: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    arguments: Mapping[str, Pattern] = field(default_factory=dict)
 
     def words(self, argv: tuple[str, ...], values: Mapping[str, str]) -> list[str]:
         """``argv`` or ``check`` with the arguments' values filled in."""
@@ -299,15 +301,11 @@ def _argv(section: Section, key: str, arguments: Mapping[str, Any]) -> tuple[str
     return words
 
 
-def _pattern(section: Section, name: str, text: str) -> re.Pattern[str]:
+def _pattern(section: Section, name: str, text: str) -> Pattern:
     try:
-        return re.compile(text)
-    except (re.error, OverflowError, RecursionError):
-        raise section.wrong(
-            f"arguments.{name}",
-            ("it is not a valid regular expression"),
-            "Use the syntax of Python's re module.",
-        ) from None
+        return patterns.compiled(text)
+    except patterns.NotAPattern as error:
+        raise section.wrong(f"arguments.{name}", str(error), error.remedy) from None
 
 
 def _absolute(section: Section, key: str, default: str) -> Path:

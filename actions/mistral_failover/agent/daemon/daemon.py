@@ -110,8 +110,8 @@ def _tidy_up(journal: Journal) -> list[Row]:
     """Kill what a former agent left running; return the commands whose outcome is unknown."""
     for row in journal.open_rows():
         if row.state == "started":
-            trace = row.trace or runner.find_by_id(row.id)
-            killed = trace is not None and runner.kill_left(trace)
+            # Without a trace the program was never run: see runner.run.
+            killed = row.trace is not None and runner.kill_left(row.trace)
             message = "the agent died while the command ran"
             if killed:
                 message += ", and its remaining processes were killed"

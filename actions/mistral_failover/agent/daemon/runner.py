@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running one program: in its own process group, with limited time and output.
 
-No shell, nothing on its standard input, its own environment. Processes that the program leaves
-behind when it ends in time may stay: a start command may leave the application.
+No shell reads its arguments, nothing is on its standard input, and its environment is its own.
+Processes that the program leaves behind when it ends in time may stay: a start command may leave
+the application.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
+import stat
 import subprocess
 import threading
 import time
@@ -33,6 +36,11 @@ UNKILLABLE = 10.0
 will do nothing any more."""
 LINGER = 1.0
 """Seconds to wait for output after the program ended: processes that it left may hold it open."""
+
+# The kernel closes the agent's end of the pipe when the agent dies: then nothing is run. A shell
+# sets variables of its own; the program gets only those that it is given.
+_GATE = 'read -r FAILOVER_GATE || exit 127; unset FAILOVER_GATE {names}; exec "$@" </dev/null'
+_OF_THE_SHELL = ("PWD", "OLDPWD", "SHLVL")
 
 TIMED_OUT, NOT_RUN, STOPPED = 124, 127, 130
 """Exit codes, as of timeout(1) and of shells: killed at its limit; not started; stopped."""
@@ -80,14 +88,17 @@ def run(
     """Run a program to its end, or to its limit in seconds.
 
     ``account``: the user to run it as; None: as the agent. ``stop``, once set, kills it. ``began``
-    is called from this thread as soon as it runs. A program that cannot be started ends with
-    NOT_RUN.
+    is called from this thread before the first instruction of the program: an agent that dies
+    earlier has run nothing, and one that dies later has recorded which process it is. A program
+    that cannot be started ends with NOT_RUN.
     """
     started = _elapsed()
+    if reason := _unusable(argv[0]):
+        return Ended(NOT_RUN, "", f"{argv[0]} is not usable: {reason}\n", _elapsed() - started)
     try:
-        process = subprocess.Popen(  # noqa: S603 - a list, from the allow-list, without a shell
-            list(argv),
-            stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(  # noqa: S603 - a list from the allow-list
+            list(argv) if began is None else _gated(argv, environment),
+            stdin=subprocess.DEVNULL if began is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environment),
@@ -107,15 +118,40 @@ def run(
     try:
         if began is not None:
             began(trace_of(process.pid))
+            _let_go(process)
         return _Watch(process, started, limit, stop or threading.Event()).to_the_end()
     except BaseException:
         _kill_group(process.pid, signal.SIGKILL)
         process.wait()
         raise
     finally:
-        for pipe in (process.stdout, process.stderr):
+        for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def _unusable(program: str) -> str:
+    """Return why a file cannot be run; empty: it can."""
+    try:
+        mode = os.stat(program).st_mode  # noqa: PTH116 - a word of a command line
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or type(error).__name__
+    runs = stat.S_ISREG(mode) and os.access(program, os.X_OK)
+    return "" if runs else os.strerror(errno.EACCES)
+
+
+def _gated(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the command line that waits for :func:`_let_go` and then becomes the program. The
+    words of the program are arguments of a fixed script, so no shell reads them."""
+    names = " ".join(name for name in _OF_THE_SHELL if name not in environment)
+    return ["/bin/sh", "-c", _GATE.format(names=names), "sh", *argv]
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it was killed
+        process.stdin.write(b"\n")
+    process.stdin.close()
 
 
 class _Watch:
@@ -226,21 +262,6 @@ def trace_of(pid: int) -> Trace:
 def boot_id() -> str:
     """The identity of this boot of the node."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def find_by_id(command_id: str) -> Trace | None:
-    """Return the process group of a command by its environment; for a command whose process was no
-    longer recorded."""
-    wanted = f"{COMMAND_ID}={command_id}".encode()
-    for place in Path("/proc").iterdir():
-        if not place.name.isdigit():
-            continue
-        pid = int(place.name)
-        with suppress(OSError):
-            variables = (place / "environ").read_bytes().split(b"\0")
-            if wanted in variables and os.getsid(pid) == pid:
-                return trace_of(pid)
-    return None
 
 
 def kill_left(trace: Trace, grace: float = GRACE) -> bool:
