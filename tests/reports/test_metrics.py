@@ -16,7 +16,7 @@ from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.metrics.exposition import Latest
 from mistral_failover.metrics.families import FAMILIES
 from mistral_failover.reports import metrics
-from mistral_failover.reports.metrics import whole_store
+from mistral_failover.reports.metrics import of_server
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store.counting import BUCKETS, STARTED, Count
 from mistral_failover.store.tables import groups as group_table
@@ -187,8 +187,21 @@ def test_nothing_of_another_project_is_told(
     assert {row["value"] for rows in found.values() for row in rows} == {0}
 
 
-def test_who_runs_the_store_sees_all_projects(state: Runtime, begun: Ready, project: str) -> None:
-    found = whole_store(state)["families"]
+def test_a_server_shows_its_own_project(
+    state: Runtime, begun: Ready, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "settings", replace(state.settings, project=project))
+    assert value(of_server(state)["families"], "group_status", project=project) == 1
+
+    monkeypatch.setattr(state, "settings", replace(state.settings, project="another"))
+    found = of_server(state)["families"]
+    assert {row["value"] for rows in found.values() for row in rows} == {0}
+
+
+def test_a_server_shows_all_projects_if_it_is_told_to(
+    state: Runtime, begun: Ready, project: str
+) -> None:
+    found = of_server(state, all_projects=True)["families"]
 
     assert value(found, "group_status", project=project, group="payments") == 1
 

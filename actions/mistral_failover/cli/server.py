@@ -107,7 +107,15 @@ class Server(Lister):
             "--metrics-port",
             type=int,
             metavar="PORT",
-            help="serve /metrics for Prometheus on 127.0.0.1 (default: not at all)",
+            help=(
+                "serve /metrics of the server's project for Prometheus on 127.0.0.1 (default: not "
+                "at all)"
+            ),
+        )
+        parser.add_argument(
+            "--metrics-of-all-projects",
+            action="store_true",
+            help="let them cover every project in the state store",
         )
         parser.add_argument(
             "--workflows",
@@ -217,6 +225,7 @@ def _options(given: argparse.Namespace, program: Any) -> Any:
         tls_cert=given.tls_cert,
         tls_key=given.tls_key,
         metrics_port=given.metrics_port,
+        metrics_of_all_projects=given.metrics_of_all_projects,
         workflows=tuple(path.absolute() for path in given.workflows),
         emulated=given.emulated,
         settings=settings,

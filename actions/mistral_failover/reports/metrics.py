@@ -22,7 +22,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.model.types import installed_types
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Request, Runtime, own_project
 from mistral_failover.store import gauges, groups, stalled_work, totals
 from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
 from mistral_failover.store.gauges import GroupGauges
@@ -72,11 +72,14 @@ _HISTOGRAMS = {"traversal_seconds": ("outcome",), "operation_seconds": ("type", 
 Sample = dict[str, Any]
 
 
-def whole_store(runtime: Runtime, limit: int = GROUPS) -> dict[str, Any]:
-    """Return the numbers of all projects of a state store, for the operator; agents are asked with
-    the rights of the configuration."""
+def of_server(
+    runtime: Runtime, *, all_projects: bool = False, limit: int = GROUPS
+) -> dict[str, Any]:
+    """Return the numbers of the server's own project, or of all projects of its state store. Agents
+    are asked with the rights of the configuration."""
     nobody = ActionContext(SecurityContext(), ExecutionContext())
-    return measured(Request(runtime, nobody), None, limit)
+    project = None if all_projects else own_project(runtime.settings)
+    return measured(Request(runtime, nobody), project, limit)
 
 
 def measured(request: Request, project_id: str | None, limit: int) -> dict[str, Any]:

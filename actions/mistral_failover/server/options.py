@@ -32,6 +32,7 @@ class Options:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     metrics_port: int | None = None
+    metrics_of_all_projects: bool = False
     workflows: tuple[Path, ...] = ()
     emulated: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral.client import MistralClient, MistralError
-from mistral_failover.reports.metrics import whole_store
+from mistral_failover.reports.metrics import of_server
 from mistral_failover.runtime import process
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.server import (
@@ -130,7 +130,7 @@ def running(options: Options) -> Iterator[Running]:
         intake = Intake(known, mistral.client, state.database, process.own_project(state.settings))
         webhook = Webhook(listening, intake, lambda: health.good, tls=certified)
         stack.enter_context(webhook)
-        metrics = _metrics(stack, options.metrics_port)
+        metrics = _metrics(stack, options)
         found = Running(mistral.url, webhook.url, metrics, cloud.url if cloud else None, health)
         stack.enter_context(state_dir.announced(options.state_dir, _facts(options, found)))
         yield found
@@ -170,12 +170,18 @@ def _mistral(options: Options) -> EmbeddedMistral:
     )
 
 
-def _metrics(stack: ExitStack, port: int | None) -> str | None:
-    """Serve the metrics of the state store on loopback. Raises EmbeddedError PORT_TAKEN."""
+def _metrics(stack: ExitStack, options: Options) -> str | None:
+    """Serve the metrics of the server's project, or of the state store, on loopback. Raises
+    EmbeddedError PORT_TAKEN."""
+    port, everything = options.metrics_port, options.metrics_of_all_projects
     if port is None:
         return None
     addresses.check_free(addresses.Address("127.0.0.1", port), "--metrics-port")
-    return stack.enter_context(MetricsServer(lambda: whole_store(process.runtime()), port)).url
+
+    def ask() -> dict[str, Any]:
+        return of_server(process.runtime(), all_projects=everything)
+
+    return stack.enter_context(MetricsServer(ask, port)).url
 
 
 def _store() -> process.Runtime:
