@@ -34,6 +34,7 @@ def of_kind(key: str) -> dict[str, str]:
 def test_every_file_is_of_a_known_kind() -> None:
     kinds = (
         "failover_agent_version",
+        "failover_member",  # a policy for Mistral
         "failover_template_version",
         "failover_type_version",
         "groups",  # Prometheus' alert rules

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, recovery, suspensions
 from mistral_failover.alarms import recording
 from mistral_failover.convergence.records import Ready
+from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.recovery import retention
+from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store.tables import incidents
 
@@ -66,6 +69,26 @@ def test_a_process_does_so_once_a_minute(
     assert len(rows()) == 2
     monkeypatch.setattr(retention, "EVERY", 0.0)
     recovery.Sweep().run(context)
+    assert len(rows()) == 1
+
+
+def test_an_embedded_mistral_does_so_although_it_starts_no_sweep_in_quiet_times(
+    state: Runtime,
+    context: ActionContext,
+    project: str,
+    rows: Callable[[], list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(state, "settings", replace(state.settings, keep_incidents=1))
+    monkeypatch.setattr(state, "settings", replace(state.settings, project=project))
+    monkeypatch.setattr(process, "runtime", lambda: state)
+    alarms.AdmitEvent({"version": "4", "alerts": [alert(1), alert(2)]}).run(context)
+    quiet: Any = SimpleNamespace(client=None)  # nothing is started
+    background = BackgroundSweep(quiet)
+    monkeypatch.setattr(background, "look", background._stopped.set)  # finds nothing, and ends
+
+    background._run()
+
     assert len(rows()) == 1
 
 

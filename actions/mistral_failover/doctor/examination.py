@@ -47,6 +47,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("services", rights.services),
     ("actions", mistral.actions),
     ("workflows", mistral.workflows),
+    ("administrator", mistral.administrator),
     ("sweep", mistral.sweeps),
     ("clocks", store.clocks),
     ("channel", agents.channel),

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import entry_points, version
 from typing import Any
 
 from oslo_utils import timeutils
 
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.doctor.roles import ROLE
 from mistral_failover.mistral import shipped_workflows
+from mistral_failover.mistral.api import Definition
+from mistral_failover.model.text import plain
 
 PREFIX = "failover."
 SWEEP = "failover.sweep"
@@ -21,6 +25,12 @@ LATE = 600.0
 _SYNC = (
     "An engine does not answer while it waits for an action that was run with run_sync: run "
     "'failover doctor', or run the action without run_sync."
+)
+ADMINISTRATOR = "admin"
+"""The role that makes a caller an administrator for Mistral."""
+_UNSHARE = (
+    "An administrator deletes what does not belong there (openstack workflow list --filter "
+    "name=has:failover.), and lets only administrators publish: examples/mistral-policy.yaml"
 )
 _EVERY_MINUTE = f"openstack cron trigger create failover-sweep {SWEEP} --pattern '* * * * *'"
 
@@ -56,19 +66,78 @@ def workflows(look: Look) -> Iterable[Finding]:
     """Check that Mistral has the workflows of this version."""
     if look.mistral is None or look.without_mistral:
         return
-    have = look.mistral.workflows(PREFIX)
     want = shipped_workflows.workflows()
-    missing = sorted(want.keys() - have.keys())
+    have: dict[tuple[str, str], list[Definition]] = defaultdict(list)
+    for each in look.mistral.definitions(PREFIX, look.request.project_id):
+        have[each.namespace, each.name].append(each)
+    missing = sorted(want.keys() - {name for _, name in have})
     other = sorted(
-        n for n in want.keys() & have.keys() if not shipped_workflows.same(want[n], have[n])
+        {
+            name
+            for (_, name), (first, *more) in have.items()
+            if name in want
+            and first.own
+            and not more
+            and not shipped_workflows.same(want[name], first.text)
+        }
     )
+    shadowed = list(_shadowed(want, have))
     remedy = "failover workflows install"
     if missing:
         yield error(f"workflows are missing: {', '.join(missing)}", remedy)
     if other:
         yield warn(f"workflows are from another version: {', '.join(other)}", remedy)
-    if not missing and not other:
+    yield from shadowed
+    if not missing and not other and not shadowed:
         yield ok(f"all {len(want)} workflows are from version {version('mistral-failover')}")
+
+
+def _shadowed(
+    want: Mapping[str, str], have: Mapping[tuple[str, str], Sequence[Definition]]
+) -> Iterable[Finding]:
+    """Workflows of other projects that run, or may run, instead of this version's: Mistral takes
+    any visible workflow of a name."""
+    for (namespace, name), found in sorted(have.items()):
+        if name not in want:
+            continue
+        strange = [each for each in found if not shipped_workflows.same(want[name], each.text)]
+        theirs = sorted({each.project for each in strange if not each.own})
+        where = f" in the namespace {namespace}" if namespace else ""
+        if theirs:
+            yield error(
+                f"{name}{where} has another definition in {_projects(theirs)}, and Mistral may run "
+                "it with your rights",
+                _UNSHARE,
+            )
+        elif len(found) > 1:
+            yield (error if strange else warn)(
+                f"{name}{where} has {len(found)} visible definitions, and Mistral may run any of "
+                "them",
+                f"Keep one: remove your own (failover workflows remove), or the public one. "
+                f"{_UNSHARE}",
+            )
+
+
+def _projects(names: Sequence[str]) -> str:
+    return f"the project{'s' if names[1:] else ''} {', '.join(map(plain, names))}"
+
+
+def administrator(look: Look) -> Iterable[Finding]:
+    """Mistral looks names up in all projects for an administrator, also what is private there."""
+    if not look.request.context.security.auth_token:
+        return
+    with translated("authenticate", "Keystone"):
+        session = look.cloud.session
+        session.get_token()
+        auth: Any = session.auth  # of Keystone's kinds, all of which have this
+        roles = auth.get_access(session).role_names
+    if ADMINISTRATOR in roles:
+        yield error(
+            f"the caller has the role {ADMINISTRATOR}: for it, Mistral looks a workflow's name up "
+            "in all projects, so any user of this cloud can have a workflow run with its rights",
+            f"Use a user of the project that has the role {ROLE} and not {ADMINISTRATOR}, also for "
+            "stacks, alarms and cron triggers.",
+        )
 
 
 def sweeps(look: Look) -> Iterable[Finding]:

@@ -23,7 +23,7 @@ from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_for
-from mistral_failover.recovery import observe, stuck_executions
+from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Request, Runtime, own_project
 from mistral_failover.store import hooks, stalled_work
@@ -107,9 +107,15 @@ class BackgroundSweep:
                 if why := self.look():
                     LOG.info("Starting %s: %s.", WORKFLOW, why)
                     self._mistral.client.start(WORKFLOW, description=why[:200])
+                else:  # a sweep would have done it
+                    retention.forget(self._request())
             except Exception:  # noqa: BLE001 - a service that is down now may be back at the next look
                 LOG.warning("The check for stalled work failed.", exc_info=True)
                 pause = max(pause, 1.0)
+
+    def _request(self) -> Request:
+        """A request with the rights of the configuration."""
+        return Request(process.runtime(), ActionContext(SecurityContext(), ExecutionContext()))
 
     def _observe(self) -> None:
         """Look at the groups whose turn it is: in a thread of its own, since a service that is away
@@ -121,7 +127,7 @@ class BackgroundSweep:
                 pause = min(state.settings.sweep_interval, state.settings.observe_interval)
                 if not state.settings.cloud:
                     continue  # no rights of its own to look with; a sweep with a token has them
-                request = Request(state, ActionContext(SecurityContext(), ExecutionContext()))
+                request = self._request()
                 for row in observe.observe(request, None):
                     LOG.info("%s.", row["sentence"])
                     if heal := row["heal"]:

@@ -29,6 +29,14 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     # The executor cannot die without the engine, so there is no heartbeat to miss; the checker's
     # timer would also keep the process from ending for five minutes.
     "action_heartbeat": {"check_interval": 0},
+    # Only finished ones. What a failover needs of them is in the state store. The interval and the
+    # age are in minutes.
+    "execution_expiration_policy": {
+        "evaluation_interval": 10,
+        "older_than": 30 * 24 * 60,
+        "max_finished_executions": 10000,
+        "batch_size": 100,
+    },
     "legacy_action_provider": {
         "load_action_generators": False,
         # Without authentication everyone who reaches the port could run code or use the keys of the

@@ -17,7 +17,13 @@ from oslo_utils import timeutils
 from mistral_failover.cloud.errors import CloudError, translate, translated
 from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.cloud.session import GuardedSession, changes, session_for
-from mistral_failover.mistral.client import ENDED, MistralClient, parsed, quoted
+from mistral_failover.mistral.client import (
+    ENDED,
+    UNAUTHENTICATED,
+    MistralClient,
+    parsed,
+    quoted,
+)
 from mistral_failover.runtime.process import Request
 from mistral_failover.settings import Settings
 
@@ -71,6 +77,17 @@ class Outcome:
     output: Mapping[str, Any]
     said: str
     ago: float = 0.0
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A workflow that Mistral shows the caller. ``own``: it belongs to the caller's project."""
+
+    name: str
+    namespace: str
+    own: bool
+    project: str
+    text: str
 
 
 class Mistral:
@@ -163,6 +180,22 @@ class Mistral:
         """Return the definitions of the workflows whose names have this prefix, by name."""
         rows = self._client.rows("workflows", name=f"has:{prefix}", fields="id,name,definition")
         return {r["name"]: r["definition"] for r in rows if r["name"].startswith(prefix)}
+
+    def definitions(self, prefix: str, project: str) -> list[Definition]:
+        """Return all workflows that the caller can see and whose names begin so, in every
+        namespace, those of other projects too. ``project``: the caller's."""
+        fields = "id,name,namespace,project_id,definition"
+        return [
+            Definition(
+                row["name"],
+                row.get("namespace") or "",
+                row["project_id"] in (UNAUTHENTICATED, project),
+                row["project_id"],
+                row["definition"],
+            )
+            for row in self._client.rows("workflows", name=f"has:{prefix}", fields=fields)
+            if row["name"].startswith(prefix)
+        ]
 
     def has_workflow(self, name: str, namespace: str = "") -> bool:
         """Return whether there is a workflow of this name."""
