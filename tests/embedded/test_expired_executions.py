@@ -10,7 +10,7 @@ import pytest
 from mistral_failover.embedded.process import MistralProcess
 from support.agents import until
 
-pytestmark = pytest.mark.drills  # Mistral looks for the first time within a minute
+pytestmark = pytest.mark.drills  # two processes
 GREET = """
 version: '2.0'
 greet:

@@ -18,7 +18,7 @@ from mistral_failover.convergence.records import Ready
 from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.recovery import retention
 from mistral_failover.runtime import process
-from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.store.tables import incidents
 
 
@@ -70,6 +70,20 @@ def test_a_process_does_so_once_a_minute(
     monkeypatch.setattr(retention, "EVERY", 0.0)
     recovery.Sweep().run(context)
     assert len(rows()) == 1
+
+
+def test_when_its_time_is_over_the_next_sweep_continues(
+    state: Runtime,
+    context: ActionContext,
+    rows: Callable[[], list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(state, "settings", replace(state.settings, keep_incidents=1))
+    alarms.AdmitEvent({"version": "4", "alerts": [alert(1), alert(2)]}).run(context)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(retention, "LIMIT", 0.0)
+        assert retention.forget(Request(state, context)) == 0
+    assert retention.forget(Request(state, context)) == 1
 
 
 def test_an_embedded_mistral_does_so_although_it_starts_no_sweep_in_quiet_times(

@@ -42,7 +42,7 @@ def forget(request: Request, *, at_once: bool = False) -> int:
             if number < BATCH:
                 break
         else:
-            done.pop(project)  # there is more
+            done.pop(project, None)  # there may be more
     if deleted:
         LOG.info("Deleted %d old rows of project %s.", deleted, project)
     return deleted

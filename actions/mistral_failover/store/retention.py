@@ -13,7 +13,7 @@ counts of deleted rows are kept. These rows are never deleted:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -60,6 +60,15 @@ _BY_AGE = sa.or_(
 )
 
 
+_OF_GROUP = (
+    groups.c.id,
+    groups.c.project_id,
+    groups.c.current_traversal,
+    groups.c.hook,
+    groups.c.told,
+)
+
+
 def forget_incidents(
     tx: Session, project_id: str, *, keep: int, older_than: float, batch: int
 ) -> int:
@@ -91,10 +100,10 @@ def forget_journal(
     """Delete entries of the journals of a project's groups that were written before ``older_than``,
     and all but the ``keep`` latest of each group."""
     crowded = (
-        sa.select(groups)
+        sa.select(*_OF_GROUP)
         .join(journal, journal.c.group_id == groups.c.id)
         .where(groups.c.project_id == project_id)
-        .group_by(*groups.c)
+        .group_by(*_OF_GROUP)
         .having(sa.or_(sa.func.count() > keep, sa.func.min(journal.c.at) < older_than))
         .order_by(groups.c.id)
     )
@@ -106,9 +115,7 @@ def forget_journal(
     return deleted
 
 
-def _forget_entries(
-    tx: Session, group: sa.Row[tuple[object, ...]], keep: int, older_than: float, batch: int
-) -> int:
+def _forget_entries(tx: Session, group: Any, keep: int, older_than: float, batch: int) -> int:
     mine = journal.c.group_id == group.id
     oldest_kept = (
         sa.select(journal.c.id).where(mine).order_by(journal.c.id.desc()).limit(1).offset(keep)
