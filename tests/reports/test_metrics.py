@@ -193,7 +193,7 @@ def test_a_server_shows_its_own_project(
     monkeypatch.setattr(state, "settings", replace(state.settings, project=project))
     assert value(of_server(state)["families"], "group_status", project=project) == 1
 
-    monkeypatch.setattr(state, "settings", replace(state.settings, project="another"))
+    monkeypatch.setattr(state, "settings", replace(state.settings, project=f"not-{project}"))
     found = of_server(state)["families"]
     assert {row["value"] for rows in found.values() for row in rows} == {0}
 
