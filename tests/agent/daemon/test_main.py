@@ -211,7 +211,7 @@ from mistral_failover.agent.daemon.main import main
 import kombu.transport.pyamqp
 code = main(["--config", {str(node.file)!r}, "check"])
 rooms = {{name.split(".")[1] for name in sys.modules if name.startswith("mistral_failover.")}}
-assert rooms <= {{"agent", "model", "fault_points"}}, rooms
+assert rooms <= {{"agent", "model", "fault_points", "private_files"}}, rooms
 sys.exit(code)
 """
     done = subprocess.run(

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, overload
 
+from mistral_failover import private_files
+
 _NEEDED: Any = object()
 _NUMBER = int | float
 
@@ -165,10 +167,10 @@ def read_secret(section: Section, key: str, path: str) -> str:
 
     Raises `ConfigError` if the file is not readable, or readable by other users.
     """
-    place = Path(path)
     try:
-        readable_by_others(section.wrong(key, "", "").field, place)
-        return place.read_text(encoding="utf-8").strip()
+        return private_files.read(Path(path)).decode("utf-8").strip()
+    except private_files.NotPrivate as error:
+        raise section.wrong(key, error.message, error.remedy) from None
     except OSError as error:
         raise section.wrong(
             key, f"the file cannot be read: {error.strerror}", f"Store the secret in {path}."

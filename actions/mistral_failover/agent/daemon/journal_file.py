@@ -10,6 +10,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from mistral_failover import private_files
+
 SCHEMA = 1
 LOOKING = 1.0
 """Seconds that an agent waits for other processes to release its folder: a process that checks for
@@ -73,19 +75,21 @@ def make_folder(folder: Path) -> None:
     """Make sure that the folder exists and that no other user may read it. Raises `JournalError`,
     OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_mode & 0o077:
+    try:
+        private_files.check_directory(folder)
+    except private_files.NotPrivate as error:
         # Its mode is not changed here: the file may name a shared folder, such as /var/lib.
         raise JournalError(
             "JOURNAL",
-            f"other users may read {folder}, which holds arguments and outputs",
-            f"Run: chmod 700 {folder}",
-        )
+            f"{error.message}; it holds arguments and outputs",
+            error.remedy,
+        ) from None
 
 
 def hold_folder(folder: Path) -> int:
     """Be the only agent of a folder for as long as the descriptor is open. Raises `JournalError`,
     OSError."""
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open(folder / "lock", os.O_RDWR | os.O_CREAT)
     deadline = time.monotonic() + LOOKING
     while True:
         try:
@@ -104,9 +108,9 @@ def hold_folder(folder: Path) -> int:
 
 
 def is_folder_held(folder: Path) -> bool:
-    """Return whether an agent holds a folder. Raises OSError."""
+    """Return whether an agent holds a folder. Raises `JournalError`, OSError."""
     try:
-        descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _open(folder / "lock", os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
@@ -130,7 +134,7 @@ def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
     would share with other processes, which takes space; they cannot use the journal in the
     meantime. Raises `JournalError`, sqlite3.Error."""
     path = folder / _FILE
-    path.touch(mode=0o600)
+    os.close(_open(path, os.O_RDWR | os.O_CREAT))
     db = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
     try:
         if alone:
@@ -158,6 +162,13 @@ def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
             "Install the agent version that wrote it, or a later one.",
         )
     return db
+
+
+def _open(file: Path, flags: int) -> int:
+    try:
+        return private_files.open_in_place(file, flags)
+    except private_files.NotPrivate as error:
+        raise JournalError("JOURNAL", error.message, error.remedy) from None
 
 
 def _add_finding(cursor: sqlite3.Cursor) -> None:
