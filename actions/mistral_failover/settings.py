@@ -112,6 +112,13 @@ _OPTIONS = [
             "Mistral without authentication. With a token the catalog provides it."
         ),
     ),
+    cfg.StrOpt(
+        "mistral_token_file",
+        help=(
+            "File with the token of the embedded Mistral at mistral_url. It sets both for its own "
+            "actions."
+        ),
+    ),
     cfg.FloatOpt(
         "sweep_interval",
         default=15.0,
@@ -229,6 +236,7 @@ class Settings:
     poll_ceiling: float = 2.0
     repeat_after: float = 60.0
     mistral_url: str | None = None
+    mistral_token_file: str | None = None
     sweep_interval: float = 15.0
     observe_interval: float = 60.0
     sweep_after: float = 30.0

@@ -36,7 +36,17 @@ class Deployment:
         self, *words: str, url: str | None = None, typed: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run ``failover ...``, within this process. ``typed``: by somebody at a terminal."""
-        return failover("--mistral-url", url or self.mistral.url, *words, typed=typed)
+        token = str(self.mistral.token_file)
+        where = ("--mistral-url", url or self.mistral.url, "--mistral-token-file", token)
+        return failover(*where, *words, typed=typed)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which ``failover ...`` finds it."""
+        return {
+            "FAILOVER_MISTRAL_URL": self.mistral.url,
+            "FAILOVER_MISTRAL_TOKEN_FILE": str(self.mistral.token_file),
+        }
 
     def shown(self, *words: str) -> Any:
         """What ``failover ... -f json`` says, which must succeed."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli.connection import URL_VARIABLE
 from mistral_failover.cli.exporter import _Asking, address, seconds
 from mistral_failover.cli.main import main
 
@@ -60,7 +59,8 @@ def test_it_says_that_a_port_is_taken(capsys: pytest.CaptureFixture[str]) -> Non
 def test_of_its_questions_no_record_stays_and_none_is_answered_by_the_engine(
     deployment: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(URL_VARIABLE, deployment.mistral.url)
+    for name, value in deployment.environment.items():
+        monkeypatch.setenv(name, value)
     client = deployment.mistral.client
     asked: list[dict[str, Any]] = []
     real = type(client).request

@@ -99,7 +99,7 @@ def test_a_watcher_sees_each_step_and_a_mistral_that_goes_away_for_a_while(
     with Doorway(deployment.mistral.url) as door:
         process = subprocess.Popen(
             [sys.executable, "-m", "mistral_failover.cli.main", *words],
-            env=os.environ | {"FAILOVER_MISTRAL_URL": door.url},
+            env=os.environ | deployment.environment | {"FAILOVER_MISTRAL_URL": door.url},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -176,7 +176,7 @@ def test_a_history_that_is_followed_goes_on_an_object_a_line(deployment: Any) ->
     words = ("history", group, "--follow", "-f", "json")
     process = subprocess.Popen(
         [sys.executable, "-m", "mistral_failover.cli.main", *words],
-        env=os.environ | {"FAILOVER_MISTRAL_URL": deployment.mistral.url},
+        env=os.environ | deployment.environment,
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=heeds_ctrl_c,

@@ -40,6 +40,12 @@ house.two:
 SWEEP = "failover.sweep"
 
 
+def administrator(deployment: Any) -> MistralClient:
+    """An administrator of Mistral, who has every project's workflows."""
+    mistral = deployment.mistral
+    return MistralClient(mistral.url, token=mistral.token, headers={"X-Roles": "admin"})
+
+
 def states(deployment: Any, namespace: str, *words: str) -> dict[str, str]:
     done = deployment.failover(
         *("workflows", "diff", "--brief", "--namespace", namespace, *words),
@@ -132,7 +138,7 @@ def test_what_an_administrator_made_public_is_used_or_kept_and_never_doubled(
     deployment: Any,
 ) -> None:
     name = "fifth"
-    client = MistralClient(deployment.mistral.url, headers={"X-Roles": "admin"})
+    client = administrator(deployment)
     known = {Path(path).stem: Path(path).read_text() for path in workflows.paths()}
     client.create_workflows(known["pause"], namespace=name, scope="public")
     other = known["sweep"].replace("Continues the work", "Continued the work")
@@ -155,7 +161,7 @@ def test_what_an_administrator_made_public_is_used_or_kept_and_never_doubled(
 
 def test_an_administrators_other_projects_are_let_alone(deployment: Any, tmp_path: Path) -> None:
     name = "sixth"
-    client = MistralClient(deployment.mistral.url, headers={"X-Roles": "admin"})
+    client = administrator(deployment)
     text = OWN.replace("hello", "theirs")
     for scope, workflow in (("private", "house.greet"), ("public", "house.wave")):
         client.create_workflows(text.replace("house.greet", workflow), namespace=name, scope=scope)

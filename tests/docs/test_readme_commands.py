@@ -33,8 +33,8 @@ pytestmark = [
 
 
 @pytest.fixture
-def mistral(tmp_path: Path) -> Iterator[str]:
-    """The URL of a Mistral with the pack, and the example's stack in a cloud behind it."""
+def mistral(tmp_path: Path) -> Iterator[MistralProcess]:
+    """A Mistral with the pack, and the example's stack in a cloud behind it."""
     with EmulatedCloud() as cloud:
         cloud.client.create_stack("payments", examples.stack())
         cloud.client.add_application(
@@ -52,7 +52,7 @@ def mistral(tmp_path: Path) -> Iterator[str]:
             overrides=options,
             env={**os.environ, "OS_CLIENT_CONFIG_FILE": str(clouds_yaml(tmp_path, cloud))},
         ) as process:
-            yield process.url
+            yield process
 
 
 def clouds_yaml(folder: Path, cloud: EmulatedCloud) -> Path:
@@ -61,10 +61,13 @@ def clouds_yaml(folder: Path, cloud: EmulatedCloud) -> Path:
     return path
 
 
-def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
+def test_the_commands_of_the_readme_do_what_it_says(mistral: MistralProcess) -> None:
     commands = blocks(section(PAGES["README.md"], "Operate it"), "sh")
 
-    told = run(commands, {"FAILOVER_MISTRAL_URL": mistral})
+    token = str(mistral.token_file)
+    told = run(
+        commands, {"FAILOVER_MISTRAL_URL": mistral.url, "FAILOVER_MISTRAL_TOKEN_FILE": token}
+    )
 
     created, planned, started, stood, home, moved, undone = told
     assert "| status    | COMPLETE" in created
@@ -79,11 +82,11 @@ def test_the_commands_of_the_readme_do_what_it_says(mistral: str) -> None:
     assert "active: db_a" in undone
 
 
-def test_the_same_is_done_by_mistral_s_api_alone(mistral: str) -> None:
+def test_the_same_is_done_by_mistral_s_api_alone(mistral: MistralProcess) -> None:
     text = page("rest-api")
     (plan,) = blocks(text, "text")
 
-    told = run(blocks(text, "sh"), {"MISTRAL": mistral, "TOKEN": ""})[1:]
+    told = run(blocks(text, "sh"), {"MISTRAL": mistral.url, "TOKEN": mistral.token})[1:]
 
     define, shown_plan, failover, standing, back, moved, undone, sweep = told
     assert '"group": "payments"' in define

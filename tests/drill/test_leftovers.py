@@ -138,6 +138,7 @@ def test_a_drill_looks_for_its_secrets_wherever_they_have_no_business(tmp_path: 
         "clouds.yaml": "password: demo",
         "mistral.conf": "database = mysql+pymysql://failover:nutcracker@db/failover",
         "mistral.log": "started",
+        "api-token": "7ea7ab1e" * 8,
         "agent-secret": "5ec4e7" * 8,
         "nodes/servers/s-a/key": "c0ffee" * 8,
         "nodes/servers/s-a/broker-url": "amqps://failover:swan%2Flake@broker/",
@@ -154,6 +155,7 @@ def test_a_drill_looks_for_its_secrets_wherever_they_have_no_business(tmp_path: 
     assert named == {
         "the broker's password": "swan/lake",
         "the database's password": "nutcracker",
+        "the token of Mistral's API": "7ea7ab1e" * 8,
         "the installation's secret": "5ec4e7" * 8,
         "the key of s-a": "c0ffee" * 8,
     }

@@ -163,7 +163,8 @@ def test_nobody_there_is_an_error_of_its_own():
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Roles": "admin"}])
-def test_code_cannot_be_sent_through_the_api(client, headers, tmp_path):
+def test_code_cannot_be_sent_through_the_api(server, client, headers, tmp_path):
+    headers = {"X-Auth-Token": server.token, **headers}
     trace = tmp_path / "ran"
     code = (
         "from mistral_lib import actions\n"

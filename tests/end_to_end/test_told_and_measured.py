@@ -191,11 +191,15 @@ def test_mistral_itself_tells_of_the_states_of_an_execution(
 class Running:
     """``failover exporter``, as a user runs it."""
 
-    def __init__(self, url: str, *options: str) -> None:
+    def __init__(self, url: str, *options: str, token_file: Path | None = None) -> None:
         command = [sys.executable, "-m", "mistral_failover.cli.main", "exporter"]
         self.process = subprocess.Popen(
             [*command, "--listen", "127.0.0.1:0", "--interval", "0.5", *options],
-            env={**os.environ, "FAILOVER_MISTRAL_URL": url},
+            env={
+                **os.environ,
+                "FAILOVER_MISTRAL_URL": url,
+                "FAILOVER_MISTRAL_TOKEN_FILE": str(token_file or ""),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -227,7 +231,7 @@ def silence_in(samples: dict[tuple[str, ...], float]) -> dict[str, float]:
 
 
 def test_the_exporter_serves_what_mistral_answers(mistral: MistralProcess) -> None:
-    exporter = Running(mistral.url, "--group-limit", "1")
+    exporter = Running(mistral.url, "--group-limit", "1", token_file=mistral.token_file)
     try:
         # Agents that do not answer within some seconds are left out, until the next time.
         eventually(lambda: len(silence_in(exporter.samples())) == 2, "asked, the agents as well")

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 
+from mistral_failover import private_files
 from mistral_failover.cli import connection
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.emulator.clouds import write_clouds_yaml
@@ -199,7 +200,7 @@ def test_a_reader_never_finds_half_an_announcement(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for number in range(200):
-        state_dir.write_private(tmp_path / "f", json.dumps({"long": "x" * 10_000, "n": number}))
+        private_files.write(tmp_path / "f", json.dumps({"long": "x" * 10_000, "n": number}))
     ended.set()
     reader.join()
     assert wrong == []
@@ -359,7 +360,7 @@ def test_files_and_doors_are_looked_at(options: Options, private: Private, tmp_p
         "SECRET_TOO_SHORT": True,
         "TLS_PAIR": True,
         "CLOUDS_FILE_OPEN": False,
-        "STATE_DIR_OPEN": False,
+        "STATE_DIR_OPEN": True,
         "NO_CHANNEL": False,
     }
 
@@ -427,7 +428,7 @@ def test_the_printed_address_is_that_of_the_server_that_runs(tmp_path: Path) -> 
     assert f"replace {ANYWHERE}" in printed.stderr
 
     secret.read_or_make(folder / "webhook-secret")
-    state_dir.write_private(folder / state_dir.SERVER_FILE, json.dumps(facts))  # of a killed one
+    private_files.write(folder / state_dir.SERVER_FILE, json.dumps(facts))  # of a killed one
     alone = failover("server", "--state-dir", str(folder), "--print-webhook")
     assert alone.stdout.startswith(f"http://127.0.0.1:8990{intake.PATH}/")
     assert alone.stderr == ""

@@ -55,7 +55,7 @@ class Plan:
         """Have these faults happen from now on, and no others."""
         self.id, self.faults = uuid.uuid4().hex, faults
         plan = {"id": self.id, "faults": [vars(fault) for fault in faults]}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.with_suffix(".new").write_text(json.dumps(plan))
         self._path.with_suffix(".new").replace(self._path)
 
@@ -85,7 +85,8 @@ class Faults:
     def __init__(self, folder: Path) -> None:
         self._plan = folder / "plan.json"
         self._fired = folder / "fired"
-        self._fired.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._fired.mkdir(exist_ok=True)
         self._mutex = threading.Lock()
         self._seen: Counter[tuple[str, str]] = Counter()
 

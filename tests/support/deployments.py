@@ -12,9 +12,11 @@ import mistral_failover.workflows
 
 from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
+from support.mistral_of_cloud import in_front_of
 
 
 @contextmanager
@@ -33,14 +35,18 @@ def deployed(
             "command_channel": f"emulator+{cloud.url}",
             **more,
         }
-        with MistralProcess(
-            folder / "mistral",
-            sweep=sweep,
-            workflows=mistral_failover.workflows.paths(),
-            overrides={f"failover.{name}": value for name, value in options.items()},
-            env=os.environ | {"OS_CLIENT_CONFIG_FILE": str(clouds)},
-        ) as mistral:
-            cloud.offer_mistral(mistral.url)
+        with (
+            MistralProcess(
+                folder / "mistral",
+                sweep=sweep,
+                workflows=mistral_failover.workflows.paths(),
+                overrides={f"failover.{name}": value for name, value in options.items()}
+                | LOCAL_HTTP,
+                env=os.environ | {"OS_CLIENT_CONFIG_FILE": str(clouds)},
+            ) as mistral,
+            in_front_of(mistral.url, mistral.token) as url,
+        ):
+            cloud.offer_mistral(url)
             yield mistral, cloud.client
 
 

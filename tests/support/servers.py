@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import requests
 
+from mistral_failover.cli.connection import of_server
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.server import secret
 from mistral_failover.server.intake import SIGNATURE, TIMESTAMP
@@ -89,7 +90,7 @@ class ServerProcess:
     @property
     def client(self) -> MistralClient:
         """Of its Mistral."""
-        return MistralClient(self.facts["url"])
+        return of_server(self.facts)
 
     def action(self, name: str, /, **inputs: Any) -> Any:
         """Run an action."""

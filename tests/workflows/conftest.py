@@ -109,6 +109,7 @@ def state(
         "sweep_after": 0.0,
         "storm_groups": 0,  # in these tests most groups of the project fail, on purpose
         "mistral_url": mistral.url,
+        "mistral_token_file": str(mistral.token_file),
         "poll_first": 0.005,
         "poll_ceiling": 0.02,
     }

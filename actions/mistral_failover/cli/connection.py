@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from mistral_failover.mistral.client import MistralClient
 
 URL_VARIABLE = "FAILOVER_MISTRAL_URL"
+TOKEN_VARIABLE = "FAILOVER_MISTRAL_TOKEN_FILE"  # noqa: S105 - its name
 EMBEDDED_VARIABLE = "FAILOVER_EMBEDDED"
 STATE_VARIABLE = "FAILOVER_STATE_DIR"
 NAMESPACE_VARIABLE = "FAILOVER_NAMESPACE"
 SERVER_FILE = "server.json"
-"""In the state directory of a running ``failover server``: ``{"url", "pid"}``."""
+"""In the state directory of a running ``failover server``: ``{"url", "token_file", "pid"}``."""
 AWAY = frozenset({"MISTRAL_UNREACHABLE", "STILL_RUNNING"})
 """The codes of a Mistral that does not answer now, but may do so later."""
 _WORKFLOW_SERVICE = "workflow"  # openstacksdk knows its aliases, workflowv2 among them
@@ -71,6 +72,15 @@ def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         help=(
             "the API of a Mistral without authentication, ending in /v2 (default "
             f"${URL_VARIABLE}); without it, Mistral's address comes from the cloud's catalog"
+        ),
+    )
+    group.add_argument(
+        "--mistral-token-file",
+        type=Path,
+        metavar="FILE",
+        help=(
+            "the file with the token of a 'failover server' at --mistral-url: api-token of its "
+            f"state directory (default ${TOKEN_VARIABLE}, or the token in $OS_TOKEN)"
         ),
     )
     group.add_argument(
@@ -166,12 +176,43 @@ def _client(app: Any) -> MistralClient:
         return client
     url, embedded = _where(options)
     if embedded:
-        return MistralClient(str(server_facts(app)["url"]), timeout=_SLOW)
+        return of_server(server_facts(app), timeout=_SLOW)
     if url:
-        return MistralClient(url, timeout=_SLOW)
+        return MistralClient(url, token=_given_token(options), timeout=_SLOW)
     from openstack import config
 
     return in_the_cloud(config.OpenStackConfig().get_one(argparse=options))
+
+
+def of_server(facts: dict[str, Any], timeout: float = 60) -> MistralClient:
+    """Return a client of the ``failover server`` that announces these facts. Raises
+    CommandFailed."""
+    from mistral_failover.mistral.client import MistralClient
+
+    token = _token_in(Path(facts["token_file"])) if "token_file" in facts else None
+    return MistralClient(str(facts["url"]), token=token, timeout=timeout)
+
+
+def _given_token(options: Any) -> str | None:
+    """The token of the Mistral at --mistral-url, None if there is none. Raises CommandFailed."""
+    file = getattr(options, "mistral_token_file", None) or os.environ.get(TOKEN_VARIABLE)
+    return _token_in(Path(file)) if file else os.environ.get("OS_TOKEN")
+
+
+def _token_in(file: Path) -> str:
+    from mistral_failover import private_files
+
+    try:
+        return private_files.read(file, for_root=True).decode("ascii").strip()
+    except private_files.NotPrivate as error:
+        raise CommandFailed(error.message, f"{error.remedy} [TOKEN_NOT_PRIVATE]") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not a token"
+        raise CommandFailed(
+            f"The token of Mistral in {file} cannot be read: {why}",
+            "Run the command as the user of 'failover server', or copy the token into a file of "
+            "your own, mode 0600, for --mistral-token-file. [TOKEN_UNREADABLE]",
+        ) from None
 
 
 def _where(options: Any) -> tuple[str | None, bool]:

@@ -195,7 +195,7 @@ def _state_dir(kept: Path, keep: bool) -> Iterator[Path]:
         return
     if (kept / _DONE).exists():
         _clear(kept)  # that drill has ended: this is a new one
-    kept.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
     yield kept
 
 

@@ -68,7 +68,7 @@ class Break(ShowOne):
                 "This failover server acts in a real cloud, where 'emulator' breaks nothing. "
                 "Start another one with --emulated and its own --state-dir. [NO_EMULATOR]"
             )
-        server = _server(facts["url"], parsed_args.group, parsed_args.member)
+        server = _server(facts, parsed_args.group, parsed_args.member)
         target, fault, mending = FAULTS[parsed_args.fault]
         try:
             cloud = EmulatorClient(facts["emulator"])
@@ -125,11 +125,11 @@ def _start(clouds_file: Path, server: str) -> None:
         ) from None
 
 
-def _server(url: str, group: str, member: str) -> str:
-    from mistral_failover.mistral.client import MistralClient, MistralError
+def _server(facts: dict[str, Any], group: str, member: str) -> str:
+    from mistral_failover.mistral.client import MistralError
 
     try:
-        status = MistralClient(url).run_action("failover.status", {"group": group})
+        status = connection.of_server(facts).run_action("failover.status", {"group": group})
     except MistralError as error:
         told = connection.whole(error.message)
         raise connection.CommandFailed(f"{told} {error.remedy} [{error.code}]") from None

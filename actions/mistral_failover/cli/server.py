@@ -32,11 +32,11 @@ class Server(Lister):
         failover server --check --os-cloud NAME     the problems that would keep it from working
         failover server --os-cloud NAME             the cloud of that entry of clouds.yaml
 
-    Every other command reaches it with --embedded. It runs until SIGTERM or Ctrl-C, and continues
-    the work of a killed server by itself. Alarms come in through the webhook, authenticated by a
-    secret: --print-webhook shows the address for senders that cannot sign. Two servers of one
-    tenant, each with its own --state-dir, share a MariaDB (--database-file); either can die at any
-    time.
+    Every other command reaches it with --embedded, as the same user. It runs until SIGTERM or
+    Ctrl-C, and continues the work of a killed server by itself. Alarms come in through the webhook,
+    authenticated by a secret: --print-webhook shows the address for senders that cannot sign. Two
+    servers of one tenant, each with its own --state-dir, share a MariaDB (--database-file); either
+    can die at any time.
 
     Exit codes of --check: 0 it would work, 1 it would not.
     """
@@ -79,6 +79,14 @@ class Server(Lister):
             default=_DEFAULT_API,
             metavar="HOST:PORT",
             help=f"the address of Mistral's API, on loopback (default {_DEFAULT_API}); port 0: any",
+        )
+        parser.add_argument(
+            "--api-name",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="a further name by which clients call Mistral's API, besides its address and "
+            "localhost; may be repeated. Requests by other names are refused",
         )
         parser.add_argument(
             "--webhook-listen",
@@ -220,6 +228,7 @@ def _options(given: argparse.Namespace, program: Any) -> Any:
         state_dir=folder.absolute(),
         cloud=cloud,
         listen=given.listen,
+        names=tuple(given.api_name),
         webhook=given.webhook_listen,
         secret_file=given.webhook_secret_file,
         tls_cert=given.tls_cert,
@@ -244,6 +253,7 @@ def _serve(options: Any) -> None:
     from mistral_failover.agent.systemd import log_to_stderr
     from mistral_failover.server import service
 
+    os.umask(0o077)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -257,7 +267,11 @@ def _serve(options: Any) -> None:
 
 
 def _tell(options: Any, found: Any) -> None:
-    lines = [f"Mistral: {found.url}", f"Alarms:  {found.webhook}"]
+    lines = [
+        f"Mistral: {found.url}",
+        f"Token:   in {found.token_file}",
+        f"Alarms:  {found.webhook}",
+    ]
     if found.metrics:
         lines.append(f"Metrics: {found.metrics}")
     if found.emulator:

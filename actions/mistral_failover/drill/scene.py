@@ -25,8 +25,10 @@ from mistral_failover.drill.audit import Violation, audit, read_state
 from mistral_failover.drill.leaked_secrets import Secrets, password_of
 from mistral_failover.drill.nodes import Nodes
 from mistral_failover.drill.scenarios import as_it_is
+from mistral_failover.embedded.access import TOKEN_FILE, make_private
 from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.process import running
@@ -91,7 +93,7 @@ class Scene:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self.state_dir.mkdir(parents=True, exist_ok=True)
+            make_private(self.state_dir)  # before the cloud's files are in it
             self.cloud = stack.enter_context(
                 running(
                     self.state_dir / "cloud",
@@ -224,7 +226,7 @@ class Scene:
     def written(self) -> list[Path]:
         """Return the files of the scene that must not contain a secret; other files are for
         secrets."""
-        own = ("clouds.yaml", "mistral.conf", self._secret.name, *agent_files.SECRETS)
+        own = ("clouds.yaml", "mistral.conf", TOKEN_FILE, self._secret.name, *agent_files.SECRETS)
         folders = (self.state_dir / "nodes", self.state_dir / "broker")
         everywhere = [*self.state_dir.iterdir(), *(p for f in folders for p in f.rglob("*"))]
         return [path for path in everywhere if path.name not in own and path.is_file()]
@@ -236,6 +238,8 @@ class Scene:
             "the broker's password": password_of(self._broker),
             "the database's password": password_of(self.database_url),
         }
+        if (token := self.state_dir / TOKEN_FILE).exists():
+            named["the token of Mistral's API"] = token.read_text(encoding="ascii").strip()
         if self._agents:
             named["the installation's secret"] = self._secret.read_text(encoding="ascii").strip()
             for key in (self.state_dir / "nodes").rglob(agent_files.KEY):
@@ -285,7 +289,7 @@ class Scene:
             "poll_ceiling": 0.5,
             **self._settings,
         }
-        overrides = {f"failover.{name}": value for name, value in options.items()}
+        overrides = {f"failover.{name}": value for name, value in options.items()} | LOCAL_HTTP
         return EmbeddedMistral(
             self.state_dir, overrides=overrides, log_file=self.state_dir / "mistral.log"
         )

@@ -41,6 +41,7 @@ def serve(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workflows", nargs="*", type=Path, default=[], metavar="FILE")
     args = parser.parse_args(argv)
 
+    os.umask(0o077)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())

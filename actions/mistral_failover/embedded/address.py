@@ -14,13 +14,18 @@ from mistral_failover.embedded.server import EmbeddedMistral
 
 @contextmanager
 def known_to_actions(mistral: EmbeddedMistral) -> Iterator[None]:
-    """Set ``[failover] mistral_url`` of this process to a running Mistral's address, unless it is
-    set: without a token there is no catalog in which an action could find it."""
-    if configuration.load().mistral_url:
+    """Set ``[failover] mistral_url`` and ``mistral_token_file`` of this process to those of a
+    running Mistral, unless another one's are set: without a token of the cloud there is no catalog
+    in which an action could find it."""
+    found = {"mistral_url": mistral.url, "mistral_token_file": str(mistral.token_file)}
+    known = configuration.load()
+    if known.mistral_token_file or known.mistral_url not in (None, mistral.url):
         yield
         return
-    cfg.CONF.set_override("mistral_url", mistral.url, group=configuration.GROUP)
+    for name, value in found.items():
+        cfg.CONF.set_override(name, value, group=configuration.GROUP)
     try:
         yield
     finally:
-        cfg.CONF.clear_override("mistral_url", group=configuration.GROUP)
+        for name in found:
+            cfg.CONF.clear_override(name, group=configuration.GROUP)

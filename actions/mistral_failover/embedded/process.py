@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.mistral.client import MistralClient
 
@@ -64,10 +65,20 @@ class MistralProcess:
         return self._url
 
     @property
+    def token_file(self) -> Path:
+        """The file with the token that every request to the API needs."""
+        return self.state_dir / access.TOKEN_FILE
+
+    @property
+    def token(self) -> str:
+        """That token. Raises :class:`EmbeddedError` ``TOKEN_UNREADABLE``."""
+        return access.token(self.state_dir)
+
+    @property
     def client(self) -> MistralClient:
         """A client of the API. Raises as :attr:`url`."""
         if self._client is None:
-            self._client = MistralClient(self.url)
+            self._client = MistralClient(self.url, token=self.token)
         return self._client
 
     @property
@@ -80,7 +91,7 @@ class MistralProcess:
 
         :raises EmbeddedError: ``DID_NOT_START`` with what it printed last.
         """
-        self.state_dir.mkdir(parents=True, exist_ok=True)
+        self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         output = self.state_dir / "mistral.out"
         self._process = self._launch(output)
         line = self._process.stdout.readline() if self._process.stdout else ""

@@ -9,12 +9,14 @@ with EmbeddedMistral("state") as mistral:
 import contextlib
 import fcntl
 import logging
+import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
-from mistral_failover.embedded import boot, settings
+from mistral_failover import private_files
+from mistral_failover.embedded import access, boot, settings
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.mistral.client import MistralClient
 
@@ -30,9 +32,12 @@ class EmbeddedMistral:
     triggers. Executions that a killed process left RUNNING are not continued by Mistral: see
     :meth:`stale_executions` and :meth:`cancel_stale`.
 
-    :param state_dir: holds ``mistral.sqlite``, ``mistral.conf`` and the lock; made if missing.
+    :param state_dir: holds ``mistral.sqlite``, ``mistral.conf``, the API's token and the lock; made
+        if missing. No other user may enter it.
     :param port: of the API; 0 takes a free one (see :attr:`url`).
     :param host: an IPv4 loopback address.
+    :param names: further names by which clients may call the API, besides ``host`` and
+        ``localhost``.
     :param database: an SQLAlchemy URL; default is SQLite in ``state_dir``, ``sqlite://`` is
         memory. Another database must carry Mistral's schema (``mistral-db-manage upgrade head``).
     :param log_file: Mistral's log (INFO and above); default none, warnings go to the root logger.
@@ -50,6 +55,7 @@ class EmbeddedMistral:
         port: int = 0,
         *,
         host: str = "127.0.0.1",
+        names: Collection[str] = (),
         database: str | None = None,
         log_file: str | Path | None = None,
         auth_url: str | None = None,
@@ -69,9 +75,11 @@ class EmbeddedMistral:
             overrides=overrides,
         )
         self._log_file = Path(log_file) if log_file else None
+        self._names = {host, "localhost", *names}
         self._api, self._cron = api, cron
         self._cleanup: contextlib.ExitStack | None = None
         self._address: tuple[str, int] | None = None
+        self._token: str | None = None
         self._client: MistralClient | None = None
         self._inherited: list[str] = []
         self._stopped = threading.Event()
@@ -95,22 +103,34 @@ class EmbeddedMistral:
         return f"http://{self._address[0]}:{self._address[1]}/v2"
 
     @property
+    def token_file(self) -> Path:
+        """The file with the token that every request to the API needs; there once it runs."""
+        return self._dir / access.TOKEN_FILE
+
+    @property
     def client(self) -> MistralClient:
         """A client of the API; thread-safe. Raises as :attr:`url`."""
         if self._client is None:
-            self._client = MistralClient(self.url)
+            self._client = self.connect()
         return self._client
+
+    def connect(self, timeout: float = 60) -> MistralClient:
+        """Return a further client, whose requests may take ``timeout`` seconds. Raises as
+        :attr:`url`."""
+        return MistralClient(self.url, token=self._token, timeout=timeout)
 
     def start(self) -> Self:
         """Start everything; returns when the API answers.
 
         :raises EmbeddedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
-            ``ALREADY_RUNNING`` (one Mistral a process), ``WRONG_SERVICE_BACKEND``.
+            ``STATE_DIR_OPEN`` (another user may enter it), ``TOKEN_NOT_PRIVATE``,
+            ``TOKEN_UNREADABLE``, ``ALREADY_RUNNING`` (one Mistral a process),
+            ``WRONG_SERVICE_BACKEND``.
         """
         with boot.without_eventlet(), contextlib.ExitStack() as stack:
             boot.init()
             self._claim_process(stack)
-            self._dir.mkdir(parents=True, exist_ok=True)
+            access.make_private(self._dir)
             self._claim_directory(stack)
             self._configure(stack)
             self._open_database(stack)
@@ -127,7 +147,7 @@ class EmbeddedMistral:
         Running actions are not interrupted (Python cannot): their results are lost to Mistral, and
         the process ends when they do. Bound their time, as every action here does.
         """
-        self._address = self._client = None
+        self._address = self._client = self._token = None
         if self._cleanup is not None:
             stack, self._cleanup = self._cleanup, None
             stack.close()
@@ -209,7 +229,11 @@ class EmbeddedMistral:
 
     def _claim_directory(self, stack: contextlib.ExitStack) -> None:
         # flock, not a pid file: the kernel releases it with a killed process.
-        lock: IO[str] = stack.enter_context((self._dir / "lock").open("w"))
+        lock: IO[str] = stack.enter_context(
+            os.fdopen(
+                private_files.open_in_place(self._dir / "lock", os.O_WRONLY | os.O_CREAT), "w"
+            )
+        )
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
@@ -293,7 +317,12 @@ class EmbeddedMistral:
             speedups.order_attributes()
             from mistral.api import service as api_service
 
+            self._token = access.token(self._dir)
             web = api_service.WSGIService("mistral_api")
+            web.server.max_request_body_size = access.LARGEST
+            web.server.wsgi_app = access.Gate(
+                web.server.wsgi_app, self._token, self.token_file, self._names
+            )
             web.start()
             stack.callback(web.stop)
             self._address = web.server.bind_addr

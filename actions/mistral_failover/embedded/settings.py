@@ -39,16 +39,18 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "legacy_action_provider": {
         "load_action_generators": False,
-        # Without authentication everyone who reaches the port could run code or use the keys of the
-        # process's owner.
+        # Who may give orders need not run code, nor use the keys of the process's owner.
         "denylist": "std.javascript,std.js,std.ssh,std.ssh_proxied",
     },
-    # std.http refuses loopback by default; here the cloud itself may be on it.
-    "action_std_http": {"denied_cidrs": ""},
 }
 
-# Not to be changed by overrides or environment variables. Without authentication the API must
-# be reachable from this host only, and "dynamic" actions are Python code sent through the API.
+LOCAL_HTTP: dict[str, Any] = {"action_std_http.denied_cidrs": ""}
+"""Overrides with which std.http reaches this machine, for a cloud that is emulated on it. Otherwise
+Mistral's own list holds: it has loopback, where this machine's other services trust their callers,
+and link-local addresses, where a cloud's metadata service has the credentials of this server."""
+
+# Not to be changed by overrides or environment variables. Without Keystone the API must be
+# reachable from this host only, and "dynamic" actions are Python code sent through the API.
 PINNED: Mapping[tuple[str, str], Any] = {
     ("pecan", "auth_enable"): False,
     ("action_providers", "denylist"): ["dynamic"],
@@ -80,7 +82,7 @@ def check_loopback(host: str) -> str:
         pass
     raise EmbeddedError(
         "LOOPBACK_ONLY",
-        f"the embedded Mistral has no authentication and does not listen on {host!r}",
+        f"the embedded Mistral has no users and no TLS, and does not listen on {host!r}",
         "use 127.0.0.1; for other hosts run Mistral's own services with Keystone",
     )
 
@@ -98,7 +100,7 @@ def build(
     """The settings as {group: {option: text}}; ``overrides`` maps ``group.option`` to a value.
 
     :raises EmbeddedError: ``LOOPBACK_ONLY``, or ``SETTING_PINNED`` for an override of something
-        that keeps the unauthenticated API safe.
+        that keeps the API safe.
     """
     result: Settings = {g: {k: _text(v) for k, v in o.items()} for g, o in DEFAULTS.items()}
     result["DEFAULT"]["executor_thread_pool_size"] = str(threads)
@@ -112,7 +114,7 @@ def build(
         if (group, option) in PINNED or (group, option) in _RESERVED:
             raise EmbeddedError(
                 "SETTING_PINNED",
-                f"{name} cannot be changed: the embedded Mistral has no authentication",
+                f"{name} cannot be changed: the embedded Mistral has no users",
                 "leave it out, or run Mistral's own services with Keystone",
             )
         result.setdefault(group or "DEFAULT", {})[option] = _text(value)

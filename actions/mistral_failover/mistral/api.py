@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from oslo_utils import timeutils
 
+from mistral_failover import private_files
 from mistral_failover.cloud.errors import CloudError, translate, translated
 from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.cloud.session import GuardedSession, changes, session_for
@@ -93,9 +95,12 @@ class Definition:
 class Mistral:
     """Mistral with the rights of one request. Every method raises CloudError."""
 
-    def __init__(self, session: GuardedSession, url: str) -> None:
-        """``url``: the base, ending in ``/v2``. ``session`` bounds every call by its guard."""
-        self._client = MistralClient(url, session=session, timeout=None, failure=_failure)
+    def __init__(self, session: GuardedSession, url: str, token: str | None = None) -> None:
+        """``url``: the base, ending in ``/v2``; ``token``: of an embedded Mistral. ``session``
+        bounds every call by its guard."""
+        self._client = MistralClient(
+            url, session=session, token=token, timeout=None, failure=_failure
+        )
 
     @property
     def now(self) -> datetime:
@@ -254,14 +259,15 @@ def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -
     ``settings.mistral_url``; None without either. ``security`` as for `session_for`. ``guard``:
     that of the operation that asks; none for calls outside of operations.
 
-    Raises CloudError; NO_ENDPOINT if the catalog does not have Mistral; LeaseLost.
+    Raises CloudError; CONFIG if the token file is not readable; NO_ENDPOINT if the catalog does
+    not have Mistral; LeaseLost.
     """
     guard = guard or Unguarded(settings.http_timeout)
     if not getattr(security, "auth_token", None):
         if not settings.mistral_url:
             return None
         session = GuardedSession(guard=guard, timeout=settings.http_timeout)
-        return Mistral(session, settings.mistral_url)
+        return Mistral(session, settings.mistral_url, _token(settings))
     session = session_for(security, guard=guard, settings=settings)
     with translated("find Mistral in the catalog", "Keystone"):
         found = session.get_endpoint(
@@ -271,6 +277,22 @@ def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -
         raise CloudError("NO_ENDPOINT", "The catalog does not say where Mistral is.")
     url = str(found).rstrip("/")
     return Mistral(session, url if url.endswith("/v2") else f"{url}/v2")
+
+
+def _token(settings: Settings) -> str | None:
+    """The token of an embedded Mistral. Raises CloudError CONFIG."""
+    if not settings.mistral_token_file:
+        return None
+    try:
+        return private_files.read(Path(settings.mistral_token_file)).decode("ascii").strip()
+    except private_files.NotPrivate as error:
+        raise CloudError("CONFIG", error.message, remedy=error.remedy) from None
+    except (OSError, UnicodeDecodeError):
+        raise CloudError(
+            "CONFIG",
+            f"The token of Mistral in {settings.mistral_token_file} cannot be read.",
+            remedy="Correct [failover] mistral_token_file.",
+        ) from None
 
 
 def mistral_of(request: Request, guard: Guard | None = None) -> Mistral | None:

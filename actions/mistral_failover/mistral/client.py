@@ -125,6 +125,7 @@ class MistralClient:
     :param url: the base, ending in ``/v2``.
     :param session: a keystoneauth session, where requests need authentication or certificates. By
         default one without authentication that knows no proxy.
+    :param token: of an embedded Mistral, which requires it of every request.
     :param headers: sent with every request, e.g. ``X-Auth-Token`` and ``X-Project-Id``, which
         actions find in ``context.security``.
     :param project: returns the project of the requests, if they are authenticated.
@@ -138,6 +139,7 @@ class MistralClient:
         url: str,
         *,
         session: Session | None = None,
+        token: str | None = None,
         headers: Mapping[str, str] | None = None,
         project: Callable[[], str | None] = lambda: None,
         timeout: float | None = 60,
@@ -152,7 +154,11 @@ class MistralClient:
         self._adapter = Adapter(
             session or _without_proxy(),
             endpoint_override=self.url.replace("%", "%%"),  # a format, for the adapter
-            additional_headers=dict(headers or {}),
+            # Not as X-Auth-Token: that is the place of a cloud's token, which reaches the actions.
+            additional_headers={
+                **({"Authorization": f"Bearer {token}"} if token else {}),
+                **(headers or {}),
+            },
         )
 
     def owns(self, row: WorkflowBody) -> bool:
@@ -165,8 +171,8 @@ class MistralClient:
 
         :raises MistralError: ``MISTRAL_UNREACHABLE`` (no answer from Mistral or Keystone, or a 502,
             503 or 504: the request may have been carried out), ``NOT_FOUND`` (404),
-            ``MISTRAL_REFUSED`` (other errors, with Mistral's reason). Keystone's refusals are
-            raised as they are.
+            ``UNAUTHORISED`` (401: no token, or a wrong one), ``MISTRAL_REFUSED`` (other errors,
+            with Mistral's reason). Keystone's refusals are raised as they are.
         """
         try:
             return self._ask(method, path, **kwargs)
@@ -516,6 +522,9 @@ def _refusal(answer: requests.Response) -> MistralError:
     reason = f"({status}) {_reason(answer)}"
     if status == 404:
         return MistralError("NOT_FOUND", reason, "check the name or id", status)
+    if status == 401:
+        remedy = "give the token of this Mistral, or authenticate with the cloud: --os-cloud"
+        return MistralError("UNAUTHORISED", reason, remedy, status)
     return MistralError("MISTRAL_REFUSED", reason, "correct the request", status)
 
 

@@ -45,16 +45,17 @@ class Address:
 
 
 def check_api(address: Address) -> None:
-    """Mistral's API has no authentication here: it stays on this machine.
+    """Mistral's API has no users and no TLS here: it stays on this machine.
 
     Raises EmbeddedError LOOPBACK_ONLY.
     """
     if not address.loopback or ":" in address.host:
         raise EmbeddedError(
             "LOOPBACK_ONLY",
-            f"the API has no authentication here and does not listen on {address}",
+            f"the API has no users and no TLS here, and does not listen on {address}",
             "--listen 127.0.0.1:PORT. From elsewhere: ssh -L PORT:127.0.0.1:PORT, then failover "
-            "--mistral-url http://127.0.0.1:PORT/v2. Alarms come in by --webhook-listen.",
+            "--mistral-url http://127.0.0.1:PORT/v2 --mistral-token-file FILE. Alarms come in by "
+            "--webhook-listen.",
         )
 
 

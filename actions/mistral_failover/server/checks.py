@@ -6,7 +6,6 @@ The action ``failover.doctor`` finds the problems of each group once the server 
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.doctor.roles import ROLE, lacking, listed
+from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.server import addresses, credential, secret, state_dir, tls
 from mistral_failover.server.options import Options
@@ -68,14 +68,8 @@ def _place(options: Options) -> Iterator[Finding]:
             )
         return
     state_dir.check_free(folder)
-    mode = folder.stat().st_mode
-    if mode & stat.S_IRWXO:
-        yield Finding(
-            False,
-            "STATE_DIR_OPEN",
-            f"other users may enter {folder} (mode {stat.S_IMODE(mode):04o})",
-            f"chmod 700 {folder}",
-        )
+    if (folder / access.TOKEN_FILE).exists():
+        access.token(folder)
 
 
 def _doors(options: Options) -> Iterator[Finding]:

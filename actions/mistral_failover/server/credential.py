@@ -14,12 +14,12 @@ from typing import Any
 
 from openstack import config as clouds
 
+from mistral_failover import private_files
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.session import session_for
 from mistral_failover.cloud.tokens import NO_RIGHTS
-from mistral_failover.server.state_dir import write_private
 from mistral_failover.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def project_of(name: str, folder: Path, pause: Callable[[float], object] = time.
             raise
         LOG.warning("Keystone is not reachable, continuing with the known project: %s", error)
         return known
-    write_private(file, json.dumps({"credential": key, "project": project}) + "\n")
+    private_files.write(file, json.dumps({"credential": key, "project": project}) + "\n")
     return project
 
 

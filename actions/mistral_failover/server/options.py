@@ -22,11 +22,13 @@ _SECRETS = ("database", "command_channel")
 @dataclass(frozen=True)
 class Options:
     """``settings`` are those of [failover], as text, by name; ``metrics_port`` None: no metrics are
-    served; ``secret_file`` None: one is created in the state directory."""
+    served; ``secret_file`` None: one is created in the state directory; ``names``: further names of
+    Mistral's API."""
 
     state_dir: Path
     cloud: str | None = None
     listen: Address = Address("127.0.0.1", 8989)
+    names: tuple[str, ...] = ()
     webhook: Address = Address("127.0.0.1", 8990)
     secret_file: Path | None = None
     tls_cert: Path | None = None

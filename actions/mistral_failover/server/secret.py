@@ -15,8 +15,8 @@ import secrets
 import stat
 from pathlib import Path
 
+from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.server.state_dir import write_private
 
 SHORTEST = 32
 """Minimum length of a secret in characters."""
@@ -56,19 +56,26 @@ def read(file: Path) -> Secret:
     Raises EmbeddedError SECRET_UNREADABLE, SECRET_NOT_PRIVATE, SECRET_TOO_SHORT.
     """
     try:
-        mode = file.stat().st_mode
-        lines = [line.strip() for line in file.read_bytes().splitlines()]
+        with file.open("rb") as stream:
+            found = os.fstat(stream.fileno())  # of what is read, whatever the name leads to now
+            lines = [line.strip() for line in stream.read().splitlines()]
     except OSError as error:
         raise EmbeddedError(
             "SECRET_UNREADABLE",
             f"the secret {file} cannot be read: {error.strerror}",
             _make_one(file),
         ) from None
-    if not is_private(file, mode):
+    if not is_private(file, found.st_mode):
         raise EmbeddedError(
             "SECRET_NOT_PRIVATE",
-            f"other users may read {file} (mode {stat.S_IMODE(mode):04o})",
+            f"other users may read {file} (mode {stat.S_IMODE(found.st_mode):04o})",
             f"chmod 600 {file}",
+        )
+    if found.st_uid not in (0, os.geteuid()):
+        raise EmbeddedError(
+            "SECRET_NOT_PRIVATE",
+            f"{file} belongs to another user (uid {found.st_uid})",
+            f"chown {os.geteuid()}: {file}",
         )
     keys = [line for line in lines if line]
     if not keys or min(map(len, keys)) < SHORTEST:
@@ -83,7 +90,7 @@ def read(file: Path) -> Secret:
 def read_or_make(file: Path) -> Secret:
     """Read the secret in a file, and create the file if it is missing. Raises as :func:`read`."""
     if not file.exists():
-        write_private(file, secrets.token_hex(SHORTEST) + "\n")
+        private_files.write(file, secrets.token_hex(SHORTEST) + "\n")
     return read(file)
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -20,6 +21,7 @@ from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral.client import MistralClient, MistralError
@@ -47,9 +49,10 @@ _ANSWER = 10.0  # seconds within which Mistral must answer
 @dataclass(frozen=True)
 class Running:
     """A server that is ready: the addresses of Mistral's API, of the webhook, of the metrics, if
-    served, and of the emulated cloud, if there is one."""
+    served, and of the emulated cloud, if there is one. ``token_file``: has the API's token."""
 
     url: str
+    token_file: Path
     webhook: str
     metrics: str | None
     emulator: str | None
@@ -59,8 +62,8 @@ class Running:
 class Health:
     """Whether Mistral answered the last check."""
 
-    def __init__(self, url: str) -> None:
-        self._client = MistralClient(url, timeout=_ANSWER)
+    def __init__(self, client: MistralClient) -> None:
+        self._client = client
         self.good = True
 
     def look(self) -> bool:
@@ -126,12 +129,13 @@ def running(options: Options) -> Iterator[Running]:
         state = _store()
         redelivery.take_up(mistral)
         stack.enter_context(BackgroundSweep(mistral))
-        health = Health(mistral.url)
+        health = Health(mistral.connect(_ANSWER))
         intake = Intake(known, mistral.client, state.database, process.own_project(state.settings))
         webhook = Webhook(listening, intake, lambda: health.good, tls=certified)
         stack.enter_context(webhook)
         metrics = _metrics(stack, options)
-        found = Running(mistral.url, webhook.url, metrics, cloud.url if cloud else None, health)
+        emulator = cloud.url if cloud else None
+        found = Running(mistral.url, mistral.token_file, webhook.url, metrics, emulator, health)
         stack.enter_context(state_dir.announced(options.state_dir, _facts(options, found)))
         yield found
 
@@ -166,7 +170,9 @@ def _mistral(options: Options) -> EmbeddedMistral:
         options.state_dir,
         options.listen.port,
         host=options.listen.host,
-        overrides={f"failover.{name}": value for name, value in settings.items()},
+        names=options.names,
+        overrides={f"failover.{name}": value for name, value in settings.items()}
+        | (LOCAL_HTTP if options.emulated else {}),
     )
 
 
@@ -201,6 +207,7 @@ def _store() -> process.Runtime:
 def _facts(options: Options, found: Running) -> Mapping[str, Any]:
     facts = {
         "url": found.url,
+        "token_file": str(found.token_file),
         "pid": os.getpid(),
         "webhook": found.webhook,
         "secret_file": str(options.secret.absolute()),

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mistral_failover import private_files
+from mistral_failover.embedded.access import make_private
 from mistral_failover.embedded.errors import EmbeddedError
 
 _LOCK = "server.lock"
 SERVER_FILE = "server.json"
-"""``{"url", "pid", "webhook", "secret_file"}``, and ``metrics``, ``emulator`` and its
+"""``{"url", "token_file", "pid", "webhook", "secret_file"}``, and ``metrics``, ``emulator`` and its
 ``clouds_file`` where there are any; there as long as the server is ready."""
 
 
@@ -24,12 +26,14 @@ SERVER_FILE = "server.json"
 def claimed(folder: Path) -> Iterator[None]:
     """Hold a state directory for one server; create it if it is missing.
 
-    Raises EmbeddedError STATE_DIR_UNUSABLE, STATE_DIR_IN_USE.
+    Raises EmbeddedError STATE_DIR_UNUSABLE, STATE_DIR_OPEN, STATE_DIR_IN_USE.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         # flock, not a pid file: the kernel releases it with a killed process.
-        lock = (folder / _LOCK).open("a")
+        lock = os.fdopen(private_files.open_in_place(folder / _LOCK, os.O_WRONLY | os.O_CREAT), "w")
+    except private_files.NotPrivate as error:
+        raise EmbeddedError("STATE_DIR_UNUSABLE", error.message, error.remedy) from None
     except OSError as error:
         raise _unusable(folder, error.strerror) from None
     with lock:
@@ -48,6 +52,7 @@ def check_free(folder: Path) -> None:
     try:
         taken = _in_use(folder)
         try_writing(folder)
+        make_private(folder)
     except OSError as error:
         raise _unusable(folder, error.strerror) from None
     if taken:
@@ -106,7 +111,7 @@ def announced(folder: Path, facts: Mapping[str, Any]) -> Iterator[None]:
     """Announce the server's addresses while the block lasts, in a file that only its owner may
     read."""
     file = folder / SERVER_FILE
-    write_private(file, json.dumps(facts) + "\n")
+    private_files.write(file, json.dumps(facts) + "\n")
     try:
         yield
     finally:
@@ -116,13 +121,3 @@ def announced(folder: Path, facts: Mapping[str, Any]) -> Iterator[None]:
 def forget(folder: Path) -> None:
     """Remove the announcement of a killed server."""
     (folder / SERVER_FILE).unlink(missing_ok=True)
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner may read; readers always find the old content or the new."""
-    made = file.with_name(file.name + ".new")
-    made.unlink(missing_ok=True)
-    descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    made.replace(file)

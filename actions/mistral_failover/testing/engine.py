@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from mistral_failover.embedded import boot
 from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.testing.replacements import Replacements
 
 # Policies that only wait; a task timeout is not among them, because without its delay it would
@@ -40,7 +41,7 @@ class TestEngine:
         self._mistral = EmbeddedMistral(
             state_dir,
             database="sqlite://",
-            overrides={"engine.execution_integrity_check_delay": -1},
+            overrides={**LOCAL_HTTP, "engine.execution_integrity_check_delay": -1},
             threads=32,
             cron=False,
         )
@@ -76,6 +77,11 @@ class TestEngine:
     def url(self) -> str:
         """Where its API is, ``http://127.0.0.1:PORT/v2``: operations that are workflows need it."""
         return self._mistral.url
+
+    @property
+    def token_file(self) -> Path:
+        """The file with the token that every request to the API needs."""
+        return self._mistral.token_file
 
     def context(self) -> Any:
         """A ``with`` block in which Mistral's Python interfaces may be called."""

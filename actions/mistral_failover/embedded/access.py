@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access to the embedded Mistral's API: a token, and what a web page could send without it.
+
+Mistral's own authentication needs Keystone. Without it every program that reaches the port could
+give orders: any user of this machine, and any web page in a browser here, because a browser sends
+forms and plain text to other sites without asking. So each request is checked before Mistral reads
+a byte of its body, in this order:
+
+1. ``Host`` is a name of this API, else 403. A page whose own name is rebound to 127.0.0.1 sends
+   that name.
+2. ``Origin`` and ``Sec-Fetch-Site``, which only browsers send, name no other site, else 403.
+3. The token is in ``X-Auth-Token``, else 401. A caller whose ``X-Auth-Token`` is a cloud's, for the
+   actions, sends it as ``Authorization: Bearer`` instead.
+4. The body is JSON, or plain text where Mistral reads definitions, else 415.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Collection, Iterable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from mistral_failover import private_files
+from mistral_failover.embedded.errors import EmbeddedError
+
+TOKEN_FILE = "api-token"  # noqa: S105 - its name
+"""In the state directory. Remove it and restart to have a new one."""
+LARGEST = 16 * 1024 * 1024
+"""Maximum size of a body in bytes."""
+_BYTES = 32
+_BEARER = "bearer "
+_DEFINITIONS = frozenset({"workflows", "workbooks", "actions", "code_sources"})
+_OWN = frozenset({"same-origin", "none"})  # none: typed by the user
+
+Environ = dict[str, Any]
+Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+
+
+def token(folder: Path) -> str:
+    """Return the token of a state directory; make it at the first call.
+
+    Raises EmbeddedError TOKEN_UNREADABLE, TOKEN_NOT_PRIVATE.
+    """
+    file = folder / TOKEN_FILE
+    try:
+        if not file.exists():
+            private_files.write(file, secrets.token_hex(_BYTES) + "\n")
+        found = private_files.read(file).decode("ascii").strip()
+    except private_files.NotPrivate as error:
+        raise EmbeddedError("TOKEN_NOT_PRIVATE", error.message, error.remedy) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unusable(file, str(error)) from None
+    if len(found) < 2 * _BYTES:
+        raise _unusable(file, f"it has fewer than {2 * _BYTES} characters")
+    return found
+
+
+def _unusable(file: Path, why: str) -> EmbeddedError:
+    return EmbeddedError(
+        "TOKEN_UNREADABLE",
+        f"the token of the API in {file} is not usable: {why}",
+        f"rm {file}, and start again: a new one is made",
+    )
+
+
+def make_private(folder: Path) -> None:
+    """Make a state directory, or check that no other user may enter one that exists.
+
+    Raises EmbeddedError STATE_DIR_OPEN; OSError.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        private_files.check_directory(folder)
+    except private_files.NotPrivate as error:
+        raise EmbeddedError(
+            "STATE_DIR_OPEN", f"{error.message}, which holds secrets", error.remedy
+        ) from None
+
+
+class Gate:
+    """A WSGI application that lets requests through to another one; see the module.
+
+    :param file: where the token is, for the messages. :param hosts: the names of this API, without
+    ports: a tunnel has another port at its other end.
+    """
+
+    def __init__(
+        self, application: Application, token: str, file: Path, hosts: Collection[str]
+    ) -> None:
+        self._application = application
+        self._token = token.encode("ascii")
+        self._file = file
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request, or hand it on without the token."""
+        refused = self._checked(environ)
+        if refused is None:
+            return self._application(environ, start_response)
+        status, reason = refused
+        # As Mistral's own errors look.
+        body = json.dumps({"faultcode": "Client", "faultstring": reason}).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        if status is HTTPStatus.UNAUTHORIZED:
+            headers.append(("WWW-Authenticate", "Bearer"))
+        start_response(f"{status.value} {status.phrase}", headers)
+        return [body]
+
+    def _checked(self, environ: Environ) -> tuple[HTTPStatus, str] | None:
+        host = environ.get("HTTP_HOST", "").lower()
+        if _name(host) not in self._hosts:
+            return HTTPStatus.FORBIDDEN, (
+                "The Host header is no name of this API. It has these: "
+                f"{', '.join(sorted(self._hosts))}. Add another one with --api-name."
+            )
+        if not _same_site(environ, host):
+            return HTTPStatus.FORBIDDEN, "This request is from a web page of another site."
+        if not self._authenticated(environ):
+            return HTTPStatus.UNAUTHORIZED, (
+                "The request has no X-Auth-Token, or a wrong one. The token is in the file "
+                f"{self._file} on the machine of this server, where only its user can read it. Use "
+                "failover --embedded there, or give the file with --mistral-token-file."
+            )
+        if not _readable(environ):
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, (
+                "Send the body as application/json; definitions of workflows, workbooks and "
+                "actions as text/plain."
+            )
+        return None
+
+    def _authenticated(self, environ: Environ) -> bool:
+        """Whether the request has the token, which is taken from it: actions would use it as a
+        token of the cloud."""
+        given = environ.get("HTTP_AUTHORIZATION", "")
+        if given[: len(_BEARER)].lower() == _BEARER:
+            del environ["HTTP_AUTHORIZATION"]
+            given = given[len(_BEARER) :].strip()
+        else:
+            given = environ.pop("HTTP_X_AUTH_TOKEN", "")
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without its port; empty for what is none, or an IPv6 address."""
+    name, colon, port = host.partition(":")
+    return name if not colon or port.isdecimal() else ""
+
+
+def _same_site(environ: Environ, host: str) -> bool:
+    """A page of another port is another site too: every user of the machine can serve one."""
+    origin = environ.get("HTTP_ORIGIN")
+    scheme = environ.get("wsgi.url_scheme", "http")
+    if origin is not None and origin.lower() != f"{scheme}://{host}":
+        return False
+    return environ.get("HTTP_SEC_FETCH_SITE", "none").lower() in _OWN
+
+
+def _readable(environ: Environ) -> bool:
+    kind = str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
+    if not kind:
+        empty = environ.get("CONTENT_LENGTH", "") in ("", "0")
+        return empty and "HTTP_TRANSFER_ENCODING" not in environ
+    if kind == "text/plain":
+        return _of_definitions(environ)
+    return kind == "application/json"
+
+
+def _of_definitions(environ: Environ) -> bool:
+    parts = str(environ.get("PATH_INFO", "")).split("/")
+    known = parts[:2] == ["", "v2"] and len(parts) > 2 and parts[2] in _DEFINITIONS
+    return known and str(environ["REQUEST_METHOD"]) in ("POST", "PUT")
