@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test docs drills test-cloud test-outages test-broker faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
+.PHONY: drill test docs drills test-cloud test-outages test-broker test-browser faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,11 @@ faults: $(STAMP)
 test-broker: $(STAMP)
 	$(BIN)/python -m testbroker install
 	$(BIN)/pytest -m broker tests/broker -n 2 --durations=10
+
+# What a web page can do to the API, in a real Chromium: apt install chromium.
+test-browser: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[browser]'
+	$(BIN)/pytest -m browser tests/security -n 0
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
