@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may store a workflow cannot use std.http to reach what trusts this machine."""
+"""A workflow cannot use std.http to reach services that trust this machine."""
 
 from __future__ import annotations
 

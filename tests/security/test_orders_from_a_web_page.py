@@ -189,7 +189,7 @@ def test_without_the_token_nothing_is_told(api: Api, path: str, headers: dict[st
     assert SWITCHOVER not in said.body
 
 
-def test_whoever_lacks_the_token_is_told_where_it_is_and_what_to_do(api: Api) -> None:
+def test_a_refusal_says_which_file_has_the_token_and_what_to_do(api: Api) -> None:
     said = api.ask()
 
     assert str(api.token_file) in said.reason

@@ -120,7 +120,7 @@ def mistral_url(mistral: TestEngine) -> Iterator[str]:
 
 @pytest.fixture
 def owner(mistral_url: str, mistral: TestEngine) -> MistralClient:
-    """Who has the token."""
+    """A client with the token."""
     return MistralClient(mistral_url, token=mistral.token_file.read_text("ascii").strip())
 
 
@@ -132,7 +132,7 @@ def submitted(page: Any, site: Site, url: str, more: str = "") -> Any:
     return found.value
 
 
-def test_a_browser_sends_such_a_form_to_whoever_takes_it(page: Any, site: Site) -> None:
+def test_a_browser_sends_such_a_form_to_a_server_that_takes_it(page: Any, site: Site) -> None:
     submitted(page, site, site.url("127.0.0.1"))
 
     ((kind, body),) = [(kind, body) for method, kind, body in site.heard if method == "POST"]

@@ -39,7 +39,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "legacy_action_provider": {
         "load_action_generators": False,
-        # Who may give orders need not run code, nor use the keys of the process's owner.
+        # The API's token gives orders; it must not run code or use the process owner's keys.
         "denylist": "std.javascript,std.js,std.ssh,std.ssh_proxied",
     },
 }
