@@ -53,7 +53,7 @@ def test_each_member_s_last_word_is_told(
         "epoch": 1,
         "agent": None,
         "lacks": None,
-        "sentence": "nothing is known of it",
+        "sentence": "no heartbeat received",
     }
     assert second["agent"] == {
         "epoch": 1,
@@ -62,7 +62,7 @@ def test_each_member_s_last_word_is_told(
         "deposed": None,
         "commands": ["pg-start"],
     }
-    assert second["sentence"] == "heard 3 s ago; runs pg-start"
+    assert second["sentence"] == "last heartbeat 3 s ago; runs pg-start"
     assert [(a.group, a.member) for a in channel.asked] == [(name, "db_a"), (name, "db_b")]
 
 

@@ -48,6 +48,8 @@ SCOPED = scoped()
 UNSEEN = {
     "groups.define": "it answers with an id that follows from its arguments",
     "observations.due": "it is for groups at rest",
+    "retention.forget_journal": "entries of the current traversal stay",
+    "retention.forget_plans": "a plan stays for a day after it has expired",
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",
     "totals.add": "it answers nothing",
     "totals.swept": "it answers nothing",
@@ -58,6 +60,7 @@ UNSEEN = {
 def ids(project: str) -> dict[str, Any]:
     """What a caller names: the ids of a project's rows."""
     return {
+        "batch": 10,
         "counts": {},
         "definition": DEFINITION,
         "execution": "execution",
@@ -70,6 +73,7 @@ def ids(project: str) -> dict[str, Any]:
         "kind": None,
         "limit": 10,
         "name": GROUP,
+        "older_than": NOW + 1,
         "now": NOW,
         "plan_id": f"{project}-plan",
         "quiet": 1.0,

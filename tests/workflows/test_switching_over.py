@@ -277,9 +277,9 @@ def test_a_stop_that_is_refused_changes_nothing(protect: Callable[..., Any]) -> 
     group = protect({"data": DATA, "database": database(stop="unheard-of")})
     group.activate()
 
-    run = switch(group).assert_failed_with("RETURNED")
+    run = switch(group).assert_failed_with("CANNOT_QUIESCE")
 
-    assert "REFUSED" in run.output["error"]["message"]
+    assert "unheard-of" in run.output["error"]["message"]
     assert at(group) == (["db_a"], ["db_a"])
     assert group.status()["status"] == "COMPLETE"
 

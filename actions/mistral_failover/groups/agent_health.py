@@ -170,7 +170,7 @@ def silent(beat: Heartbeat | None) -> str:
     which nothing is known: it may be new."""
     if beat is None or beat.ago <= SILENT:
         return ""
-    return f"its agent has said nothing for {beat.ago:.0f} s"
+    return f"its agent has sent no heartbeat for {beat.ago:.0f} s"
 
 
 def lacking(beat: Heartbeat | None, commands: Collection[str]) -> str:

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random changes behind the engine's back: the status tells the truth, and the way out is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import recovery
+from support.operators import Operator
+
+pytestmark = [pytest.mark.drills, pytest.mark.timeout(300)]
+CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
+MEMBERS = ("db_a", "db_b", "db_c")
+
+
+class Behind:
+    """A group, and somebody who works on the cloud and does not know of it."""
+
+    def __init__(self, group: Any) -> None:
+        self.group = group
+        self.operator = Operator(group.cloud)
+        self.servers = {member: group.server(member) for member in MEMBERS}
+        shown = group.cloud.resources(group.name)["data_volume"]
+        self.volume = str(shown["physical_resource_id"])
+        self.gone: set[str] = set()
+
+    @property
+    def holder(self) -> str:
+        return str(self.group.status()["roles"]["active"])
+
+    def change(self, what: str, member: str) -> None:
+        """Do it, if it can be done to this member."""
+        server = self.servers[member]
+        if what == "drift":
+            self.operator.update_stack(self.group.name, active=member)
+        elif member in self.gone:
+            return
+        elif what == "stop":
+            self.operator.stop_server(server)
+            self.gone.add(member)
+        elif what == "delete":
+            self.operator.delete_server(server)
+            self.gone.add(member)
+        elif what == "detach" and server in self.attached():
+            (epoch,) = (m["epoch"] for m in self.group.status()["members"] if m["name"] == member)
+            said = {"command_id": f"{self.group.name}-{epoch}", "epoch": epoch}
+            self.group.cloud.run_command(server, "stop", **said)
+            self.operator.detach(self.volume, server)
+
+    def attached(self) -> set[str]:
+        """The servers that have the volume."""
+        return {str(row["instance"]) for row in self.operator.attachments(self.volume)}
+
+    def can_serve(self) -> bool:
+        """Whether the holder of the role runs and has the volume."""
+        return self.holder not in self.gone and self.servers[self.holder] in self.attached()
+
+    def look(self) -> dict[str, Any]:
+        """The service after a look."""
+        recovery.Observe(self.group.name).run(CONTEXT)
+        return dict(self.group.status()["service"])
+
+    def told_truly(self) -> dict[str, Any]:
+        """Look, and compare with the cloud."""
+        seen = self.look()
+        assert seen["status"] in ("SERVING", "DEGRADED", "DOWN"), seen
+        assert (seen["status"] != "DOWN") == self.can_serve(), seen
+        assert set(seen["gone"]) == self.gone & {self.holder}
+        return seen
+
+
+changes = st.lists(
+    st.tuples(st.sampled_from(["stop", "delete", "detach", "drift"]), st.sampled_from(MEMBERS)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(changes)
+def test_the_status_is_true_and_the_way_out_leads_out(
+    protect: Callable[..., Any], todo: list[tuple[str, str]]
+) -> None:
+    group = protect(servers=MEMBERS)
+    group.activate()
+    behind = Behind(group)
+    assert behind.told_truly()["status"] == "SERVING"
+
+    for what, member in todo:
+        behind.change(what, member)
+        seen = behind.told_truly()
+        if seen["gone"] and len(behind.gone) < len(MEMBERS):
+            # What the status names: failover start GROUP --lost MEMBER.
+            group.run("failover", group=group.name, lost=seen["gone"]).assert_succeeded()
+            assert behind.told_truly()["status"] != "DOWN"
+            assert group.cloud.nodes()[behind.servers[behind.holder]]["applications"]
+
+    assert group.cloud.violations() == []
