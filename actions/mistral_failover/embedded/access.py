@@ -139,8 +139,13 @@ class Gate:
         if given[: len(_BEARER)].lower() == _BEARER:
             del environ["HTTP_AUTHORIZATION"]
             given = given[len(_BEARER) :].strip()
+            if self._is_token(environ.get("HTTP_X_AUTH_TOKEN", "")):
+                del environ["HTTP_X_AUTH_TOKEN"]
         else:
             given = environ.pop("HTTP_X_AUTH_TOKEN", "")
+        return self._is_token(given)
+
+    def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
 
 

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is sent to the embedded Mistral's API: what lacks something is refused before Mistral
+sees it, nothing fails, and nothing stays."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mistral_failover.embedded.access import Gate
+from mistral_failover.mistral.client import MistralClient
+from mistral_failover.testing.engine import TestEngine
+
+TOKEN = "0123456789abcdef" * 4
+HOST = "127.0.0.1:8989"
+text = st.text(max_size=60)
+maybe = st.one_of(st.none(), text)
+hosts = st.one_of(st.sampled_from([HOST, "127.0.0.1", "localhost:1", "rebind.example", ""]), text)
+origins = st.one_of(st.sampled_from([f"http://{HOST}", "https://evil.example", "null"]), maybe)
+sites = st.one_of(st.sampled_from(["none", "same-origin", "cross-site"]), maybe)
+tokens = st.one_of(st.sampled_from([TOKEN, TOKEN.upper(), TOKEN[:-1], f"Bearer {TOKEN}"]), maybe)
+kinds = st.one_of(
+    st.sampled_from(
+        ["application/json", "application/json; charset=utf-8", "text/plain"]
+        + ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    ),
+    maybe,
+)
+paths = st.one_of(st.sampled_from(["/v2/executions", "/v2/workflows", "/v2/environments"]), text)
+
+
+class Behind:
+    """What stands behind the gate."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self.seen.append(environ)
+        start_response("200 OK", [])
+        return [b""]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    hosts,
+    origins,
+    sites,
+    tokens,
+    tokens,
+    kinds,
+    paths,
+    st.sampled_from(["GET", "POST", "PUT", "DELETE"]),
+)
+def test_only_what_has_everything_gets_past_the_gate(
+    host: str,
+    origin: str | None,
+    site: str | None,
+    token: str | None,
+    bearer: str | None,
+    kind: str | None,
+    path: str,
+    method: str,
+) -> None:
+    behind, answers = Behind(), []
+    gate = Gate(behind, TOKEN, Path("api-token"), ["127.0.0.1", "localhost"])
+    environ = {
+        "REQUEST_METHOD": method,
+        "PATH_INFO": path,
+        "CONTENT_LENGTH": "2",
+        "wsgi.input": io.BytesIO(b"{}"),
+        "HTTP_HOST": host,
+        "HTTP_ORIGIN": origin,
+        "HTTP_SEC_FETCH_SITE": site,
+        "HTTP_X_AUTH_TOKEN": token,
+        "HTTP_AUTHORIZATION": bearer,
+        "CONTENT_TYPE": kind,
+    }
+
+    body = gate(
+        {key: value for key, value in environ.items() if value is not None},
+        lambda status, headers: answers.append(int(status[:3])),
+    )
+
+    assert b"".join(body) or behind.seen
+    assert answers[0] in (200, 401, 403, 415)
+    if behind.seen:
+        assert host.lower().partition(":")[0] in ("127.0.0.1", "localhost")
+        assert origin is None or origin.lower() == f"http://{host}".lower()
+        assert site is None or site.lower() in ("none", "same-origin")
+        assert TOKEN in (token, (bearer or "")[7:].strip())
+        assert (kind or "").startswith(("application/json", "text/plain"))
+        cloud_token = behind.seen[0].get("HTTP_X_AUTH_TOKEN")
+        assert cloud_token != TOKEN, "actions would use it as the cloud's"
+
+
+@pytest.fixture(scope="module")
+def api(mistral: TestEngine) -> tuple[str, int]:
+    where = urllib.parse.urlsplit(mistral.url)
+    return str(where.hostname), int(where.port or 0)
+
+
+def quiet(count: int) -> bool:
+    """Whether no more threads than these are left within a while."""
+    end = time.monotonic() + 10
+    while threading.active_count() > count and time.monotonic() < end:
+        time.sleep(0.05)
+    return threading.active_count() <= count
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.one_of(st.binary(max_size=300), st.from_regex(rb"(GET|POST) [^ ]{1,40} HTTP/1.1\r\n.*")))
+def test_bytes_at_random_are_answered_with_no_server_error(
+    api: tuple[str, int], sent: bytes
+) -> None:
+    with socket.create_connection(api, timeout=10) as connection:
+        connection.sendall(sent + b"\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        said = connection.recv(65536)
+
+    assert b" 500 " not in said.partition(b"\r\n")[0]
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(paths, kinds, tokens, st.binary(max_size=200), st.sampled_from(["GET", "POST", "PUT"]))
+def test_requests_at_random_change_nothing(
+    mistral: TestEngine,
+    api: tuple[str, int],
+    path: str,
+    kind: str | None,
+    token: str | None,
+    body: bytes,
+    method: str,
+) -> None:
+    client = MistralClient(mistral.url, token=mistral.token_file.read_text("ascii").strip())
+    before = [each["name"] for each in client.workflows()], len(client.executions())
+    connection = http.client.HTTPConnection(*api, timeout=30)
+    headers = {"X-Auth-Token": token, "Content-Type": kind}
+    sendable = {k: v.encode("utf-8") for k, v in headers.items() if v and v.isprintable()}
+
+    connection.request(method, urllib.parse.quote(path) or "/", body, sendable)
+    said = connection.getresponse()
+    said.read()
+    connection.close()
+
+    assert said.status < 500
+    assert ([each["name"] for each in client.workflows()], len(client.executions())) == before
+
+
+def test_no_thread_is_left_behind_by_senders_that_never_end(api: tuple[str, int]) -> None:
+    before = threading.active_count()
+    idle = [socket.create_connection(api, timeout=10) for _ in range(20)]
+    for connection in idle:
+        connection.sendall(b"POST /v2/executions HTTP/1.1\r\nContent-Length: 100000\r\n")
+    for connection in idle:
+        connection.close()
+
+    assert quiet(before + 1)
