@@ -10,11 +10,13 @@ those to Nova, Cinder and Heat; the agents' last words are read besides, one for
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,7 +31,7 @@ from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.drill import examples
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.process import running
+from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import parse_group
 from mistral_failover.recovery.observe import observe
@@ -37,7 +39,7 @@ from mistral_failover.runtime.process import DEFAULT_PROJECT, Request, Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups
 
-GROUPS = (10, 100)
+GROUPS = (10, 100, 1000)
 VOLUMES = 3
 _IDLE = 3600.0  # seconds that the cloud waits for a request
 
@@ -126,11 +128,32 @@ class _Observer:
 
 
 @contextmanager
+def _cloud_of_its_own() -> Iterator[EmulatorClient]:
+    """A cloud in another process that saves nothing: it would write thousands of servers at each
+    change."""
+    context = multiprocessing.get_context("spawn")
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_serve, args=(sending,), daemon=True)
+    process.start()
+    try:
+        yield EmulatorClient(receiving.recv())
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _serve(announce: Connection) -> None:
+    cloud = EmulatedCloud(latency="zero")
+    announce.send(cloud.url)
+    cloud.serve(idle_exit=_IDLE)
+
+
+@contextmanager
 def _observer() -> Iterator[_Observer]:
     logging.getLogger().setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="failover-bench-") as name:
         folder = Path(name)
-        with running(folder / "cloud", latency="zero", idle_exit=_IDLE) as cloud:
+        with _cloud_of_its_own() as cloud:
             clouds = folder / "clouds.yaml"
             write_clouds_yaml(clouds, "bench", cloud.url)
             settings = Settings(
