@@ -61,6 +61,7 @@ def clouds_yaml(folder: Path, cloud: EmulatedCloud) -> Path:
     return path
 
 
+@pytest.mark.timeout(300)
 def test_the_commands_of_the_readme_do_what_it_says(mistral: MistralProcess) -> None:
     commands = blocks(section(PAGES["README.md"], "Operate it"), "sh")
 
@@ -114,7 +115,7 @@ def run(commands: list[str], variables: dict[str, str]) -> list[str]:
         env={**os.environ, "PATH": programs, "no_proxy": "127.0.0.1", **variables},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return [answer.strip() for answer in done.stdout.split(mark)]
