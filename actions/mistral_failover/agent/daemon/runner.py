@@ -25,6 +25,7 @@ from typing import IO, Literal
 from mistral_failover.agent.daemon.config import Account
 from mistral_failover.agent.daemon.journal import Trace
 from mistral_failover.agent.wire import MAX_OUTPUT
+from mistral_failover.fault_points import reach
 
 COMMAND_ID = "FAILOVER_COMMAND_ID"
 """The environment variable that holds the id of a program's command."""
@@ -119,6 +120,7 @@ def run(
         if began is not None:
             began(trace_of(process.pid))
             _let_go(process)
+            reach("agent.running")
         return _Watch(process, started, limit, stop or threading.Event()).to_the_end()
     except BaseException:
         _kill_group(process.pid, signal.SIGKILL)

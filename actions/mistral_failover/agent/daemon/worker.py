@@ -222,12 +222,7 @@ def run_command(
 ) -> runner.Ended:
     """Run a command that the journal has as started. ``began`` records its process; if that raises,
     the command is killed."""
-
-    def it_runs(trace: Trace) -> None:
-        began(trace)
-        reach("agent.running")
-
-    ended = _run(spec, argv, command_id, stop, it_runs)
+    ended = _run(spec, argv, command_id, stop, began)
     if ended.held:
         LOG.warning(
             "%s left a process behind that still holds its output open. The agent stops reading "
