@@ -37,7 +37,7 @@ from mistral_failover.cloud.guard import Unguarded
 from support.scripted_agent import ScriptedAgent
 from testbroker.broker import PrivateBroker
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 LIMIT = 20.0

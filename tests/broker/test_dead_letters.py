@@ -13,7 +13,7 @@ from broker.rig import PATIENCE, Rig
 from faults.slot import until
 from mistral_failover.agent import wire
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
 
 def letters(rig: Rig) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from broker.rig import PATIENCE, Node, Rig
 from faults.slot import until
 from mistral_failover.agent import wire
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
 Attempt = Callable[[Any, wire.Address], object]
 

@@ -12,7 +12,7 @@ from testbroker.broker import PORTS, PrivateBroker
 from testcloud import pids
 from testcloud.errors import CloudError
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
 
 def test_what_it_took_outlives_a_kill(broker: PrivateBroker) -> None:
