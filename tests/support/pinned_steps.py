@@ -9,7 +9,8 @@ the results of these tasks in, and waits with them in its hands.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ _LOCK = sa.text(
 _ACTIONS = sa.text(
     "SELECT id FROM action_executions_v2 WHERE task_execution_id IN :tasks AND state = 'RUNNING'"
 ).bindparams(sa.bindparam("tasks", expanding=True))
+BETWEEN = 20.0
+"""Seconds within which the next stage runs, after the end of the one before."""
 _RESULT = re.compile(r"Received RPC request 'on_action_complete' ?\[action_ex_id=([0-9a-f-]{36})")
 
 
@@ -46,15 +49,25 @@ class Pinned:
         return self.steps <= set(_RESULT.findall(self._log.text()))
 
 
+def _held(connection: sa.Connection, traversal: str) -> Sequence[str]:
+    """Lock the tasks that run now, and return their actions."""
+    running = connection.execute(_RUNNING, {"traversal": f"%{traversal}%"}).scalars().all()
+    locked = connection.execute(_LOCK, {"tasks": list(running)}).scalars().all()
+    return connection.execute(_ACTIONS, {"tasks": list(locked)}).scalars().all()
+
+
 @contextmanager
 def pinned(where: Settings, traversal: str, log: Tail) -> Iterator[Pinned]:
     """Keep the engine from recording how the stages of a traversal end that run now. ``log``: the
     engine's, since before the traversal."""
     engine = sa.create_engine(where.database_url("mistral"), poolclass=sa.pool.NullPool)
     with engine.connect() as connection:
-        running = connection.execute(_RUNNING, {"traversal": f"%{traversal}%"}).scalars().all()
-        locked = connection.execute(_LOCK, {"tasks": list(running)}).scalars().all()
-        steps = connection.execute(_ACTIONS, {"tasks": list(locked)}).scalars().all()
+        steps = _held(connection, traversal)
+        deadline = time.monotonic() + BETWEEN
+        while not steps and time.monotonic() < deadline:
+            connection.rollback()
+            time.sleep(0.05)
+            steps = _held(connection, traversal)
         try:
             yield Pinned(frozenset(steps), log)
         finally:
