@@ -15,7 +15,7 @@ from support.operators import Operator
 
 @pytest.fixture
 def operator(cloud: Any) -> Operator:
-    """Somebody who works on the cloud, and does not know of the group."""
+    """An operator of the cloud, who does not know of the group."""
     return Operator(cloud)
 
 
@@ -190,6 +190,22 @@ def test_what_was_on_a_deleted_server_can_be_forgotten_and_is_made_elsewhere(
     group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
     assert group.status()["roles"] == {"active": "db_b"}
     assert group.status()["service"]["status"] == "SERVING"
+
+
+@pytest.mark.parametrize("resource", ["data", "database"])
+def test_what_a_guest_may_still_use_is_not_forgotten(
+    group: Any, operator: Operator, resource: str
+) -> None:
+    """Nova deletes the server of a dead host from its database alone: the guest may run on."""
+    group.activate()
+    group.fails("compute_down")
+    operator.delete_server(group.server("db_a"))
+
+    refused = forget(group, resource)
+
+    assert refused["code"] == "NOT_CHECKED"
+    assert f"failover start {group.name} --lost db_a" in refused["remedy"], "it has it fenced"
+    assert group.told("forgotten") == []
 
 
 UNDELETABLE = {

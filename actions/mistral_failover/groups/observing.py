@@ -26,7 +26,8 @@ _NOT_RUNNING = frozenset(
     | {"PAUSED", "RESCUE", "BUILD"}
 )
 """Nova's statuses in which a guest does not serve."""
-_HOST_NOT_SEEN = frozenset({"DOWN", "UNKNOWN"})
+HOST_NOT_SEEN = frozenset({"DOWN", "UNKNOWN"})
+"""Statuses of a host whose guests Nova does not see."""
 
 
 class ProjectView:
@@ -72,19 +73,9 @@ class ProjectView:
             return Look(Presence.GONE, f"its server {server_id} does not exist")
         if state.status in _NOT_RUNNING:
             return Look(Presence.GONE, f"its server is {state}")
-        if state.status == "UNKNOWN" or state.host_status in _HOST_NOT_SEEN:
+        if state.status == "UNKNOWN" or state.host_status in HOST_NOT_SEEN:
             return Look(Presence.UNKNOWN, f"its server is {state}: the guest may be running")
         return AS_RECORDED
-
-    def exists(self, server_id: str) -> Look:
-        """Whether a server exists, running or not."""
-        try:
-            state = self.listing.server(server_id)
-        except CloudError as error:
-            return unknown(error)
-        if state.exists:
-            return Look(Presence.PRESENT, f"server {server_id} exists")
-        return Look(Presence.GONE, f"server {server_id} is gone")
 
     def heartbeat(self, to: Address) -> Heartbeat | None:
         """Return the last heartbeat of an agent; None if there is none, or if the channel is

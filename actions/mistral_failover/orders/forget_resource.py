@@ -7,10 +7,14 @@ from functools import partial
 from shlex import quote
 from typing import Any
 
+from mistral_failover.cloud import servers
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.records import Record, TraversalStatus
-from mistral_failover.groups.observing import ProjectView
+from mistral_failover.groups.observing import HOST_NOT_SEEN, ProjectView, unknown
 from mistral_failover.groups.snapshot import locked
-from mistral_failover.model.goal import ACTIVATION
+from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
 from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.model.observation import Look, Presence
 from mistral_failover.model.text import plain
@@ -36,9 +40,9 @@ def forget(request: Request, group: str, resource: str, because: str) -> dict[st
     """
     records = request.runtime.database.atomically(partial(_found, request, group, resource))
     if records:
-        view = ProjectView(request)
+        view, cloud = ProjectView(request), request.cloud(Unguarded())
         for record in records:
-            _refuse_present(record, group, _look(view, record, group))
+            _refuse_present(record, group, _look(view, cloud, record, group))
     forgotten = request.runtime.database.atomically(
         partial(_forget, request, group, records, because)
     )
@@ -65,18 +69,46 @@ def _found(request: Request, group: str, resource: str, tx: SqlTransaction) -> l
     return found
 
 
-def _look(view: ProjectView, record: Record, group: str) -> Look | None:
-    """Return what is left of a resource in reality; None if nothing can check that."""
+def _look(view: ProjectView, cloud: Cloud, record: Record, group: str) -> Look | None:
+    """Return what is left of a resource in reality; None if nothing can check that.
+
+    A record on a member says that its guest has to be fenced. So it is not forgotten as long as the
+    guest may run where Nova does not see it, even if Nova and Cinder show nothing of it any more.
+    """
     if record.action == "INIT":
         return None
-    if record.type == ACTIVATION:  # an agent that reports nothing proves nothing
-        server = record.attributes.get("server_id")
-        return view.exists(server) if server else Look(Presence.UNKNOWN, "no server is recorded")
+    try:
+        volume = record.physical_id if record.type == ATTACHMENT else None
+        if volume is not None and view.listing.volume(volume) is None:
+            return Look(Presence.GONE, f"volume {volume} does not exist any more")
+        guest = _guest(view, cloud, record)
+    except CloudError as error:
+        return unknown(error)
+    if guest is not None and guest.presence is Presence.UNKNOWN:
+        return guest
+    if record.type == ACTIVATION:  # what its agent reports is no proof
+        return guest or Look(Presence.UNKNOWN, "no server is recorded")
     observe = OBSERVED.get(record.type)
     return None if observe is None else observe(view, record, group)
 
 
+def _guest(view: ProjectView, cloud: Cloud, record: Record) -> Look | None:
+    """Return whether the guest that a record is on exists; UNKNOWN if it may run unseen, None for a
+    record on no server. Raises CloudError."""
+    server_id = record.attributes.get("server_id")
+    if record.member is None or server_id is None:
+        return None
+    state = view.listing.server(server_id)
+    if not state.exists:
+        proof = servers.deletion(cloud, server_id)
+        return Look(Presence.GONE if proof.proven else Presence.UNKNOWN, proof.observed)
+    if not state.off and (state.status == "UNKNOWN" or state.host_status in HOST_NOT_SEEN):
+        return Look(Presence.UNKNOWN, f"its server is {state}")
+    return Look(Presence.PRESENT, f"server {server_id} exists")
+
+
 def _refuse_present(record: Record, group: str, look: Look | None) -> None:
+    """Raise ActionError STILL_THERE or NOT_CHECKED unless nothing is left, or nothing can tell."""
     if look is None or look.presence in (Presence.GONE, Presence.CHANGED):
         return
     on = f" on {record.member}" if record.member else ""
@@ -86,25 +118,26 @@ def _refuse_present(record: Record, group: str, look: Look | None) -> None:
             f"; or, if {record.member} is lost, have it fenced: "
             f"{start_command(group, lost=record.member)}"
         )
+    why = look.why.rstrip(".")
     if look.presence is Presence.PRESENT:
         raise ActionError(
-            "STILL_THERE", f"{record.name}{on} is not gone: {look.why or 'it exists'}", remedy
+            "STILL_THERE", f"{record.name}{on} is not gone: {why or 'it exists'}", remedy
         )
     raise ActionError(
-        "NOT_CHECKED", f"whether {record.name}{on} is gone could not be checked: {look.why}", remedy
+        "NOT_CHECKED", f"it is not proven that {record.name}{on} is gone: {why}", remedy
     )
 
 
 def _forget(
     request: Request, group: str, records: list[Record], because: str, tx: SqlTransaction
 ) -> list[str]:
-    """Mark the records as gone. Nobody works on them: a worker's result would bring them back."""
+    """Mark the records as gone, unless a worker has them: its result would bring them back."""
     state = locked(request, tx, group)
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     if traversal is not None and traversal.status == TraversalStatus.IN_PROGRESS:
         raise ActionError(
             "UNDER_WAY",
-            f"{group} is on its way to a goal ({traversal.cause})",
+            f"a failover of {group} is in progress ({traversal.cause})",
             f"Wait for its end: failover watch {quote(group)}",
         )
     done = []
