@@ -26,6 +26,7 @@ from mistral_failover.drill.leaked_secrets import Secrets, password_of
 from mistral_failover.drill.nodes import Nodes
 from mistral_failover.drill.scenarios import as_it_is
 from mistral_failover.embedded.access import TOKEN_FILE, make_private
+from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.embedded.settings import LOCAL_HTTP
@@ -109,6 +110,7 @@ class Scene:
             self.mistral.cancel_stale()
             self.mistral.install_workflows(mistral_failover.workflows.paths())
             self._since = self._last_sentence()
+            stack.enter_context(known_to_actions(self.mistral))
             stack.enter_context(BackgroundSweep(self.mistral))
             self._stack = stack.pop_all()
         return self

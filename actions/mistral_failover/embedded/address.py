@@ -15,8 +15,13 @@ from mistral_failover.embedded.server import EmbeddedMistral
 @contextmanager
 def known_to_actions(mistral: EmbeddedMistral) -> Iterator[None]:
     """Set ``[failover] mistral_url`` and ``mistral_token_file`` of this process to those of a
-    running Mistral, unless another one's are set: without a token of the cloud there is no catalog
-    in which an action could find it."""
+    running Mistral, unless they are set: without a token of the cloud there is no catalog in which
+    an action could find it.
+
+    The Mistral that got them is stopped at the end. Only then are they unset: the last actions of
+    its executor would otherwise find other settings, and with them a pool of workers that nothing
+    has told to stop.
+    """
     found = {"mistral_url": mistral.url, "mistral_token_file": str(mistral.token_file)}
     known = configuration.load()
     if known.mistral_token_file or known.mistral_url not in (None, mistral.url):
@@ -27,5 +32,6 @@ def known_to_actions(mistral: EmbeddedMistral) -> Iterator[None]:
     try:
         yield
     finally:
+        mistral.stop()
         for name in found:
             cfg.CONF.clear_override(name, group=configuration.GROUP)

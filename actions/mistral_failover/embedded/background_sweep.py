@@ -19,7 +19,6 @@ from typing import Self
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover import settings as configuration
-from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_for
@@ -38,8 +37,8 @@ _JITTER = 0.2  # share of the interval: so servers that started together do not 
 class BackgroundSweep:
     """A context manager: a running embedded Mistral sweeps by itself while the block runs.
 
-    The Mistral must have the package's workflows; ``[failover]`` of its configuration names the
-    state store and the interval. The first check is at once.
+    The Mistral must be known to actions and have the package's workflows; ``[failover]`` of its
+    configuration names the state store and the interval. The first check is at once.
     """
 
     def __init__(self, mistral: EmbeddedMistral) -> None:
@@ -50,7 +49,6 @@ class BackgroundSweep:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(known_to_actions(self._mistral))
         for loop in (self._run, self._observe):
             thread = threading.Thread(target=loop, name="failover-sweep", daemon=True)
             thread.start()
