@@ -89,8 +89,8 @@ def test_what_it_prints_leads_to_a_failover(server: ServerProcess) -> None:
         if "server_lost" in row["sentence"]
     ]
     assert alarm["decision"] == "ADMITTED"
-    mended = done(server, *commands[1], "--mend")
-    assert (mended["done"], mended["alarm"]) == ("revive", None)
+    repaired = done(server, *commands[1], "--repair")
+    assert (repaired["done"], repaired["alarm"]) == ("revive", None)
     unknown = failover(server, "emulator", "break", "payments", "nobody")
     assert (unknown.returncode, "UNKNOWN_MEMBER" in unknown.stderr) == (1, True)
 

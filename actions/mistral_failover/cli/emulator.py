@@ -34,8 +34,8 @@ class Break(ShowOne):
     failover waits for 'failover confirm-fenced'; compute: only Nova's service on the host dies, the
     guest still runs.
 
-    Follow the result with 'failover watch GROUP' or 'failover status GROUP'. --mend repairs what
-    was broken and starts a stopped server again. To give the member its role back, see 'failover
+    Follow the result with 'failover watch GROUP' or 'failover status GROUP'. --repair ends the
+    fault and starts a stopped server again. To give the member its role back, see 'failover
     failback --help'. Needs a 'failover server --emulated' on this machine.
     """
 
@@ -51,7 +51,9 @@ class Break(ShowOne):
             help="the fault (default crash)",
         )
         parser.add_argument(
-            "--mend", action="store_true", help="repair what that fault has broken; raises no alarm"
+            "--repair",
+            action="store_true",
+            help="repair what that fault has broken; raises no alarm",
         )
         parser.add_argument("--no-alarm", action="store_true", help="break it without an alarm")
         return parser
@@ -69,14 +71,14 @@ class Break(ShowOne):
                 "Start another one with --emulated and its own --state-dir. [NO_EMULATOR]"
             )
         server = _server(facts, parsed_args.group, parsed_args.member)
-        target, fault, mending = FAULTS[parsed_args.fault]
+        target, fault, repairing = FAULTS[parsed_args.fault]
         try:
             cloud = EmulatorClient(facts["emulator"])
             struck = server if target == "server" else _host(cloud, server)
-            cloud.fault(target, struck, mending if parsed_args.mend else fault)
-            if parsed_args.mend:
+            cloud.fault(target, struck, repairing if parsed_args.repair else fault)
+            if parsed_args.repair:
                 _start(Path(facts["clouds_file"]), server)
-            silent = parsed_args.mend or parsed_args.no_alarm
+            silent = parsed_args.repair or parsed_args.no_alarm
             alarm = None if silent else _alarm(cloud, facts, server)
         except EmulatorError as error:
             raise connection.CommandFailed(f"{error} {error.remedy} [{error.code}]") from None
@@ -88,7 +90,7 @@ class Break(ShowOne):
             "member": parsed_args.member,
             "server": server,
             target: struck,
-            "done": mending if parsed_args.mend else fault,
+            "done": repairing if parsed_args.repair else fault,
             "alarm": alarm or ("-" if for_people(parsed_args) else None),
         }
         return list(found), list(found.values())
@@ -121,7 +123,7 @@ def _start(clouds_file: Path, server: str) -> None:
     except SDKException as error:
         raise connection.CommandFailed(
             f"The fault is repaired, but {server} could not be started: {connection.whole(error)} "
-            "Run the command with --mend again. [NOT_STARTED]"
+            "Run the command with --repair again. [NOT_STARTED]"
         ) from None
 
 
