@@ -21,7 +21,7 @@ from mistral_failover.model.documents import (
 from mistral_failover.model.errors import InvalidDocument
 
 AT_ONCE = 10.0
-"""Seconds of CPU; whoever expands the document needs hours."""
+"""Seconds of CPU. To expand the document takes hours."""
 
 
 @pytest.fixture(params=["libyaml", "pure Python"], autouse=True)

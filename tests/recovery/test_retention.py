@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever may send alarms cannot fill the state store: a sweep keeps it small."""
+"""A sender of alarms cannot fill the state store: a sweep keeps it small."""
 
 from __future__ import annotations
 
@@ -37,17 +37,39 @@ def rows(state: Runtime, project: str) -> Callable[[], list[Any]]:
     return lambda: state.database.reading(lambda tx: list(tx.connection.execute(mine)))
 
 
+@pytest.fixture
+def keep(state: Runtime, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Set how many incidents are kept."""
+
+    def change(number: int) -> None:
+        settings = replace(state.settings, keep_incidents=number)
+        monkeypatch.setattr(state, "settings", settings)
+
+    return change
+
+
+@pytest.fixture
+def report(context: ActionContext) -> Callable[..., None]:
+    """Report these alarms, all in one body."""
+
+    def send(*numbers: int) -> None:
+        body = {"version": "4", "alerts": [alert(number) for number in numbers]}
+        alarms.AdmitEvent(body).run(context)
+
+    return send
+
+
 def test_a_sweep_deletes_what_a_flood_left(
-    state: Runtime,
     context: ActionContext,
+    keep: Callable[[int], None],
+    report: Callable[..., None],
     rows: Callable[[], list[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(state, "settings", replace(state.settings, keep_incidents=20))
+    keep(20)
     monkeypatch.setattr(retention, "BATCH", 7)
-    for start in (0, 50):
-        body = {"version": "4", "alerts": [alert(start + each) for each in range(50)]}
-        alarms.AdmitEvent(body).run(context)
+    report(*range(50))
+    report(*range(50, 100))
     assert len(rows()) == 100
 
     assert recovery.Sweep().run(context)["unable"] != [], "no Mistral here; the rest is done"
@@ -56,14 +78,15 @@ def test_a_sweep_deletes_what_a_flood_left(
 
 
 def test_a_process_does_so_once_a_minute(
-    state: Runtime,
     context: ActionContext,
+    keep: Callable[[int], None],
+    report: Callable[..., None],
     rows: Callable[[], list[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(state, "settings", replace(state.settings, keep_incidents=1))
+    keep(1)
     recovery.Sweep().run(context)
-    alarms.AdmitEvent({"version": "4", "alerts": [alert(1), alert(2)]}).run(context)
+    report(1, 2)
 
     recovery.Sweep().run(context)
     assert len(rows()) == 2
@@ -75,11 +98,12 @@ def test_a_process_does_so_once_a_minute(
 def test_when_its_time_is_over_the_next_sweep_continues(
     state: Runtime,
     context: ActionContext,
-    rows: Callable[[], list[Any]],
+    keep: Callable[[int], None],
+    report: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(state, "settings", replace(state.settings, keep_incidents=1))
-    alarms.AdmitEvent({"version": "4", "alerts": [alert(1), alert(2)]}).run(context)
+    keep(1)
+    report(1, 2)
     with monkeypatch.context() as hurried:
         hurried.setattr(retention, "LIMIT", 0.0)
         assert retention.forget(Request(state, context)) == 0
@@ -88,15 +112,16 @@ def test_when_its_time_is_over_the_next_sweep_continues(
 
 def test_an_embedded_mistral_does_so_although_it_starts_no_sweep_in_quiet_times(
     state: Runtime,
-    context: ActionContext,
     project: str,
+    keep: Callable[[int], None],
+    report: Callable[..., None],
     rows: Callable[[], list[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(state, "settings", replace(state.settings, keep_incidents=1))
+    keep(1)
     monkeypatch.setattr(state, "settings", replace(state.settings, project=project))
     monkeypatch.setattr(process, "runtime", lambda: state)
-    alarms.AdmitEvent({"version": "4", "alerts": [alert(1), alert(2)]}).run(context)
+    report(1, 2)
     quiet: Any = SimpleNamespace(client=None)  # nothing is started
     background = BackgroundSweep(quiet)
     monkeypatch.setattr(background, "look", background._stopped.set)  # finds nothing, and ends

@@ -33,7 +33,7 @@ def enforcer() -> policy.Enforcer:
 
 
 def may(enforcer: policy.Enforcer, rule: str, *roles: str, project: str = "p") -> bool:
-    """Whether somebody with these roles in a project may do this in the project p."""
+    """Whether a user with these roles in a project may do this in the project p."""
     who = {"roles": list(roles), "project_id": project, "is_admin": "admin" in roles}
     return bool(enforcer.enforce(rule, PROJECT, who))
 

@@ -64,13 +64,23 @@ def test_a_directory_that_others_may_enter_is_refused_by_whatever_starts_there(
     assert list(folder.iterdir()) == [], "nothing was written into it"
 
 
+@pytest.fixture
+def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Give a file to another user, neither this one nor root."""
+
+    def give(path: Path) -> None:
+        me = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+        if me == 0:
+            os.chown(path, 12345, -1)
+
+    return give
+
+
 def test_a_directory_of_another_user_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, give_away: Callable[[Path], None]
 ) -> None:
-    me = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
-    if me == 0:
-        os.chown(tmp_path, 12345, -1)
+    give_away(tmp_path)
 
     with pytest.raises(EmbeddedError) as refused:
         access.make_private(tmp_path)
@@ -151,15 +161,12 @@ def test_a_journal_s_folder_of_another_user_is_refused(
 
 
 def test_a_secret_of_another_user_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, give_away: Callable[[Path], None]
 ) -> None:
     file = tmp_path / "secret"
     file.touch(mode=0o600)
     file.write_text("0" * 64)
-    me = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
-    if me == 0:
-        os.chown(file, 12345, -1)
+    give_away(file)
 
     with pytest.raises(EmbeddedError) as refused:
         secret.read(file)

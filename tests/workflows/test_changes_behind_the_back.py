@@ -20,7 +20,7 @@ MEMBERS = ("db_a", "db_b", "db_c")
 
 
 class Behind:
-    """A group, and somebody who works on the cloud and does not know of it."""
+    """A group, and an operator of the cloud who does not know of it."""
 
     def __init__(self, group: Any) -> None:
         self.group = group

@@ -18,7 +18,7 @@ from support.operators import Operator
 
 @pytest.fixture
 def operator(cloud: Any) -> Operator:
-    """Somebody who works on the cloud, and does not know of the group."""
+    """An operator of the cloud, who does not know of the group."""
     return Operator(cloud)
 
 
@@ -49,7 +49,7 @@ def volume_of(group: Any) -> str:
 
 
 def detach(group: Any, operator: Operator) -> None:
-    """Somebody stops the application, and detaches its volume."""
+    """An operator stops the application and detaches its volume."""
     server = group.server("db_a")
     (epoch,) = (row["epoch"] for row in group.status()["members"] if row["name"] == "db_a")
     said = {"command_id": f"by-hand-{group.name}", "epoch": epoch}

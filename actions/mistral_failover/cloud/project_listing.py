@@ -2,8 +2,8 @@
 """What a project has, by one list call for each kind of thing: for those who look at many groups.
 
 Each kind is listed when it is first asked for, and once. A service that cannot be asked raises the
-same error each time. A listing may lack what is there (a cell of Nova that is away), so whoever
-does not find a thing asks for it alone before calling it gone.
+same error each time. A listing may lack what is there (a cell of Nova that is away), so what
+is not in a listing is asked for alone before it counts as gone.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def _forget_entries(tx: Session, group: Any, keep: int, older_than: float, batch
 
 
 def forget_plans(tx: Session, project_id: str, *, batch: int) -> int:
-    """Delete plans of a project that expired so long ago that nobody starts them any more."""
+    """Delete plans of a project that expired so long ago that no operator starts them any more."""
     over = sa.and_(plans.c.project_id == project_id, plans.c.expires_at < tx.now() - REMEMBERED)
     found = list(tx.connection.execute(sa.select(plans.c.id).where(over).limit(batch)).scalars())
     return tx.execute(plans.delete().where(plans.c.id.in_(found), over)) if found else 0
