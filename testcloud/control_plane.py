@@ -81,7 +81,7 @@ def neutron(settings: Settings) -> Sections:
         {
             "DEFAULT": {
                 "core_plugin": "ml2",
-                "service_plugins": "",
+                "service_plugins": "router",
                 "auth_strategy": "keystone",
                 "state_path": str(settings.data / "neutron"),
                 "api_paste_config": str(settings.etc / "neutron" / "api-paste.ini"),

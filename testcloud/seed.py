@@ -7,12 +7,13 @@ from testcloud.access import connect
 from testcloud.settings import Settings
 
 IMAGE, FLAVOR, NETWORK, VOLUME_TYPE = "tiny", "m1.tiny", "net1", "fake"
+PUBLIC = "public"
 MULTIATTACH_TYPE = "multiattach"
 
 
 def seed(settings: Settings) -> None:
-    """Make what is missing: image `tiny`, flavor `m1.tiny`, network `net1`, volume types `fake` and
-    `multiattach` (for many servers at once)."""
+    """Make what is missing: image `tiny`, flavor `m1.tiny`, network `net1`, the network `public`
+    with floating IPs, volume types `fake` and `multiattach` (for many servers at once)."""
     cloud = connect(settings)
     if cloud.image.find_image(IMAGE) is None:
         cloud.image.create_image(
@@ -33,6 +34,17 @@ def seed(settings: Settings) -> None:
             network_id=network.id,
             name="sub1",
             cidr="10.99.0.0/16",
+            ip_version=4,
+            is_dhcp_enabled=False,
+        )
+    public = cloud.network.find_network(PUBLIC) or cloud.network.create_network(
+        name=PUBLIC, is_router_external=True
+    )
+    if not public.subnet_ids:
+        cloud.network.create_subnet(
+            network_id=public.id,
+            name="floating",
+            cidr="203.0.113.0/24",
             ip_version=4,
             is_dhcp_enabled=False,
         )

@@ -10,7 +10,7 @@ import requests
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
-_SERVICES = {"nova": "compute", "cinder": "volumev3", "heat": "orchestration"}
+_SERVICES = {"nova": "compute", "cinder": "volumev3", "heat": "orchestration", "neutron": "network"}
 _HEADERS = {"nova": "compute {}", "cinder": "volume {}"}
 _NEWEST = {"nova": "2.96", "cinder": "3.70"}
 
@@ -42,7 +42,7 @@ class Api:
     def call(
         self, service: str, method: str, path: str, body: Any = None, version: str | None = None
     ) -> requests.Response:
-        """The answer to a request; ``service``: nova, cinder or heat."""
+        """The answer to a request; ``service``: nova, cinder, heat or neutron."""
         headers = {}
         if service in _HEADERS:
             version = version or _NEWEST[service]
@@ -74,6 +74,20 @@ class Api:
     def heat(self, method: str, path: str, body: Any = None) -> requests.Response:
         """Heat's answer."""
         return self.call("heat", method, path, body)
+
+    def neutron(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """Neutron's answer."""
+        return self.call("neutron", method, f"/v2.0{path}", body)
+
+    def port(self, port_id: str) -> dict[str, Any] | None:
+        """A port, None when there is none."""
+        answer = self.neutron("GET", f"/ports/{port_id}")
+        return dict(answer.json()["port"]) if answer.ok else None
+
+    def floating_ip(self, floating_ip_id: str) -> dict[str, Any] | None:
+        """A floating IP, None when there is none."""
+        answer = self.neutron("GET", f"/floatingips/{floating_ip_id}")
+        return dict(answer.json()["floatingip"]) if answer.ok else None
 
     def server(self, server_id: str) -> dict[str, Any] | None:
         """A server, None when there is none."""

@@ -53,6 +53,11 @@ class EmulatedRig(Rig):
         self._cloud.client.fault("host", host, "revive")
         self.until(lambda: self.service(host) == "up")
 
+    @property
+    def network_id(self) -> str:
+        (found,) = self.api().neutron("GET", "/networks?name=net1").json()["networks"]
+        return str(found["id"])
+
     def _hire(self, name: str) -> None:
         self._cloud.client.add_user(name, project="demo")
 

@@ -101,6 +101,21 @@ class RealRig(Rig):
     def flavor_id(self) -> str:
         return self._find("compute", "/flavors", "flavors", self.flavor)
 
+    @cached_property
+    def network_id(self) -> str:
+        """Of a run's own: only the owner of a network may allow addresses on its ports."""
+        name, demo = self.name(), self.api()
+        network = self._of_neutron("networks", {"network": {"name": name}})
+        subnet = {"network_id": network, "cidr": "10.98.0.0/24", "ip_version": 4}
+        subnet_id = self._of_neutron("subnets", {"subnet": {**subnet, "enable_dhcp": False}})
+        (public,) = demo.neutron("GET", "/networks?name=public").json()["networks"]
+        gateway = {"name": name, "external_gateway_info": {"network_id": public["id"]}}
+        router = self._of_neutron("routers", {"router": gateway})
+        path = f"/routers/{router}/add_router_interface"
+        answer = demo.neutron("PUT", path, {"subnet_id": subnet_id})
+        assert answer.status_code == 200, answer.text
+        return network
+
     def _find(self, kind: str, path: str, key: str, name: str) -> str:
         session = self.api().session
         rows: list[dict[str, Any]] = session.get(

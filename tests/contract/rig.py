@@ -94,6 +94,11 @@ class Rig(ABC):
     def flavor_id(self) -> str:
         """The flavor's id."""
 
+    @property
+    @abstractmethod
+    def network_id(self) -> str:
+        """A network of demo's own, whose ports may get floating IPs."""
+
     # People.
 
     def api(self, name: str = "demo") -> Api:
@@ -258,12 +263,20 @@ class Rig(ABC):
             time.sleep(self.settings.poll_first)
         return found
 
-    def boot(self, host: str | None = None, *, user: str = "demo", root: str | None = None) -> str:
-        """Ask for a server, on a host if one is named, of a root volume if one is named."""
+    def boot(
+        self,
+        host: str | None = None,
+        *,
+        user: str = "demo",
+        root: str | None = None,
+        network: str | None = None,
+    ) -> str:
+        """Ask for a server, on a host, of a root volume and with a port on a network if one is
+        named."""
         asked: dict[str, Any] = {
             "name": self.name(),
             "flavorRef": self.flavor_id,
-            "networks": "none",
+            "networks": "none" if network is None else [{"uuid": network}],
         }
         if root is None:
             asked["imageRef"] = self.image_id
@@ -355,6 +368,30 @@ class Rig(ABC):
         """The servers that have a volume, or are about to, as Cinder's attachments say."""
         answer = self.api().cinder("GET", f"/attachments?volume_id={volume_id}")
         return [row["instance"] for row in answer.json()["attachments"] if row["instance"]]
+
+    def make_port(self) -> str:
+        """A port on demo's network, on no server."""
+        body = {"port": {"network_id": self.network_id, "name": self.name()}}
+        return self._of_neutron("ports", body)
+
+    def make_floating_ip(self) -> str:
+        """A floating IP, associated with nothing."""
+        (public,) = self.api().neutron("GET", "/networks?name=public").json()["networks"]
+        return self._of_neutron(
+            "floatingips", {"floatingip": {"floating_network_id": public["id"]}}
+        )
+
+    def _of_neutron(self, kind: str, body: Mapping[str, Any]) -> str:
+        answer = self.api().neutron("POST", f"/{kind}", body)
+        assert answer.status_code == 201, answer.text
+        (made,) = answer.json().values()
+        return str(made["id"])
+
+    def port_of(self, server_id: str) -> str:
+        """The id of a server's first port."""
+        return str(
+            self.api().neutron("GET", f"/ports?device_id={server_id}").json()["ports"][0]["id"]
+        )
 
     def make_stack(
         self, template: Mapping[str, Any], files: Mapping[str, str] | None = None

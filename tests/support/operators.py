@@ -171,6 +171,23 @@ class Operator:
             time.sleep(0.01)
         raise AssertionError(server)
 
+    def take_address(self, server: str, address: str) -> None:
+        """Take a floating IP, an allowed address or a port with this address from a server:
+        ``openstack floating ip unset --port``, ``openstack port unset --allowed-address``,
+        ``openstack server remove port``."""
+        base = f"{self._url}/network/v2.0"
+        for row in self._done("GET", f"{base}/floatingips", None, self._demo).json()["floatingips"]:
+            if row["floating_ip_address"] == address:
+                body: dict[str, Any] = {"floatingip": {"port_id": None}}
+                self._done("PUT", f"{base}/floatingips/{row['id']}", body, self._demo)
+        url = f"{base}/ports?device_id={server}"
+        for row in self._done("GET", url, None, self._demo).json()["ports"]:
+            pairs = [p for p in row["allowed_address_pairs"] if p["ip_address"] != address]
+            body = {"port": {"allowed_address_pairs": pairs}}
+            if row["fixed_ips"][0]["ip_address"] == address:
+                body = {"port": {"device_id": ""}}
+            self._done("PUT", f"{base}/ports/{row['id']}", body, self._demo)
+
     def _volume(self, method: str, path: str, body: Any = None) -> requests.Response:
         return self._done(method, self._volumes(path), body)
 

@@ -13,9 +13,12 @@ from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.resources import (
     activation,
+    floating_ip,
     group_member,
     ownership,
+    port,
     stack_parameters,
+    virtual_ip,
     volume_attachment,
 )
 from mistral_failover.resources.fence import ladder
@@ -106,6 +109,42 @@ class Quiesce(OperationAction):
     """Stop the application on a member."""
 
     perform = activation.quiesce
+
+
+class AssociateFloatingIp(OperationAction):
+    """Associate a floating IP with a member's port."""
+
+    perform = floating_ip.associate
+
+
+class DisassociateFloatingIp(OperationAction):
+    """Take a floating IP from a member's port."""
+
+    perform = floating_ip.disassociate
+
+
+class AttachPort(OperationAction):
+    """Attach a port to a member."""
+
+    perform = port.attach_port
+
+
+class DetachPort(OperationAction):
+    """Detach a port from a member."""
+
+    perform = port.detach_port
+
+
+class AllowAddress(OperationAction):
+    """Allow an address on a member's port, and announce it."""
+
+    perform = virtual_ip.allow_address
+
+
+class ForbidAddress(OperationAction):
+    """Withdraw an address from a member, and forbid it on the member's port."""
+
+    perform = virtual_ip.forbid_address
 
 
 class PatchStack(OperationAction):

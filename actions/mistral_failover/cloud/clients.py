@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three services, through their own clients, over one guarded session.
+"""The services, through their own clients, over one guarded session.
 
 The clients are imported here at module level: that takes over a second, which a process spends when
 it starts and not in its first failover. Making a `Cloud` is cheap; a client is made at its first
@@ -15,6 +15,7 @@ from typing import Any
 from cinderclient import api_versions
 from cinderclient.v3 import client as cinder
 from heatclient.v1 import client as heat
+from keystoneauth1.adapter import Adapter
 from openstack import connection
 from openstack.compute.v2._proxy import Proxy as Compute
 
@@ -75,6 +76,16 @@ class Cloud:
         # heatclient would send the header X-Region-Name: None.
         region = {"region_name": name} if (name := self.session.region_name) else {}
         return heat.Client(session=self.session, **region)
+
+    @cached_property
+    def network(self) -> Adapter:
+        """Neutron, by plain requests: it has had the one version 2.0 since its beginning."""
+        return Adapter(
+            self.session,
+            service_type="network",
+            interface="public",
+            region_name=self.session.region_name,
+        )
 
     def wait(self, probe: Callable[[], Look], *, what: str, limit: float) -> Any:
         """`wait_until` with the configured pauses and this cloud's guard."""

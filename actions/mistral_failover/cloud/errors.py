@@ -71,6 +71,7 @@ SERVICES = {
     "block-store": "Cinder",
     "compute": "Nova",
     "identity": "Keystone",
+    "network": "Neutron",
     "orchestration": "Heat",
     "volume": "Cinder",
     "volumev3": "Cinder",
@@ -89,6 +90,7 @@ _BY_STATUS = {
     408: "TIMEOUT",
     409: "CONFLICT",
     410: "NOT_FOUND",
+    412: "CONFLICT",  # Neutron: the object was changed since the look
     413: "RATE_LIMITED",
     429: "RATE_LIMITED",
     501: "BAD_REQUEST",
@@ -135,9 +137,9 @@ class CloudError(Exception):
     operator can help, as the remedy says, and then it continues; ``about``: what the operator has
     to change, in a form that shows whether it was changed (see ``cloud.volumes.sight``).
 
-    ``transient``: the ``service`` (Nova, Cinder, Heat, Keystone, Mistral; "" if unknown) did not
-    answer, or not properly; ``detail`` says how in a few words, such as "connection refused", "HTTP
-    503" or "no answer within 10 s". ``unknown``: the request may still take effect.
+    ``transient``: the ``service`` (Nova, Cinder, Heat, Neutron, Keystone, Mistral; "" if unknown)
+    did not answer, or not properly; ``detail`` says how in a few words, such as "connection
+    refused", "HTTP 503" or "no answer within 10 s". ``unknown``: the request may still take effect.
     """
 
     def __init__(

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from openstack import exceptions
 from openstack.utils import maximum_supported_microversion
 
+from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import ServerState, server_state
@@ -44,7 +45,8 @@ class ListedStack:
 
 
 class ProjectListing:
-    """The servers, volumes and stacks of the cloud's project. Not safe for several threads."""
+    """The servers, volumes, ports, floating IPs and stacks of the cloud's project. Not safe for
+    several threads."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -67,6 +69,25 @@ class ProjectListing:
     def stack(self, stack: str) -> ListedStack | None:
         """A stack by its name or id; None where it does not exist. Raises `CloudError`."""
         return self._once("stacks", self._stacks).get(stack)
+
+    def port(self, port_id: str) -> networks.Port | None:
+        """A port; None where it does not exist. Raises `CloudError`."""
+        found = self._neutron("ports", port_id)
+        return None if found is None else networks.read_port(found)
+
+    def floating_ip(self, floating_ip_id: str) -> networks.FloatingIp | None:
+        """A floating IP; None where it does not exist. Raises `CloudError`."""
+        found = self._neutron("floatingips", floating_ip_id)
+        return None if found is None else networks.read_floating_ip(found)
+
+    def _neutron(self, kind: str, identity: str) -> Mapping[str, Any] | None:
+        """One of the project's rows. Neutron lists them all: what it does not list is gone."""
+
+        def read() -> dict[str, Mapping[str, Any]]:
+            rows = networks.listed(self._cloud, kind, project_id=self._cloud.project_id)
+            return {str(row["id"]): row for row in rows}
+
+        return self._once(kind, read).get(identity)
 
     def parameters(self, stack: str) -> Mapping[str, Any]:
         """The parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""

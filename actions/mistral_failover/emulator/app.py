@@ -11,10 +11,12 @@ from starlette.responses import JSONResponse, Response
 
 from mistral_failover.emulator import (
     compute,
+    compute_interfaces,
     compute_volumes,
     control,
     identity,
     instance_actions,
+    network,
     orchestration,
     stack_resources,
     trusts,
@@ -27,6 +29,7 @@ from mistral_failover.emulator.core import Emulation
 SERVICES = {
     "identity": identity,
     "compute": compute,
+    "network": network,
     "volume": volume,
     "orchestration": orchestration,
     "emulator": control,
@@ -50,6 +53,7 @@ def application(emulation: Emulation) -> Starlette:
             route
             for module in (
                 *SERVICES.values(),
+                compute_interfaces,
                 compute_volumes,
                 instance_actions,
                 stack_resources,

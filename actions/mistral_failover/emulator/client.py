@@ -110,6 +110,10 @@ class EmulatorClient:
         """The servers that write to a volume now."""
         return list(self._call("GET", f"/emulator/volumes/{volume_id}/writers")["servers"])
 
+    def answering(self, address: str) -> list[str]:
+        """The servers that answer at an address now."""
+        return list(self._call("GET", f"/emulator/addresses/{address}/servers")["servers"])
+
     def fault(self, target: str, name: str, fault: str) -> None:
         """server: crash, hang, thaw, app, revive; host: compute_down, power_off, revive."""
         body = {"target": target, "id": name, "fault": fault}

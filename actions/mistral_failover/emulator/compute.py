@@ -11,7 +11,7 @@ from oslo_utils import strutils
 from starlette.routing import Route
 
 from mistral_failover.emulator import servers
-from mistral_failover.emulator.state import Host, Server, Volume, new_id, stable_hex
+from mistral_failover.emulator.state import Host, Network, Port, Server, Volume, new_id, stable_hex
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint, utc
 from mistral_failover.emulator.wire import microversion, paged
 
@@ -196,6 +196,7 @@ def _create(call: Call) -> Any:
         name=str(asked["name"]),
         host=servers.host_of_zone(call.emulation, zone),
         root_volume=_root_volume(call, asked),
+        networks=_networks(call, asked),
         image=str(asked.get("imageRef") or ""),
         flavor=str(asked["flavorRef"]),
         metadata=dict(asked.get("metadata") or {}),
@@ -211,6 +212,20 @@ def _create(call: Call) -> Any:
             "adminPass": server.id[:12],
         }
     }
+
+
+def _networks(call: Call, asked: dict[str, Any]) -> list[Network | Port]:
+    wanted = asked.get("networks") or []
+    found: list[Network | Port] = []
+    for each in wanted if isinstance(wanted, list) else []:
+        state = call.emulation.state
+        one = state.ports.get(each.get("port")) or state.networks.get(each.get("uuid"))
+        if one is None or not call.sees(one.project_id):
+            raise refused(
+                400, f"Network {each.get('uuid') or each.get('port')} could not be found."
+            )
+        found.append(one)
+    return found
 
 
 def _root_volume(call: Call, asked: dict[str, Any]) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.routing import Route
 
-from mistral_failover.emulator import agents, alarms, faults, identity, nodes, trusts
+from mistral_failover.emulator import agents, alarms, faults, identity, nodes, ports, trusts
 from mistral_failover.emulator.state import Application, ApplicationCredential, User, new_id
 from mistral_failover.emulator.web import Call, Service, endpoint, plain_error
 
@@ -159,6 +159,7 @@ def _nodes(call: Call) -> Any:
                 "deposed": guest.deposed,
                 "applications": sorted(guest.applications),
                 "volumes": guest.volumes,
+                "addresses": sorted({a for each in guest.interfaces.values() for a in each}),
                 "known_to_nova": guest.server_id in state.servers,
             }
             for guest in state.guests.values()
@@ -169,6 +170,10 @@ def _nodes(call: Call) -> Any:
 def _writers(call: Call) -> Any:
     volume_id = call.path("volume_id")
     return {"servers": nodes.writers(call.emulation, volume_id)}
+
+
+def _answering(call: Call) -> Any:
+    return {"servers": ports.answering(call.emulation, call.path("address"))}
 
 
 def _fault(call: Call) -> Any:
@@ -236,6 +241,7 @@ def routes() -> list[Route]:
         *GUESTS,
         ("", _status, "GET"),
         ("/critical", _critical, "GET"),
+        ("/addresses/{address}/servers", _answering, "GET"),
         ("/latency", _latency, "POST"),
         ("/tokens", _mint, "POST"),
         ("/users", _add_user, "POST"),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mistral_failover.emulator import nodes
+from mistral_failover.emulator import nodes, ports
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Guest, Host, new_id
 from mistral_failover.emulator.web import plain_error
@@ -74,6 +74,8 @@ def _revive_host(emulation: Emulation, host: Host) -> None:
             nodes.destroy(emulation, guest.server_id, "its server was deleted")
         elif power_lost and server.status == "ACTIVE":
             nodes.boot(emulation, server)
+        else:
+            ports.refresh_guest(emulation, guest)
     emulation.deliver_deferred(host.name)
 
 

@@ -116,6 +116,7 @@ def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[
         ("compute", "nova", f"{url}/compute/v2.1"),
         ("volumev3", "cinderv3", f"{url}/volume/v3/{project_id}"),
         ("block-storage", "cinder", f"{url}/volume/v3/{project_id}"),
+        ("network", "neutron", f"{url}/network"),
         ("orchestration", "heat", f"{url}/orchestration/v1/{project_id}"),
         *([workflow] if workflow_url else []),
     )

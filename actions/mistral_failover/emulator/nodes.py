@@ -6,8 +6,8 @@ recorded result without effect, and an epoch lower than the highest seen is refu
 lives on the guest's disk, so it outlives a reboot, but not the server.
 
 Nothing here prevents harm: violations of invariants are written to the audit as a `violation`
-(`two_writers`, `application_on_two_servers`, `detached_while_writing`, `write_to_lost_volume`,
-`attached_twice`).
+(`two_writers`, `application_on_two_servers`, `address_on_two_servers`, `detached_while_writing`,
+`write_to_lost_volume`, `attached_twice`).
 """
 
 import time
@@ -50,6 +50,7 @@ def boot(emulation: Emulation, server: Server) -> None:
     guest.incarnation += 1
     guest.busy_until = 0.0
     emulation.audit.record("guest_started", server=server.id, host=server.host)
+    emulation.fire("guest.ports", server_id=server.id)
     emulation.fire("notice.read", server_id=server.id)
 
 

@@ -2,11 +2,12 @@
 """A server's life as Nova leads it: boot, stop, start, delete."""
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
-from mistral_failover.emulator import attachments, nodes
+from mistral_failover.emulator import attachments, nodes, ports
 from mistral_failover.emulator.core import Emulation, transition
-from mistral_failover.emulator.state import Server, new_id
+from mistral_failover.emulator.state import Network, Port, Server, new_id
 from mistral_failover.emulator.web import take_fault
 
 RUNNING, SHUTDOWN, NOSTATE = 1, 4, 0
@@ -20,12 +21,14 @@ def create(
     host: str | None = None,
     owner: list[str] | None = None,
     root_volume: dict[str, Any] | None = None,
+    networks: Iterable[Network | Port] = (),
     **details: Any,
 ) -> Server:
     """Boots a server on `host`, or on the live host with the fewest servers.
 
     :param owner: [stack id, resource name] when a stack asked for it.
     :param root_volume: {"id", "delete_on_termination"} when it boots from a volume.
+    :param networks: it gets a port on each network, and the ports that are given.
     """
     now = time.time()
     place = host or _pick_host(emulation)
@@ -43,6 +46,8 @@ def create(
             attachments.ROOT_DEVICE,
             delete=root_volume["delete_on_termination"],
         )
+    for each in networks:
+        ports.give(emulation, server, each)
     emulation.after(
         emulation.latency.of("boot"), "server.booted", server_id=server.id, operation=operation
     )
@@ -81,6 +86,7 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
         return
     else:
         _set(server, "ACTIVE", "active", RUNNING)
+        ports.bind(emulation, server)
         nodes.boot(emulation, server)
         for attachment in emulation.state.attachments_of(server_id=server_id):
             attachments.settle(emulation, attachment)
@@ -231,6 +237,7 @@ def _remove(emulation: Emulation, server: Server, operation: str, *, local: bool
     if not local:
         nodes.destroy(emulation, server.id, "deleted by Nova")
         _record(emulation, server.id)
+    ports.of_deleted_server(emulation, server.id)
     del emulation.state.servers[server.id]
     emulation.audit.record("server_deleted", server=server.id, local=local)
     emulation.finish(operation)

@@ -8,10 +8,10 @@ made, to get a new `value` and to be deleted, and whose `fail` lets the first tw
 import time
 from typing import Any
 
-from mistral_failover.emulator import servers, volume
+from mistral_failover.emulator import ports, servers, volume
 from mistral_failover.emulator.core import Emulation
-from mistral_failover.emulator.state import Stack, StackResource, new_id
-from mistral_failover.emulator.templates import SERVER, TEST, VOLUME
+from mistral_failover.emulator.state import Network, Port, Stack, StackResource, new_id
+from mistral_failover.emulator.templates import FLOATING_IP, PORT, SERVER, TEST, VOLUME
 
 # Properties that Heat changes in place; another one's change replaces the resource.
 _IN_PLACE = {SERVER: {"name", "metadata"}, VOLUME: {"name", "size", "description", "metadata"}}
@@ -33,6 +33,7 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
         resource.physical_id = servers.create(
             emulation,
             host=servers.host_of_zone(emulation, zone),
+            networks=_networks(emulation, asked),
             image=str(asked.get("image") or ""),
             flavor=str(asked["flavor"]),
             **common,
@@ -51,8 +52,29 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
     if resource.type == TEST:
         resource.physical_id = "" if _fails(asked) else name
         return _take_time(emulation, stack, resource, "create")
-    resource.physical_id = new_id()
+    resource.physical_id = _address(emulation, stack, resource) or new_id()
     return False
+
+
+def _networks(emulation: Emulation, asked: dict[str, Any]) -> list[Network | Port]:
+    """The networks and ports of a server; what the cloud does not have is passed over."""
+    found = [
+        emulation.state.ports.get(each.get("port")) or ports.network(emulation, each.get("network"))
+        for each in asked.get("networks") or []
+    ]
+    return [each for each in found if each is not None]
+
+
+def _address(emulation: Emulation, stack: Stack, resource: StackResource) -> str | None:
+    """Makes a port or a floating IP, on a network that the cloud has; returns its id."""
+    asked = resource.properties
+    if resource.type == PORT:
+        network = ports.network(emulation, asked.get("network") or asked.get("network_id"))
+        return ports.make(emulation, stack.project_id, network).id if network else None
+    if resource.type == FLOATING_IP:
+        network = ports.network(emulation, asked.get("floating_network"))
+        return ports.make_floating_ip(emulation, stack.project_id, network).id if network else None
+    return None
 
 
 def _fails(asked: dict[str, Any]) -> bool:
@@ -101,6 +123,7 @@ def unmake(emulation: Emulation, physical_id: str) -> str:
     server = emulation.state.servers.get(physical_id)
     if server is not None:
         servers.delete(emulation, server)
+    ports.remove(emulation, physical_id)
     found = emulation.state.volumes.get(physical_id)
     if found is not None and emulation.state.attachments_of(volume_id=physical_id):
         return "Volume in use"

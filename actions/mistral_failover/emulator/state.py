@@ -167,10 +167,53 @@ class Attachment:
 
 
 @dataclass
+class Network:
+    """A Neutron network; floating IPs are on the `external` one."""
+
+    id: str
+    project_id: str
+    name: str
+    prefix: str
+    external: bool = False
+
+
+@dataclass
+class Port:
+    """A Neutron port. `pairs`: the addresses that it may use besides its own; `made_by_nova`: it
+    goes with its server; `revision` counts its changes."""
+
+    id: str
+    project_id: str
+    network_id: str
+    address: str
+    mac: str
+    name: str = ""
+    device_id: str = ""
+    device_owner: str = ""
+    status: str = "DOWN"
+    pairs: list[dict[str, str]] = field(default_factory=list)
+    made_by_nova: bool = False
+    revision: int = 1
+
+
+@dataclass
+class FloatingIp:
+    """A floating IP of Neutron's."""
+
+    id: str
+    project_id: str
+    network_id: str
+    address: str
+    port_id: str | None = None
+    revision: int = 1
+
+
+@dataclass
 class Guest:
     """The machine inside a server: it still runs when Nova loses sight of it.
 
-    `volumes` maps each volume the guest can write to to its device, `applications` each running
+    `volumes` maps each volume the guest can write to to its device, `interfaces` each port that is
+    plugged in to the addresses that its host lets the guest use there, `applications` each running
     application to the time of its start, `devices` each application that writes to some of them
     only to those, `journal` each command id to its record.
 
@@ -186,6 +229,7 @@ class Guest:
     powered: bool = True
     condition: str = "healthy"  # healthy | hung | crashed
     volumes: dict[str, str] = field(default_factory=dict)
+    interfaces: dict[str, list[str]] = field(default_factory=dict)
     applications: dict[str, float] = field(default_factory=dict)
     devices: dict[str, list[str]] = field(default_factory=dict)
     journal: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -310,6 +354,9 @@ class CloudState:
     volumes: dict[str, Volume] = field(default_factory=dict)
     attachments: dict[str, Attachment] = field(default_factory=dict)
     deletions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    networks: dict[str, Network] = field(default_factory=dict)
+    ports: dict[str, Port] = field(default_factory=dict)
+    floating_ips: dict[str, FloatingIp] = field(default_factory=dict)
     guests: dict[str, Guest] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
@@ -343,6 +390,10 @@ class CloudState:
         state = cls(hosts={name: Host(name) for name in HOSTS})
         for name in ("demo", "other", "admin"):
             state.add_user(name, name, name, admin=name == "admin")
+        for name, owner, prefix in (("net1", "demo", "10.99.0"), ("public", "admin", "203.0.113")):
+            made = str(uuid.UUID(stable_hex("network", name)))
+            project = stable_hex("project", owner)
+            state.networks[made] = Network(made, project, name, prefix, external=name == "public")
         return state
 
     def add_user(self, name: str, password: str, project: str, *, admin: bool = False) -> User:
@@ -381,6 +432,9 @@ _KINDS: dict[str, type] = {
     "servers": Server,
     "volumes": Volume,
     "attachments": Attachment,
+    "networks": Network,
+    "ports": Port,
+    "floating_ips": FloatingIp,
     "guests": Guest,
     "applications": Application,
     "stacks": Stack,

@@ -24,6 +24,8 @@ GROUP = "OS::Heat::AutoScalingGroup"
 RESOURCE_GROUP = "OS::Heat::ResourceGroup"
 GROUPS = (GROUP, RESOURCE_GROUP)
 TEST = "OS::Heat::TestResource"
+PORT = "OS::Neutron::Port"
+FLOATING_IP = "OS::Neutron::FloatingIP"
 INERT = (
     "OS::Heat::None",
     "OS::Heat::Value",
@@ -32,7 +34,8 @@ INERT = (
     "OS::Aodh::EventAlarm",
     "OS::Neutron::Net",
     "OS::Neutron::Subnet",
-    "OS::Neutron::Port",
+    PORT,
+    FLOATING_IP,
     "OS::Neutron::SecurityGroup",
     "OS::Nova::ServerGroup",
 )

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.agent.channel.interface import Command, CommandResult
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView
-from mistral_failover.model.ids import derived_id
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
-from mistral_failover.resources.commands import SILENCE, run_command
+from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
@@ -36,7 +34,7 @@ def reactivate(tools: Tools, operation: Document) -> dict[str, Any]:
         resource = operation["resource"]
         return {"physical_id": resource["physical_id"], "attributes": resource["attributes"]}
     stop = stop_command(previous, operation["properties"])
-    _command(tools, operation, stop, {}, recorded_server(operation))
+    command_member(tools, operation, stop, {}, recorded_server(operation))
     return _start(tools, operation, operation["properties"])
 
 
@@ -53,7 +51,7 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
         server_id = recorded_server(operation)
         if not _was_deleted(tools, operation, server_id):
             stop = stop_command(operation["properties"], operation.get("written"))
-            _command(tools, operation, stop, {}, server_id)
+            command_member(tools, operation, stop, {}, server_id)
     return {}
 
 
@@ -88,27 +86,11 @@ def _was_deleted(tools: Tools, operation: Document, server_id: str) -> bool:
 def _start(tools: Tools, operation: Document, properties: Document) -> dict[str, Any]:
     arguments = {k: v for k, v in properties.items() if k not in ("member", "start", "stop")}
     server_id = member_server(operation)
-    _command(tools, operation, properties["start"], arguments, server_id)
+    command_member(tools, operation, properties["start"], arguments, server_id)
     return {
         "physical_id": f"{server_id}/{properties['start']}",
         "attributes": {"server_id": server_id},
     }
-
-
-def _command(
-    tools: Tools, operation: Document, name: str, arguments: dict[str, Any], server_id: str
-) -> CommandResult:
-    member = operation["member"]
-    command = Command(
-        id=derived_id(operation["key"], name),
-        to=Address(operation["group_id"], operation["group"], member["name"], server_id),
-        epoch=member["epoch"],
-        name=name,
-        arguments=arguments,
-        limit=min(SILENCE, operation["timeout"]),
-        longest=operation["timeout"],
-    )
-    return run_command(tools.channel, command)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> Look:

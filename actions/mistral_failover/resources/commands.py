@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 from mistral_failover.agent.channel.interface import (
     Channel,
@@ -14,13 +15,34 @@ from mistral_failover.agent.channel.interface import (
     CommandResult,
     Heartbeat,
 )
+from mistral_failover.agent.wire import Address
 from mistral_failover.fault_points import reach
+from mistral_failover.model.ids import derived_id
+from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import start_command
 
 SILENCE = 30.0
 """Seconds without a message from the agent after which an operation's command fails."""
 _RECENT = 15.0  # seconds within which an agent that lives has sent a heartbeat
+
+
+def command_member(
+    tools: Tools, operation: Document, name: str, arguments: dict[str, Any], server_id: str
+) -> CommandResult:
+    """Run a named command of the operation's member on one of its servers; a repeat of the
+    operation sends the same command id. Errors as :func:`run_command`."""
+    member = operation["member"]
+    command = Command(
+        id=derived_id(operation["key"], name),
+        to=Address(operation["group_id"], operation["group"], member["name"], server_id),
+        epoch=member["epoch"],
+        name=name,
+        arguments=arguments,
+        limit=min(SILENCE, operation["timeout"]),
+        longest=operation["timeout"],
+    )
+    return run_command(tools.channel, command)
 
 
 def run_command(channel: Channel, command: Command) -> CommandResult:

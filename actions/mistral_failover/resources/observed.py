@@ -9,15 +9,25 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView
 from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.observation import Look
-from mistral_failover.resources import activation, stack_parameters, volume_attachment
+from mistral_failover.resources import (
+    activation,
+    floating_ip,
+    port,
+    stack_parameters,
+    virtual_ip,
+    volume_attachment,
+)
 
 OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
     ATTACHMENT: volume_attachment.observe,
     "activation": activation.observe,
+    "floating_ip": floating_ip.observe,
+    "port": port.observe,
+    "virtual_ip": virtual_ip.observe,
     "stack_parameters": stack_parameters.observe,
 }
 """By type, the read-only check of the cloud for a record; its last argument is the group's name."""
-SERVES = frozenset({ATTACHMENT, "activation"})
+SERVES = frozenset({ATTACHMENT, "activation", "floating_ip", "port", "virtual_ip"})
 """Types without which a group does not serve."""
 REPAIRED = frozenset({"stack_parameters"})
 """Types that may be repaired without asking: an update of them does not touch the service."""

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.agent.channel.interface import Channel
+from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.model.goal import fence_name
 from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.remedies import start_command
 
 Document = Mapping[str, Any]
 
@@ -60,3 +62,29 @@ def fence_proof(operation: Document) -> Document | None:
     member = operation["member"]
     fence = operation["inputs"].get(fence_name(member["name"])) if member else None
     return fence["attributes"] if fence else None
+
+
+def refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
+    """Refuse if the server was started again while the operation waited for an operator."""
+    if servers.server_state(tools.cloud, server_id).status == "ACTIVE":
+        member = operation["member"]["name"]
+        raise ActionError(
+            "FENCE_UNPROVEN",
+            f"server {server_id} was stopped for the fence of {member}, but has been started again",
+            f"To fence it again: {start_command(operation['group'], lost=member)}",
+        )
+
+
+def refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
+    """Refuse if the server is gone without a proof. What was attached to it is free, at once if
+    its host was dead; then its guest may still run with it, and only a fence can tell."""
+    if servers.server_state(tools.cloud, server_id).exists:
+        return
+    evidence = servers.deletion(tools.cloud, server_id)
+    if not evidence.proven:
+        member = operation["member"]["name"]
+        raise ActionError(
+            "FENCE_UNPROVEN",
+            evidence.observed.rstrip("."),
+            f"To fence it: {start_command(operation['group'], lost=member)}",
+        )

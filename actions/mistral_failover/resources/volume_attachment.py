@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mistral_failover.cloud import servers, volumes
+from mistral_failover.cloud import volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import replaced_volume
@@ -20,9 +20,11 @@ from mistral_failover.resources.operation_tools import (
     fence_proof,
     member_server,
     recorded_server,
+    refuse_started,
+    refuse_unproven,
 )
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import going_on, start_command
+from mistral_failover.runtime.remedies import going_on
 from mistral_failover.store.attached_volumes import AttachedVolume
 
 
@@ -81,9 +83,9 @@ def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
     proof = fence_proof(operation)
     after = rung_kind(proof["rung"]).server_after if proof else None
     if proof is None:
-        _refuse_unproven(tools, operation, server_id)
+        refuse_unproven(tools, operation, server_id)
     elif after is ServerAfter.SHUTOFF:
-        _refuse_started(tools, operation, server_id)
+        refuse_started(tools, operation, server_id)
     release = Release(
         off=proof["observed"] if proof and after is not ServerAfter.RUNNING else None,
         fenced=proof is not None,
@@ -116,32 +118,6 @@ def sharing(records: Iterable[Record], operation: Document) -> list[str]:
         and record.action in ("CREATE", "UPDATE")
         and record.status == "COMPLETE"
     )
-
-
-def _refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
-    """Refuse if the server was started again while the operation waited for an operator."""
-    if servers.server_state(tools.cloud, server_id).status == "ACTIVE":
-        member = operation["member"]["name"]
-        raise ActionError(
-            "FENCE_UNPROVEN",
-            f"server {server_id} was stopped for the fence of {member}, but has been started again",
-            f"To fence it again: {start_command(operation['group'], lost=member)}",
-        )
-
-
-def _refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
-    """Refuse if the server is gone without a proof. Its attachments went with it, at once if its
-    host was dead; then its guest may still write, and only a fence can tell."""
-    if servers.server_state(tools.cloud, server_id).exists:
-        return
-    evidence = servers.deletion(tools.cloud, server_id)
-    if not evidence.proven:
-        member = operation["member"]["name"]
-        raise ActionError(
-            "FENCE_UNPROVEN",
-            evidence.observed.rstrip("."),
-            f"To fence it: {start_command(operation['group'], lost=member)}",
-        )
 
 
 def observe(view: ProjectView, record: Record, group: str) -> Look:

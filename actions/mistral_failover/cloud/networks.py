@@ -1,0 +1,511 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports, floating IPs, and the addresses that a port may use besides its own.
+
+Each call looks first, so a repeat continues at any point. Neutron numbers the changes of an object.
+A change is sent with the number that the look saw (``If-Match``). If another client changed the
+object in between, Neutron refuses the change, and the next look decides again. So an address is
+never taken from another client, and a request that arrives late takes nothing back.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from openstack import exceptions
+from oslo_utils import netutils, uuidutils
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.stacks import stack_map, wrong_type
+from mistral_failover.cloud.waits import Look, Repeats
+
+PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port as Neutron shows it. ``device_id``: the server that has it, "" if none has;
+    ``addresses``: its own; ``pairs``: those that it may use besides, as Neutron lists them."""
+
+    id: str
+    network_id: str
+    device_id: str
+    status: str
+    mac: str
+    addresses: tuple[str, ...]
+    pairs: tuple[Mapping[str, str], ...]
+    revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FloatingIp:
+    """A floating IP as Neutron shows it. ``port_id``: the port that it is associated with."""
+
+    id: str
+    address: str
+    port_id: str | None
+    fixed_address: str | None
+    revision: int | None
+
+
+def read_port(row: Mapping[str, Any]) -> Port:
+    """Convert Neutron's row of a port."""
+    return Port(
+        id=str(row["id"]),
+        network_id=str(row["network_id"]),
+        device_id=str(row.get("device_id") or ""),
+        status=str(row.get("status") or ""),
+        mac=str(row.get("mac_address") or ""),
+        addresses=tuple(str(each["ip_address"]) for each in row.get("fixed_ips") or ()),
+        pairs=tuple(row.get("allowed_address_pairs") or ()),
+        revision=row.get("revision_number"),
+    )
+
+
+def read_floating_ip(row: Mapping[str, Any]) -> FloatingIp:
+    """Convert Neutron's row of a floating IP."""
+    return FloatingIp(
+        id=str(row["id"]),
+        address=str(row["floating_ip_address"]),
+        port_id=row.get("port_id") or None,
+        fixed_address=row.get("fixed_ip_address") or None,
+        revision=row.get("revision_number"),
+    )
+
+
+def port(cloud: Cloud, port_id: str) -> Port:
+    """Return a port. Raises `CloudError` NOT_FOUND."""
+    with translated(f"read port {port_id}", "Neutron"):
+        return read_port(cloud.network.get(f"/v2.0/ports/{port_id}").json()["port"])
+
+
+def floating_ip(cloud: Cloud, floating_ip_id: str) -> FloatingIp:
+    """Return a floating IP. Raises `CloudError` NOT_FOUND."""
+    with translated(f"read floating IP {floating_ip_id}", "Neutron"):
+        answer = cloud.network.get(f"/v2.0/floatingips/{floating_ip_id}")
+        return read_floating_ip(answer.json()["floatingip"])
+
+
+def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
+    """Return Neutron's rows of a kind (``ports``, ``floatingips``, ``networks``) with these
+    values."""
+    rows: list[Mapping[str, Any]] = []
+    url: str | None = f"/v2.0/{kind}"
+    with translated(f"list the project's {kind}", "Neutron"):
+        params: Mapping[str, str] = wanted
+        while url is not None:
+            body = cloud.network.get(url, params=params).json()
+            rows += body[kind]
+            links = body.get(f"{kind}_links", ())
+            url = next((link["href"] for link in links if link["rel"] == "next"), None)
+            params = {}
+    return rows
+
+
+def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
+    """Return the id of a floating IP: a resource of the stack, an address, or an id.
+
+    Raises `CloudError` NOT_FOUND, or BAD_REQUEST if the stack's resource is no floating IP.
+    """
+    if netutils.is_valid_ip(name):
+        found = listed(cloud, "floatingips", floating_ip_address=name)
+        if found:
+            return str(found[0]["id"])
+    return _resolved(cloud, stack, name, FLOATING_IP, "a floating IP")
+
+
+def resolve_port(cloud: Cloud, stack: str, name: str) -> str:
+    """Return the id of a port: a resource of the stack, or an id; errors as above."""
+    return _resolved(cloud, stack, name, PORT, "a port")
+
+
+def _resolved(cloud: Cloud, stack: str, name: str, kind: str, words: str) -> str:
+    if uuidutils.is_uuid_like(name):
+        return name
+    resource = stack_map(cloud, stack).get(name)
+    if resource is not None and resource.type != kind:
+        raise wrong_type(stack, name, resource.type, words)
+    if resource is None or not resource.physical_id:
+        raise CloudError(
+            "NOT_FOUND",
+            f"{name} is not {words} of stack {stack}, and no id of one.",
+            remedy=f"Name {words} of the stack, or the id of one, in the group file.",
+        )
+    return resource.physical_id
+
+
+def port_of(cloud: Cloud, server_id: str, network: str | None = None) -> Port:
+    """Return the port of a server, on a network if one is named (by name or id).
+
+    Raises `CloudError` NO_PORT if the server has none, or several.
+    """
+    found = [read_port(row) for row in listed(cloud, "ports", device_id=server_id)]
+    where = ""
+    if network is not None:
+        networks = {network}
+        if not uuidutils.is_uuid_like(network):
+            networks = {str(row["id"]) for row in listed(cloud, "networks", name=network)}
+        found = [each for each in found if each.network_id in networks]
+        where = f" on network {network}"
+    if len(found) == 1:
+        return found[0]
+    said = "no port" if not found else f"{len(found)} ports"
+    raise CloudError(
+        "NO_PORT",
+        f"Server {server_id} has {said}{where}.",
+        remedy=(
+            "Give the server a port there, or name another network in the group file."
+            if not found
+            else "Name the network of the port in the group file."
+        ),
+    )
+
+
+def associate(
+    cloud: Cloud,
+    floating_ip_id: str,
+    server_id: str,
+    limit: float,
+    network: str | None = None,
+    *,
+    unknown: bool = False,
+) -> dict[str, str]:
+    """Associate a floating IP with the server's port; return ``address``, ``fixed_address``,
+    ``port_id`` and ``server_id``.
+
+    ``limit``: seconds in total. Raises `CloudError` ADDRESS_IN_USE if the floating IP belongs to
+    another port, NO_PORT, NOT_FOUND.
+    """
+    target = port_of(cloud, server_id, network)
+    repeats = Repeats(cloud.settings, unknown=unknown)
+
+    def step() -> Look:
+        now = floating_ip(cloud, floating_ip_id)
+        if now.port_id == target.id:
+            return Look(
+                "associated",
+                done=True,
+                result={
+                    "address": now.address,
+                    "fixed_address": now.fixed_address or "",
+                    "port_id": target.id,
+                    "server_id": server_id,
+                },
+            )
+        if now.port_id is not None:
+            raise CloudError(
+                "ADDRESS_IN_USE",
+                f"Floating IP {now.address} is associated with port {now.port_id}, not with a "
+                "port of this group's member.",
+                remedy=f"Disassociate it: openstack floating ip unset --port {now.id}.",
+            )
+        return _put(cloud, repeats, _floating(now), {"port_id": target.id}, "it is free")
+
+    what = f"floating IP {floating_ip_id} to be associated with port {target.id}"
+    return _carry_out(cloud, repeats, step, what, limit)  # type: ignore[no-any-return]
+
+
+def disassociate(
+    cloud: Cloud,
+    floating_ip_id: str,
+    server_id: str,
+    port_id: str | None,
+    limit: float,
+    *,
+    unknown: bool = False,
+) -> None:
+    """Take a floating IP from the server, if it is on ``port_id`` or on another port of the server.
+
+    Elsewhere it stays. ``limit``: seconds in total. A floating IP that no longer exists is no
+    error.
+    """
+    repeats = Repeats(cloud.settings, unknown=unknown)
+
+    def step() -> Look:
+        try:
+            now = floating_ip(cloud, floating_ip_id)
+        except CloudError as error:
+            if error.code != "NOT_FOUND":
+                raise
+            return Look("gone", done=True)
+        if now.port_id is None or not _is_here(cloud, now.port_id, port_id, server_id):
+            state = "it is on no port of the server"
+            # An association of an earlier attempt could otherwise take effect after this.
+            return Look(state, done=True) if repeats.allow() else repeats.look(state)
+        return _put(cloud, repeats, _floating(now), {"port_id": None}, "it is associated")
+
+    _carry_out(cloud, repeats, step, f"floating IP {floating_ip_id} to be free", limit)
+
+
+def _is_here(cloud: Cloud, now: str, recorded: str | None, server_id: str) -> bool:
+    if now == recorded:
+        return True
+    try:
+        return port(cloud, now).device_id == server_id
+    except CloudError as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return False
+
+
+def attach_port(
+    cloud: Cloud, port_id: str, server_id: str, limit: float, *, unknown: bool = False
+) -> dict[str, str]:
+    """Attach a port to the server and wait until Neutron calls it ACTIVE; return ``address``,
+    ``port_id`` and ``server_id``.
+
+    ``limit``: seconds in total. Raises `CloudError` PORT_IN_USE that names the server that has it,
+    NOT_FOUND.
+    """
+    repeats = Repeats(cloud.settings, unknown=unknown)
+
+    def step() -> Look:
+        now = port(cloud, port_id)
+        state = f"it is {now.status}" + (f" on server {now.device_id}" if now.device_id else "")
+        if now.device_id == server_id:
+            repeats.answered()
+            found = {
+                "address": next(iter(now.addresses), ""),
+                "port_id": port_id,
+                "server_id": server_id,
+            }
+            return Look(state, done=now.status == "ACTIVE", result=found)
+        if now.device_id:
+            raise CloudError(
+                "PORT_IN_USE",
+                f"Port {port_id} belongs to {now.device_id}.",
+                remedy=f"Detach it: openstack server remove port {now.device_id} {port_id}.",
+            )
+        if not repeats.allow():
+            return repeats.look(state)
+        try:
+            with repeats.sending(f"attach port {port_id} to server {server_id}", "Nova"):
+                answer = cloud.compute.post(
+                    f"/servers/{server_id}/os-interface",
+                    json={"interfaceAttachment": {"port_id": port_id}},
+                )
+                exceptions.raise_from_response(answer)
+        except CloudError as error:
+            if error.code == "CONFLICT":  # the server has a task, or the request lost a race
+                return Look(f"{state}, and {error.message}")
+            raise
+        return Look("Nova has just accepted the request")
+
+    what = f"port {port_id} to be attached to server {server_id}"
+    return _carry_out(cloud, repeats, step, what, limit)  # type: ignore[no-any-return]
+
+
+def detach_port(
+    cloud: Cloud,
+    port_id: str,
+    server_id: str,
+    limit: float,
+    *,
+    off: bool = False,
+    unknown: bool = False,
+) -> None:
+    """Detach a port from the server and wait until Neutron shows that it is gone from there.
+
+    ``off``: a fence proves that the server's guest does not run, and perhaps its host does not
+    either. Then Neutron releases the port without Nova, whose request would stay in the queue of a
+    dead host and take effect after its return. ``limit``: seconds in total. A port or a server that
+    no longer exists is no error.
+    """
+    repeats = Repeats(cloud.settings, unknown=unknown)
+    asked_at: float | None = None
+
+    def step() -> Look:
+        nonlocal asked_at
+        try:
+            now = port(cloud, port_id)
+        except CloudError as error:
+            if error.code != "NOT_FOUND":
+                raise
+            return Look("gone", done=True)
+        if now.device_id != server_id:
+            state = f"it is {now.status}" + (f" on server {now.device_id}" if now.device_id else "")
+            # An attach of an earlier attempt could otherwise take effect after this.
+            return Look(state, done=True) if repeats.allow() else repeats.look(state)
+        if off:
+            freed = {"device_id": "", "device_owner": ""}
+            return _put(cloud, repeats, _port(now), freed, "it is on a server that is off")
+        waited = f"it is {now.status} on the server"
+        if asked_at is not None and time.monotonic() - asked_at < cloud.settings.repeat_after:
+            return Look(f"{waited}, and Nova has accepted the request to detach it")
+        if not repeats.allow():
+            return repeats.look(waited)
+        try:
+            with repeats.sending(f"detach port {port_id} from server {server_id}", "Nova"):
+                path = f"/servers/{server_id}/os-interface/{port_id}"
+                exceptions.raise_from_response(cloud.compute.delete(path))
+        except CloudError as error:
+            # The server has a task, or it is gone and Neutron will follow.
+            if error.code in ("CONFLICT", "NOT_FOUND"):
+                return Look(f"{waited}, and {error.message}")
+            raise
+        asked_at = time.monotonic()
+        return Look("Nova has just accepted the request")
+
+    _carry_out(cloud, repeats, step, f"port {port_id} to be free of server {server_id}", limit)
+
+
+def allow_address(
+    cloud: Cloud, address_port_id: str, server_id: str, limit: float, *, unknown: bool = False
+) -> dict[str, str]:
+    """Allow the server's port to use the address of another port of its network; return
+    ``address``, ``port_id`` and ``server_id``.
+
+    ``limit``: seconds in total. Raises `CloudError` ADDRESS_IN_USE if another port may use it or
+    has it, NO_PORT, NOT_FOUND, FORBIDDEN if the project does not own the network.
+    """
+    reserved = port(cloud, address_port_id)
+    address = _address_of(reserved)
+    target = port_of(cloud, server_id, reserved.network_id)
+    repeats = Repeats(cloud.settings, unknown=unknown)
+
+    def step() -> Look:
+        now = port(cloud, target.id)
+        if allows(now, address):
+            found = {"address": address, "port_id": target.id, "server_id": server_id}
+            return Look("allowed", done=True, result=found)
+        _refuse_other_users(cloud, reserved, address, target.id)
+        pairs = [*now.pairs, {"ip_address": address}]
+        wanted = {"allowed_address_pairs": pairs}
+        return _put(cloud, repeats, _port(now), wanted, "it is not allowed")
+
+    return _carry_out(  # type: ignore[no-any-return]
+        cloud, repeats, step, f"port {target.id} to be allowed {address}", limit
+    )
+
+
+def forbid_address(
+    cloud: Cloud,
+    address: str,
+    port_id: str,
+    limit: float,
+    *,
+    unknown: bool = False,
+) -> None:
+    """Forbid a port to use an address besides its own; other addresses stay allowed.
+
+    ``limit``: seconds in total. A port that no longer exists is no error.
+    """
+    repeats = Repeats(cloud.settings, unknown=unknown)
+
+    def step() -> Look:
+        try:
+            now = port(cloud, port_id)
+        except CloudError as error:
+            if error.code != "NOT_FOUND":
+                raise
+            return Look("gone", done=True)
+        pairs = [pair for pair in now.pairs if not _is_one(pair, address)]
+        if len(pairs) == len(now.pairs):
+            state = "it is not allowed"
+            return Look(state, done=True) if repeats.allow() else repeats.look(state)
+        wanted = {"allowed_address_pairs": pairs}
+        return _put(cloud, repeats, _port(now), wanted, "it is allowed")
+
+    _carry_out(cloud, repeats, step, f"port {port_id} not to be allowed {address}", limit)
+
+
+def address_of(cloud: Cloud, port_id: str) -> str:
+    """Return the first address of a port. Raises `CloudError` NOT_FOUND, NO_PORT."""
+    return _address_of(port(cloud, port_id))
+
+
+def _address_of(reserved: Port) -> str:
+    if reserved.addresses:
+        return reserved.addresses[0]
+    raise CloudError(
+        "NO_PORT",
+        f"Port {reserved.id} has no address.",
+        remedy="Name a port with an address in the group file.",
+    )
+
+
+def _refuse_other_users(cloud: Cloud, reserved: Port, address: str, own: str) -> None:
+    """Refuse an address that another server may use. A server that may answer at it needs no more
+    to do so."""
+    if reserved.device_id:
+        raise _in_use(address, f"server {reserved.device_id} has its port {reserved.id}")
+    for row in listed(cloud, "ports", network_id=reserved.network_id):
+        each = read_port(row)
+        if each.id != own and each.device_id and allows(each, address):
+            raise _in_use(address, f"port {each.id} of server {each.device_id} may use it, too")
+
+
+def _in_use(address: str, why: str) -> CloudError:
+    return CloudError(
+        "ADDRESS_IN_USE",
+        f"Address {address} is in use: {why}.",
+        remedy="Take it away there: openstack port unset --allowed-address ip-address=ADDRESS "
+        "PORT, or openstack server remove port SERVER PORT.",
+    )
+
+
+def allows(of: Port, address: str) -> bool:
+    """Return whether a port may use an address besides its own."""
+    return any(_covers(pair, address) for pair in of.pairs)
+
+
+def _covers(pair: Mapping[str, str], address: str) -> bool:
+    network = ipaddress.ip_network(pair["ip_address"], strict=False)
+    return ipaddress.ip_address(address) in network
+
+
+def _is_one(pair: Mapping[str, str], address: str) -> bool:
+    """Return whether a pair is for this address alone."""
+    network = ipaddress.ip_network(pair["ip_address"], strict=False)
+    return network.num_addresses == 1 and _covers(pair, address)
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """An object to change: its path, its key in a body, and what the look saw of its number."""
+
+    path: str
+    key: str
+    name: str
+    revision: int | None
+
+
+def _port(now: Port) -> _Object:
+    return _Object(f"/v2.0/ports/{now.id}", "port", f"port {now.id}", now.revision)
+
+
+def _floating(now: FloatingIp) -> _Object:
+    path = f"/v2.0/floatingips/{now.id}"
+    return _Object(path, "floatingip", f"floating IP {now.address}", now.revision)
+
+
+def _put(
+    cloud: Cloud, repeats: Repeats, one: _Object, values: Mapping[str, Any], state: str
+) -> Look:
+    """Change an object, unless it was changed since the look."""
+    if not repeats.allow():
+        return repeats.look(state)
+    headers = {} if one.revision is None else {"If-Match": f"revision_number={one.revision}"}
+    try:
+        with repeats.sending(f"change {one.name}", "Neutron"):
+            cloud.network.put(one.path, json={one.key: dict(values)}, headers=headers)
+    except CloudError as error:
+        if error.http_status == 412:
+            return Look(f"{state}, and another client has just changed it")
+        raise
+    return Look("Neutron has just accepted the change")
+
+
+def _carry_out(
+    cloud: Cloud, repeats: Repeats, step: Callable[[], Look], what: str, limit: float
+) -> Any:
+    """Wait until a step is done. A request without an answer may take effect after this call."""
+    try:
+        return cloud.wait(step, what=what, limit=limit)
+    except CloudError as error:
+        error.unknown = error.unknown or repeats.unanswered is not None
+        raise

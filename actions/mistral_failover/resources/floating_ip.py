@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of a ``floating_ip``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.cloud import networks
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.resources.operation_tools import (
+    Document,
+    Tools,
+    member_server,
+    recorded_server,
+)
+from mistral_failover.runtime.remedies import going_on
+
+
+def associate(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Associate the floating IP with the port of the member's server."""
+    server_id, properties = member_server(operation), operation["properties"]
+    with going_on(operation["group"]):
+        floating_ip = networks.resolve_floating_ip(
+            tools.cloud, operation["stack"], properties["floating_ip"]
+        )
+        attributes = networks.associate(
+            tools.cloud,
+            floating_ip,
+            server_id,
+            operation["timeout"],
+            properties.get("network"),
+            unknown=operation["unknown"],
+        )
+    return {"physical_id": floating_ip, "attributes": attributes}
+
+
+def disassociate(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Take the floating IP from the server that it led to. If it leads elsewhere, it stays."""
+    record = operation["resource"]
+    with going_on(operation["group"]):
+        floating_ip = record["physical_id"] or networks.resolve_floating_ip(
+            tools.cloud, operation["stack"], operation["properties"]["floating_ip"]
+        )
+        networks.disassociate(
+            tools.cloud,
+            floating_ip,
+            recorded_server(operation),
+            record["attributes"].get("port_id"),
+            operation["timeout"],
+            unknown=operation["unknown"],
+        )
+    return {}
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Return whether the floating IP still leads to the recorded port."""
+    floating_ip, port_id = record.physical_id, record.attributes.get("port_id")
+    if floating_ip is None or port_id is None:
+        return Look(Presence.UNKNOWN, "no floating IP or no port is recorded")
+    try:
+        found = view.listing.floating_ip(floating_ip)
+    except CloudError as error:
+        return unknown(error)
+    if found is None:
+        return Look(Presence.GONE, f"floating IP {floating_ip} no longer exists")
+    if found.port_id == port_id:
+        return AS_RECORDED
+    if found.port_id is None:
+        return Look(Presence.GONE, f"floating IP {found.address} is associated with no port")
+    words = f"floating IP {found.address} is associated with port {found.port_id}, not {port_id}"
+    return Look(Presence.CHANGED, words)

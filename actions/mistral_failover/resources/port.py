@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of a ``port``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.cloud import networks
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.rungs import ServerAfter, rung_kind
+from mistral_failover.resources.operation_tools import (
+    Document,
+    Tools,
+    fence_proof,
+    member_server,
+    recorded_server,
+    refuse_started,
+    refuse_unproven,
+)
+from mistral_failover.runtime.remedies import going_on
+
+
+def attach_port(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Attach the port to the member's server and wait until it is ACTIVE."""
+    server_id = member_server(operation)
+    with going_on(operation["group"]):
+        port_id = networks.resolve_port(
+            tools.cloud, operation["stack"], operation["properties"]["port"]
+        )
+        attributes = networks.attach_port(
+            tools.cloud, port_id, server_id, operation["timeout"], unknown=operation["unknown"]
+        )
+    return {"physical_id": port_id, "attributes": attributes}
+
+
+def detach_port(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Detach the port from the server that it was attached to, and check that it is gone.
+
+    Nova does it, unless a fence proves the server off without Nova's help: a request to a dead host
+    would wait there, so Neutron releases the port.
+    """
+    record, server_id = operation["resource"], recorded_server(operation)
+    proof = fence_proof(operation)
+    after = rung_kind(proof["rung"]).server_after if proof else None
+    with going_on(operation["group"]):
+        if proof is None:
+            refuse_unproven(tools, operation, server_id)
+        elif after is ServerAfter.SHUTOFF:
+            refuse_started(tools, operation, server_id)
+        port_id = record["physical_id"] or networks.resolve_port(
+            tools.cloud, operation["stack"], operation["properties"]["port"]
+        )
+        networks.detach_port(
+            tools.cloud,
+            port_id,
+            server_id,
+            operation["timeout"],
+            off=after is ServerAfter.CUT_OFF,
+            unknown=operation["unknown"],
+        )
+    return {}
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Return whether the port is still attached to the same server."""
+    port_id, server_id = record.physical_id, record.attributes.get("server_id")
+    if port_id is None or server_id is None:
+        return Look(Presence.UNKNOWN, "no port or no server is recorded")
+    try:
+        found = view.listing.port(port_id)
+    except CloudError as error:
+        return unknown(error)
+    if found is None:
+        return Look(Presence.GONE, f"port {port_id} no longer exists")
+    if found.device_id == server_id:
+        return AS_RECORDED
+    if not found.device_id:
+        return Look(Presence.GONE, f"port {port_id} is attached to no server")
+    words = f"port {port_id} is attached to {found.device_id}, not to {server_id}"
+    return Look(Presence.CHANGED, words)

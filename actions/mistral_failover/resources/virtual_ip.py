@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of a ``virtual_ip``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.cloud import networks, servers
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.rungs import ServerAfter, rung_kind
+from mistral_failover.resources.commands import command_member
+from mistral_failover.resources.operation_tools import (
+    Document,
+    Tools,
+    fence_proof,
+    member_server,
+    recorded_server,
+    refuse_unproven,
+)
+from mistral_failover.runtime.remedies import going_on
+
+
+def allow_address(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Allow the address on the member's port, then run the command that announces it."""
+    server_id, properties = member_server(operation), operation["properties"]
+    with going_on(operation["group"]):
+        reserved = networks.resolve_port(tools.cloud, operation["stack"], properties["port"])
+        attributes = networks.allow_address(
+            tools.cloud, reserved, server_id, operation["timeout"], unknown=operation["unknown"]
+        )
+    if (announce := properties.get("announce")) is not None:
+        arguments = {"address": attributes["address"]}
+        command_member(tools, operation, announce, arguments, server_id)
+    return {"physical_id": reserved, "attributes": attributes}
+
+
+def forbid_address(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Run the command that removes the address from the server, then forbid it on the server's
+    port.
+
+    If a fence proves the server off, no command runs. Without a proof, the command must succeed: a
+    host that is cut off from Neutron goes on with the old permission.
+    """
+    record, server_id = operation["resource"], recorded_server(operation)
+    proof = fence_proof(operation)
+    with going_on(operation["group"]):
+        if proof is None:
+            refuse_unproven(tools, operation, server_id)
+        reserved = record["physical_id"] or networks.resolve_port(
+            tools.cloud, operation["stack"], operation["properties"]["port"]
+        )
+        address = record["attributes"].get("address") or networks.address_of(tools.cloud, reserved)
+    runs = proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING
+    withdraw = operation["properties"].get("withdraw")
+    if runs and withdraw is not None and servers.server_state(tools.cloud, server_id).exists:
+        command_member(tools, operation, withdraw, {"address": address}, server_id)
+    with going_on(operation["group"]):
+        for port_id in _ports(tools, operation, server_id, reserved):
+            networks.forbid_address(
+                tools.cloud,
+                address,
+                port_id,
+                operation["timeout"],
+                unknown=operation["unknown"],
+            )
+    return {}
+
+
+def _ports(tools: Tools, operation: Document, server_id: str, reserved: str) -> list[str]:
+    """Return the port that may use the address; if none is recorded, those of the server."""
+    recorded = operation["resource"]["attributes"].get("port_id")
+    if recorded is not None:
+        return [str(recorded)]
+    network = networks.port(tools.cloud, reserved).network_id
+    rows = networks.listed(tools.cloud, "ports", device_id=server_id, network_id=network)
+    return [str(row["id"]) for row in rows]
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Return whether the member's port may still use the address."""
+    port_id, address = record.attributes.get("port_id"), record.attributes.get("address")
+    if port_id is None or address is None:
+        return Look(Presence.UNKNOWN, "no port or no address is recorded")
+    try:
+        found = view.listing.port(port_id)
+    except CloudError as error:
+        return unknown(error)
+    if found is None:
+        return Look(Presence.GONE, f"port {port_id} no longer exists")
+    if networks.allows(found, address):
+        return AS_RECORDED
+    return Look(Presence.GONE, f"port {port_id} is not allowed to use {address}")

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating IPs, ports and allowed addresses move between servers, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from contract.api import Api
+from contract.conftest import Two
+from contract.rig import NOBODY, Rig
+from mistral_failover.cloud import networks
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.project_listing import ProjectListing
+
+
+@pytest.fixture(scope="module")
+def linked(rig: Rig) -> Iterator[Two]:
+    """Two servers with one port each, on one network."""
+    servers = Two(*(rig.boot(rig.steady, network=rig.network_id) for _ in range(2)))
+    rig.active(servers.a, servers.b)
+    yield servers
+    rig.remove_servers((servers.a, servers.b))
+
+
+@pytest.fixture
+def floating(rig: Rig) -> Iterator[str]:
+    """A floating IP of the test's own."""
+    made = rig.make_floating_ip()
+    yield made
+    rig.api().neutron("DELETE", f"/floatingips/{made}")
+
+
+@pytest.fixture
+def port(rig: Rig) -> Iterator[str]:
+    """A port of the test's own, on no server."""
+    made = rig.make_port()
+    yield made
+    rig.api().neutron("DELETE", f"/ports/{made}")
+
+
+def test_a_floating_ip_is_associated_once_and_taken_away(
+    cloud: Cloud, rig: Rig, demo: Api, linked: Two, floating: str
+) -> None:
+    made = networks.associate(cloud, floating, linked.a, 30)
+
+    shown = demo.floating_ip(floating)
+    assert shown is not None
+    assert shown["port_id"] == made["port_id"] == rig.port_of(linked.a)
+    assert (made["address"], made["fixed_address"]) == (
+        shown["floating_ip_address"],
+        shown["fixed_ip_address"],
+    )
+    assert networks.associate(cloud, floating, linked.a, 30) == made
+    again = demo.floating_ip(floating)
+    assert again is not None
+    assert again["revision_number"] == shown["revision_number"], "nothing was sent twice"
+
+    for _ in range(2):
+        networks.disassociate(cloud, floating, linked.a, made["port_id"], 30)
+        shown = demo.floating_ip(floating)
+        assert shown is not None
+        assert shown["port_id"] is None
+
+
+def test_a_floating_ip_is_not_taken_from_another_port(
+    cloud: Cloud, demo: Api, linked: Two, floating: str
+) -> None:
+    made = networks.associate(cloud, floating, linked.a, 30)
+
+    with pytest.raises(CloudError) as caught:
+        networks.associate(cloud, floating, linked.b, 30)
+    networks.disassociate(cloud, floating, linked.b, None, 30)
+
+    assert caught.value.code == "ADDRESS_IN_USE"
+    assert made["port_id"] in caught.value.message
+    shown = demo.floating_ip(floating)
+    assert shown is not None
+    assert shown["port_id"] == made["port_id"]
+
+
+def test_a_floating_ip_is_found_by_its_address_and_listed(
+    cloud: Cloud, demo: Api, linked: Two, floating: str
+) -> None:
+    shown = demo.floating_ip(floating)
+    assert shown is not None
+    assert networks.resolve_floating_ip(cloud, "none", shown["floating_ip_address"]) == floating
+    made = networks.associate(cloud, floating, linked.a, 30)
+
+    listing = ProjectListing(cloud)
+
+    found, port = listing.floating_ip(floating), listing.port(made["port_id"])
+    assert found is not None
+    assert found.port_id == made["port_id"]
+    assert port is not None
+    assert port.device_id == linked.a
+    assert listing.floating_ip(NOBODY) is listing.port(NOBODY) is None
+
+
+def test_a_port_moves_from_one_server_to_the_other(
+    cloud: Cloud, demo: Api, linked: Two, port: str
+) -> None:
+    for server in (linked.a, linked.b):
+        made = networks.attach_port(cloud, port, server, 60)
+
+        shown = demo.port(port)
+        assert shown is not None
+        assert (shown["device_id"], shown["status"]) == (server, "ACTIVE")
+        assert made["address"] == shown["fixed_ips"][0]["ip_address"]
+        assert networks.attach_port(cloud, port, server, 60) == made
+
+        for _ in range(2):
+            networks.detach_port(cloud, port, server, 60)
+            shown = demo.port(port)
+            assert shown is not None
+            assert not shown["device_id"]
+
+
+def test_a_port_is_not_taken_from_another_server(
+    cloud: Cloud, demo: Api, linked: Two, port: str
+) -> None:
+    networks.attach_port(cloud, port, linked.a, 60)
+
+    with pytest.raises(CloudError) as caught:
+        networks.attach_port(cloud, port, linked.b, 60)
+    networks.detach_port(cloud, port, linked.b, 60)
+
+    assert caught.value.code == "PORT_IN_USE"
+    assert linked.a in caught.value.message
+    path = f"/servers/{linked.b}/os-interface"
+    answer = demo.nova("POST", path, {"interfaceAttachment": {"port_id": port}})
+    assert answer.status_code == 409
+    assert answer.json()["conflictingRequest"]["message"] == f"Port {port} is still in use."
+    networks.detach_port(cloud, port, linked.a, 60)
+
+
+def test_neutron_releases_the_port_of_a_server_that_is_off(
+    cloud: Cloud, demo: Api, linked: Two, port: str
+) -> None:
+    networks.attach_port(cloud, port, linked.a, 60)
+
+    networks.detach_port(cloud, port, linked.a, 60, off=True)
+
+    assert networks.attach_port(cloud, port, linked.b, 60)["server_id"] == linked.b
+    networks.detach_port(cloud, port, linked.b, 60)
+
+
+def test_an_address_is_allowed_on_one_server_s_port_at_a_time(
+    cloud: Cloud, rig: Rig, demo: Api, linked: Two, port: str
+) -> None:
+    made = networks.allow_address(cloud, port, linked.a, 30)
+    with pytest.raises(CloudError) as caught:
+        networks.allow_address(cloud, port, linked.b, 30)
+    assert caught.value.code == "ADDRESS_IN_USE"
+    assert networks.allow_address(cloud, port, linked.a, 30) == made
+
+    for _ in range(2):
+        networks.forbid_address(cloud, made["address"], made["port_id"], 30)
+        shown = demo.port(rig.port_of(linked.a))
+        assert shown is not None
+        assert shown["allowed_address_pairs"] == []
+
+
+def test_the_addresses_that_others_allowed_stay(
+    cloud: Cloud, rig: Rig, demo: Api, linked: Two, port: str
+) -> None:
+    own = rig.port_of(linked.a)
+    pairs = [{"ip_address": "192.0.2.7"}]
+    body = {"port": {"allowed_address_pairs": pairs}}
+    assert demo.neutron("PUT", f"/ports/{own}", body).status_code == 200
+
+    made = networks.allow_address(cloud, port, linked.a, 30)
+    shown = demo.port(own)
+    assert shown is not None
+    allowed = {pair["ip_address"] for pair in shown["allowed_address_pairs"]}
+    networks.forbid_address(cloud, made["address"], own, 30)
+
+    assert allowed == {"192.0.2.7", made["address"]}
+    shown = demo.port(own)
+    assert shown is not None
+    assert [pair["ip_address"] for pair in shown["allowed_address_pairs"]] == ["192.0.2.7"]
+    demo.neutron("PUT", f"/ports/{own}", {"port": {"allowed_address_pairs": []}})
+
+
+def test_a_change_between_the_look_and_the_request_is_not_overwritten(
+    cloud: Cloud, rig: Rig, demo: Api, linked: Two, port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neutron refuses the request with 412, and the next look decides again."""
+    own = rig.port_of(linked.a)
+    real, other = networks.port, {"allowed_address_pairs": [{"ip_address": "192.0.2.8"}]}
+    looks: list[str] = []
+
+    def look(cloud: Cloud, port_id: str) -> networks.Port:
+        found = real(cloud, port_id)
+        if port_id == own:
+            looks.append(port_id)
+            if len(looks) == 1:
+                assert demo.neutron("PUT", f"/ports/{own}", {"port": other}).status_code == 200
+        return found
+
+    monkeypatch.setattr(networks, "port", look)
+    made = networks.allow_address(cloud, port, linked.a, 30)
+
+    shown = demo.port(own)
+    assert shown is not None
+    allowed = {pair["ip_address"] for pair in shown["allowed_address_pairs"]}
+    assert allowed == {"192.0.2.8", made["address"]}
+    demo.neutron("PUT", f"/ports/{own}", {"port": {"allowed_address_pairs": []}})
+
+
+def test_a_server_without_the_one_port_that_is_needed_is_named(
+    cloud: Cloud, two: Two, linked: Two, floating: str
+) -> None:
+    for server, network in ((two.a, None), (linked.a, "public")):
+        with pytest.raises(CloudError) as caught:
+            networks.associate(cloud, floating, server, 30, network)
+        assert caught.value.code == "NO_PORT"
+        assert server in caught.value.message
+
+
+def test_what_does_not_exist_has_left_every_server(cloud: Cloud, linked: Two) -> None:
+    networks.disassociate(cloud, NOBODY, linked.a, None, 30)
+    networks.detach_port(cloud, NOBODY, linked.a, 30)
+    networks.forbid_address(cloud, "192.0.2.1", NOBODY, 30)
+    with pytest.raises(CloudError) as caught:
+        networks.attach_port(cloud, NOBODY, linked.a, 30)
+    assert caught.value.code == "NOT_FOUND"

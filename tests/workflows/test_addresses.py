@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses follow the active member: never do two members answer at one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import recovery
+from support.operators import Operator
+
+ACTIVE = {"get_param": "active"}
+DATABASE = {
+    "type": "activation",
+    "properties": {"member": ACTIVE, "start": "start", "stop": "stop"},
+}
+FLOATING = {
+    "type": "floating_ip",
+    "depends_on": "database",
+    "properties": {"floating_ip": "entry", "server": ACTIVE, "network": "net1"},
+}
+PORT = {"type": "port", "properties": {"port": "inside", "server": ACTIVE}}
+VIRTUAL = {
+    "type": "virtual_ip",
+    "depends_on": "database",
+    "properties": {"port": "inside", "server": ACTIVE, "announce": "up", "withdraw": "down"},
+}
+NET = {"network": "net1"}
+
+
+def with_addresses(stack: dict[str, Any]) -> dict[str, Any]:
+    """The template, with a floating IP, a port on no server, and a port for each server."""
+    for one in stack["resources"].values():
+        if one["type"] == "OS::Nova::Server":
+            one["properties"] = {**one["properties"], "networks": [NET]}
+    stack["resources"] |= {
+        "entry": {"type": "OS::Neutron::FloatingIP", "properties": {"floating_network": "public"}},
+        "inside": {"type": "OS::Neutron::Port", "properties": NET},
+    }
+    return stack
+
+
+@pytest.fixture
+def moving(protect: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a group whose resources include an address, and bring it up on db_a."""
+
+    def make(**resources: Any) -> Any:
+        group = protect({"database": DATABASE, **resources}, template=with_addresses)
+        group.cloud.add_application(f"{group.name}-ip", start="up", stop="down", stack=group.name)
+        group.cloud.add_application(group.name, start="start", stop="stop", stack=group.name)
+        outcome = group.activate()
+        assert outcome["status"] == "COMPLETE", outcome
+        return group
+
+    return make
+
+
+def address(group: Any, name: str) -> str:
+    """The address of the group's resource."""
+    (row,) = [
+        row
+        for row in group.status()["resources"]
+        if row["name"] == name
+        and row["status"].endswith("COMPLETE")
+        and "DELETE" not in row["status"]
+    ]
+    return str(row["attributes"]["address"])
+
+
+def answers(group: Any, name: str) -> list[str]:
+    """The members that answer at the address."""
+    servers = {group.server(member): member for member in group.members}
+    return [servers[each] for each in group.cloud.answering(address(group, name))]
+
+
+def two_at_once(group: Any) -> list[dict[str, Any]]:
+    """What the cloud saw of an address that two servers answer at."""
+    servers = {group.server(member) for member in group.members}
+    return [
+        each
+        for each in group.cloud.violations()
+        if each["rule"] == "address_on_two_servers" and servers & set(each["servers"])
+    ]
+
+
+KINDS = {"floating": FLOATING, "inside": PORT, "virtual": VIRTUAL}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_address_follows_the_application_of_a_planned_move(
+    moving: Callable[..., Any], name: str
+) -> None:
+    group = moving(**{name: KINDS[name]})
+    assert answers(group, name) == ["db_a"]
+
+    group.run("switchover", group=group.name).assert_succeeded()
+
+    assert answers(group, name) == group.runs_on() == ["db_b"]
+    assert two_at_once(group) == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_address_leaves_a_lost_member_after_its_fence(
+    moving: Callable[..., Any], name: str
+) -> None:
+    group = moving(**{name: KINDS[name]})
+    old = group.server("db_a")
+    before = group.cloud.audit()[-1]["seq"]
+    group.fails("hang")
+
+    group.run("failover", group=group.name).assert_succeeded()
+
+    assert answers(group, name) == ["db_b"]
+    assert two_at_once(group) == []
+    events = group.cloud.audit(before)
+    stopped = next(
+        each["seq"] for each in events if each["kind"] == "server_stopped" and each["server"] == old
+    )
+    changes = [
+        each["seq"]
+        for each in events
+        if each["kind"] == "request"
+        and each["method"] in ("PUT", "POST", "DELETE")
+        and ("/network/" in each["path"] or "/os-interface" in each["path"])
+    ]
+    assert changes
+    assert stopped < min(changes), "nothing changed before the proof"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_address_stays_until_it_is_proven_that_its_member_is_off(
+    moving: Callable[..., Any], name: str
+) -> None:
+    group = moving(**{name: KINDS[name]})
+    where = address(group, name)
+    group.fails("compute_down")  # the guest still runs, and nothing can prove otherwise
+    group.cloud.fault("server", group.server("db_a"), "hang")
+
+    blocked = group.run("failover", group=group.name)
+
+    assert blocked.state == "ERROR"
+    assert group.status()["traversal"]["status"] == "BLOCKED"
+    assert group.cloud.answering(where) == [group.server("db_a")]
+
+    host = group.cloud.nodes()[group.server("db_a")]["host"]
+    group.cloud.fault("host", host, "power_off")
+    said = {"group": group.name, "member": "db_a", "because": "its power is off"}
+    group.run("confirm_fenced", **said).assert_succeeded()
+
+    assert answers(group, name) == ["db_b"]
+    assert two_at_once(group) == []
+    group.cloud.fault("host", host, "revive")
+    assert two_at_once(group) == [], "the old server comes back without the address"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_address_that_was_taken_away_by_hand_is_seen(
+    moving: Callable[..., Any], name: str
+) -> None:
+    group = moving(**{name: KINDS[name]})
+    observe(group)
+    assert group.status()["service"]["status"] == "SERVING"
+    Operator(group.cloud).take_address(group.server("db_a"), address(group, name))
+
+    observe(group)
+
+    found = group.status()["service"]
+    assert found["status"] == "DOWN"
+    assert found["reasons"][0].startswith(f"{name} on db_a: ")
+
+
+def observe(group: Any) -> None:
+    """Look at the group now."""
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    assert isinstance(recovery.Observe(group.name).run(context), list)
