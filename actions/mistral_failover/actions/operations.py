@@ -18,6 +18,7 @@ from mistral_failover.resources import (
     ownership,
     port,
     stack_parameters,
+    stack_template,
     virtual_ip,
     volume_attachment,
 )
@@ -153,6 +154,14 @@ class PatchStack(OperationAction):
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
         return stack_parameters.patch_stack(tools, operation, keep)
+
+
+class PatchTemplate(OperationAction):
+    """PATCH the stack to another template."""
+
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
+        return stack_template.patch_template(tools, operation, keep)
 
 
 class ReplaceServer(OperationAction):

@@ -115,12 +115,50 @@ def predicted_replacements(
 
     Raises `CloudError`.
     """
+    causes = [
+        row
+        for row in rows
+        if (not row.retired and (row.stack, row.name) == marking) or _goes(cloud, row)
+    ]
+    return _lost(cloud, rows, ids, causes)
+
+
+def template_replacements(
+    cloud: Cloud,
+    rows: Collection[Link],
+    ids: Collection[str],
+    stack: str,
+    template: Mapping[str, Any],
+) -> dict[str, PredictedReplacement]:
+    """Return which of these servers and volumes another template would replace or delete, by id:
+    what Heat's preview of the update says, and what goes with it. ``stack``: "name/id".
+
+    A stack behind a resource that would be updated counts as a whole, because Heat's preview does
+    not show what becomes of each of its parts. Raises `CloudError`.
+    """
+    with translated(f"preview the update of stack {stack}"):
+        said = cloud.heat.stacks.preview_update(stack, existing=True, template=template)
+    changes = said["resource_changes"]
+    gone = {row["resource_name"] for key in ("replaced", "deleted") for row in changes[key]}
+    updated = {row["resource_name"] for row in changes["updated"]}
+    own = stack.rpartition("/")[2]
+    causes = [
+        row
+        for row in rows
+        if row.stack == own and (row.name in gone or (row.nested and row.name in updated))
+    ]
+    return _lost(cloud, rows, ids, causes)
+
+
+def _lost(
+    cloud: Cloud, rows: Collection[Link], ids: Collection[str], causes: Collection[Link]
+) -> dict[str, PredictedReplacement]:
+    """Return what goes with the causes, the outermost cause first."""
     found: dict[str, PredictedReplacement] = {}
     users = _Users(cloud)
     seen: set[tuple[str, str, str]] = set()
-    for cause in sorted(rows, key=lambda row: _depth(rows, row)):
-        marked = not cause.retired and (cause.stack, cause.name) == marking
-        queue = deque([cause] if marked or _goes(cloud, cause) else [])
+    for cause in sorted(causes, key=lambda row: _depth(rows, row)):
+        queue = deque([cause])
         while queue:
             link = queue.popleft()
             identity = link.resource.physical_id

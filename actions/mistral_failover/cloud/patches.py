@@ -12,13 +12,13 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from oslo_utils import strutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
+from mistral_failover.cloud.update_guard import KeptParts, refuse_marked, refuse_template
 from mistral_failover.cloud.waits import Look, Repeats
 from mistral_failover.fault_points import reach
 
@@ -66,10 +66,94 @@ def patch_parameters(
     Heat's reason when the update fails, CONFLICT when the stack is being deleted or when another
     client's update to other values won, TIMEOUT, NOT_FOUND; and as `refuse_marked`.
     """
-    patch = _Patch(cloud, stack, parameters, keep)
+    patch = _Patch(cloud, stack, _Parameters(cloud, parameters, keep))
     what = f"stack {stack} to carry its new parameters"
     patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
     return patched
+
+
+def patch_template(
+    cloud: Cloud,
+    stack: str,
+    template: Mapping[str, Any],
+    limit: float,
+    keep: Callable[[], KeptParts] = KeptParts,
+) -> Patched:
+    """Give the stack this template; its parameters, environment and files stay as they are.
+
+    As `patch_parameters`. Raises `CloudError` TEMPLATE_REPLACES instead of UNKNOWN_PARAMETER, if
+    Heat says that the new template would replace or delete what is to be kept.
+    """
+    patch = _Patch(cloud, stack, _Template(cloud, template, keep))
+    what = f"stack {stack} to carry its new template"
+    patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
+    return patched
+
+
+class _Wanted(Protocol):
+    """What a stack is to be given. ``what``: its name in messages; ``body``: of the update."""
+
+    what: str
+    body: Mapping[str, Any]
+
+    def carried_by(self, stack: Any) -> bool | None:
+        """Return whether the stack has it; None if Heat hides that."""
+        ...
+
+    def refuse(self, stack: str) -> None:
+        """Raise `CloudError` if the update would take what is to be kept."""
+        ...
+
+
+class _Parameters:
+    what = "parameters"
+
+    def __init__(
+        self, cloud: Cloud, wanted: Mapping[str, Any], keep: Callable[[], KeptParts]
+    ) -> None:
+        self.body: Mapping[str, Any] = {"parameters": wanted}
+        self._cloud, self._wanted, self._keep = cloud, wanted, keep
+
+    def carried_by(self, stack: Any) -> bool | None:
+        current = stack.parameters
+        unknown = sorted(set(self._wanted) - set(current))
+        if unknown:
+            known = ", ".join(sorted(n for n in current if not n.startswith("OS::"))) or "none"
+            raise CloudError(
+                "UNKNOWN_PARAMETER",
+                f"Stack {stack.identifier} has no parameter {', '.join(unknown)}; it has: {known}",
+                remedy="Declare the parameter in the stack's template or correct the group file.",
+            )
+        if drifted(self._wanted, current):
+            return False
+        return None if any(current[name] == _HIDDEN for name in self._wanted) else True
+
+    def refuse(self, stack: str) -> None:
+        refuse_marked(self._cloud, stack, self._keep())
+
+
+class _Template:
+    what = "template"
+
+    def __init__(
+        self, cloud: Cloud, wanted: Mapping[str, Any], keep: Callable[[], KeptParts]
+    ) -> None:
+        self.body: Mapping[str, Any] = {"template": wanted}
+        self._cloud, self._wanted, self._keep = cloud, wanted, keep
+
+    def carried_by(self, stack: Any) -> bool | None:
+        with translated(f"read the template of stack {stack.identifier}"):
+            return same_template(self._wanted, self._cloud.heat.stacks.template(stack.identifier))
+
+    def refuse(self, stack: str) -> None:
+        keep = self._keep()
+        refuse_marked(self._cloud, stack, keep)
+        refuse_template(self._cloud, stack, self._wanted, keep)
+
+
+def same_template(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+    """Return whether Heat's JSON of a template is the wanted one."""
+    return bool(json.loads(json.dumps(wanted, default=str)) == dict(shown))
 
 
 class _Patch:
@@ -79,14 +163,12 @@ class _Patch:
         self,
         cloud: Cloud,
         stack: str,
-        parameters: dict[str, Any],
-        keep: Callable[[], KeptParts],
+        wanted: _Wanted,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cloud = cloud
         self._stack = stack
-        self._wanted = parameters
-        self._keep = keep
+        self._wanted = wanted
         self._clock = clock
         self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
         self._sent_at = 0.0
@@ -101,7 +183,7 @@ class _Patch:
         action, _, status = stack.stack_status.partition("_")
         if action == "DELETE":
             raise CloudError("CONFLICT", f"Stack {self._stack} is {state[6:]}.", retryable=False)
-        carries = self._carries(stack.parameters)
+        carries = self._wanted.carried_by(stack)
         if status == "IN_PROGRESS":
             if self._before is None and not carries and action == "UPDATE":
                 return self._send(stack)
@@ -134,17 +216,18 @@ class _Patch:
         if carries is False:
             raise CloudError(
                 "CONFLICT",
-                f"Another update changed the parameters of stack {self._stack} in the meantime.",
+                f"Another update changed the {self._wanted.what} of stack {self._stack} in the "
+                "meantime.",
                 remedy="Find out which other client updates this stack.",
             )
         return Look(state, done=True, result=self._result(stack, adopted=False))
 
     def _send(self, stack: Any) -> Look:
-        refuse_marked(self._cloud, self._stack, self._keep())
+        self._wanted.refuse(self._stack)
         # Record it first: if the answer is lost, the update may still be running.
         before = (stack.stack_status, stack.updated_time)
         try:
-            send_update(self._cloud, self._stack, self._wanted, self._repeats)
+            send_update(self._cloud, self._stack, self._wanted.body, self._repeats)
         except CloudError as error:
             if error.code == "CONFLICT":
                 return Look(f"it is {stack.stack_status}, and {error.message}")
@@ -164,20 +247,6 @@ class _Patch:
 
     def _result(self, stack: Any, *, adopted: bool) -> Patched:
         return Patched(stack.identifier, stack.stack_status, stack.updated_time, adopted)
-
-    def _carries(self, current: dict[str, Any]) -> bool | None:
-        """Return whether the stack has the wanted values; None if hidden ones prevent knowing."""
-        unknown = sorted(set(self._wanted) - set(current))
-        if unknown:
-            known = ", ".join(sorted(n for n in current if not n.startswith("OS::"))) or "none"
-            raise CloudError(
-                "UNKNOWN_PARAMETER",
-                f"Stack {self._stack} has no parameter {', '.join(unknown)}; it has: {known}",
-                remedy="Declare the parameter in the stack's template or correct the group file.",
-            )
-        if drifted(self._wanted, current):
-            return False
-        return None if any(current[name] == _HIDDEN for name in self._wanted) else True
 
 
 def drifted(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,16 +271,16 @@ def cancelled(stack: Any) -> bool:
     return stack.stack_status == "UPDATE_FAILED" and reason.endswith("Stack UPDATE cancelled")
 
 
-def send_update(cloud: Cloud, stack: str, parameters: dict[str, Any], repeats: Repeats) -> None:
-    """Ask Heat to update the stack, whose other parameters and template stay as they are.
-    ``repeats`` notes whether Heat answered.
+def send_update(cloud: Cloud, stack: str, body: Mapping[str, Any], repeats: Repeats) -> None:
+    """Ask Heat to update the stack. What ``body`` does not name stays as it is. ``repeats`` notes
+    whether Heat answered.
 
     Raises `CloudError` CONFLICT if a running update does not allow another one.
     """
     try:
         reach("patch.before")
         with repeats.sending(f"update stack {stack}"):
-            cloud.heat.stacks.update(stack, existing=True, parameters=parameters)
+            cloud.heat.stacks.update(stack, existing=True, **body)
     except CloudError as error:
         if error.code == "SERVER_ERROR":
             error.remedy += _ANOTHER_S_TRUST

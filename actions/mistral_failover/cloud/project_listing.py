@@ -99,6 +99,15 @@ class ProjectListing:
 
         return self._once(f"parameters of {stack}", read)
 
+    def template(self, stack: str) -> Mapping[str, Any]:
+        """The template of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
+
+        def read() -> Mapping[str, Any]:
+            with translated(f"read the template of stack {stack}"):
+                return dict(self._cloud.heat.stacks.template(stack))
+
+        return self._once(f"template of {stack}", read)
+
     def _once(self, what: str, read: Callable[[], T]) -> T:
         if what not in self._kept:
             try:

@@ -257,7 +257,7 @@ class _Replacing:
         before = (stack.stack_status, stack.updated_time)
         self._asked = True
         try:
-            send_update(self._cloud, self._stack, {}, self._updates)
+            send_update(self._cloud, self._stack, {"parameters": {}}, self._updates)
         except CloudError as error:
             if error.code == "CONFLICT":
                 self._asked = False

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
+from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
@@ -14,6 +15,7 @@ from mistral_failover.cloud.heat_replacements import (
     PredictedReplacement,
     predicted_replacements,
     rows_of,
+    template_replacements,
 )
 from mistral_failover.cloud.stacks import VOLUME
 
@@ -55,6 +57,31 @@ def refuse_marked(
         where = (marking[0].rpartition("/")[2], marking[1])
         for identity, why in predicted_replacements(cloud, rows, ids, marking=where).items():
             raise _beside(keep, identity, why)
+
+
+def refuse_template(cloud: Cloud, stack: str, template: Mapping[str, Any], keep: KeptParts) -> None:
+    """Refuse another template for the stack ("name/id") that would replace or delete one of these
+    servers or volumes.
+
+    Raises `CloudError` TEMPLATE_REPLACES, and whatever Heat says of a wrong template.
+    """
+    ids = {*keep.members, *keep.volumes}
+    if not ids:
+        return
+    found = template_replacements(cloud, rows_of(cloud, stack), ids, stack, template)
+    for identity, why in found.items():
+        via = "" if why.by_itself else f", with {why.cause.name}"
+        raise CloudError(
+            "TEMPLATE_REPLACES",
+            f"The new template of stack {why.cause.stack} could replace or delete "
+            f"{_kept(keep, identity)}{via}.",
+            remedy=(
+                "Correct the template in the group file: openstack stack update --dry-run shows "
+                "what Heat would do. Or first move what it carries: failover switchover "
+                f"{quote(keep.group)}."
+            ),
+            retryable=False,
+        )
 
 
 def _refuse_replaced(rows: Sequence[Link], keep: KeptParts) -> None:
@@ -124,21 +151,23 @@ def _volume(keep: KeptParts, volume_id: str, why: PredictedReplacement) -> Cloud
 
 
 def _beside(keep: KeptParts, identity: str, why: PredictedReplacement) -> CloudError:
-    what = (
-        f"server {identity} of {keep.members[identity]}, which carries resources of the group"
-        if identity in keep.members
-        else f"volume {identity} ({keep.volumes[identity]}), which has the group's data"
-    )
     return CloudError(
         "CONFLICT",
-        f"Replacing {why.cause.name} of stack {why.cause.stack} would also replace {what}, whose "
-        "properties depend on it.",
+        f"Replacing {why.cause.name} of stack {why.cause.stack} would also replace "
+        f"{_kept(keep, identity)}, whose properties depend on it.",
         remedy=(
             f"First move what it carries: failover switchover {quote(keep.group)}. Copy a volume's "
             "data to a volume that does not depend on it."
         ),
         retryable=False,
     )
+
+
+def _kept(keep: KeptParts, identity: str) -> str:
+    if identity in keep.members:
+        member = keep.members[identity]
+        return f"server {identity} of {member}, which carries resources of the group"
+    return f"volume {identity} ({keep.volumes[identity]}), which has the group's data"
 
 
 def _said(why: PredictedReplacement) -> str:

@@ -249,6 +249,12 @@ class EmulatorClient:
                 )
             time.sleep(0.02)
 
+    def template(self, stack: str) -> dict[str, Any]:
+        """A stack's template."""
+        headers = {"X-Auth-Token": self.token()}
+        path = f"/orchestration/v1/{self._project_id}/stacks/{stack}/template"
+        return dict(self._call("GET", path, headers=headers))
+
     def resources(self, stack: str) -> dict[str, dict[str, Any]]:
         """A stack's resources by name, those of nested stacks as `group/member`."""
         headers = {"X-Auth-Token": self.token()}

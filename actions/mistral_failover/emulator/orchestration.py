@@ -250,6 +250,27 @@ def _patch(call: Call) -> Any:
     return 202, None
 
 
+def _preview(call: Call) -> Any:
+    """PATCH .../preview: what a PATCH would do to each resource. As in Heat, what would be
+    replaced is shown without the id that it has now."""
+    stack = _updatable(call)
+    wanted = _parsed(call.body.get("template") or stack.template, _files(call, stack))
+    changes = stacks.preview(call.emulation, stack, wanted)
+    return {
+        "resource_changes": {
+            what: [
+                {
+                    "resource_name": name,
+                    "resource_type": kind,
+                    "physical_resource_id": "" if what in ("replaced", "added") else physical_id,
+                }
+                for name, kind, physical_id in rows
+            ]
+            for what, rows in changes.items()
+        }
+    }
+
+
 def _put(call: Call) -> Any:
     """PUT: the request replaces everything."""
     stack = _updatable(call)
@@ -294,6 +315,7 @@ def routes() -> list[Route]:
             for rest in ("/resources", "/events", "/template")
         ),
         endpoint(SERVICE, f"{stack}/template", _template, "stack_template"),
+        endpoint(SERVICE, f"{stack}/preview", _preview, "stack_preview", ["PATCH"]),
         endpoint(SERVICE, stack, _show, "stack_show"),
         endpoint(SERVICE, stack, _patch, "stack_patch", ["PATCH"]),
         endpoint(SERVICE, stack, _put, "stack_patch", ["PUT"]),

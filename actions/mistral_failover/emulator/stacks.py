@@ -72,6 +72,31 @@ def update(
     begin(emulation, stack, "UPDATE")
 
 
+def preview(
+    emulation: Emulation, stack: Stack, template: dict[str, Any]
+) -> dict[str, list[tuple[str, str, str]]]:
+    """What an update to a template would do: name, type and physical id of each resource, by what
+    becomes of it."""
+    changes: dict[str, list[tuple[str, str, str]]] = {
+        what: [] for what in ("unchanged", "updated", "replaced", "added", "deleted")
+    }
+    wanted = template.get("resources") or {}
+    for name, definition in wanted.items():
+        resource, kind = stack.resources.get(name), definition["type"]
+        if resource is None:
+            changes["added"].append((name, kind, ""))
+            continue
+        asked = resolve(definition.get("properties") or {}, scope(emulation, stack))
+        what = "unchanged" if resource.properties == asked else "updated"
+        if resource.type != kind or stack_backing.needs_replacement(kind, resource, asked):
+            what = "replaced"
+        changes[what].append((name, kind, resource.physical_id))
+    for name, resource in stack.resources.items():
+        if name not in wanted:
+            changes["deleted"].append((name, resource.type, resource.physical_id))
+    return changes
+
+
 def begin(emulation: Emulation, stack: Stack, action: str) -> None:
     """Starts CREATE, UPDATE or DELETE, in place of a running action."""
     stack.generation += 1

@@ -14,6 +14,7 @@ from mistral_failover.resources import (
     floating_ip,
     port,
     stack_parameters,
+    stack_template,
     virtual_ip,
     volume_attachment,
 )
@@ -23,6 +24,7 @@ OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
     "activation": activation.observe,
     "floating_ip": floating_ip.observe,
     "port": port.observe,
+    "stack_template": stack_template.observe,
     "virtual_ip": virtual_ip.observe,
     "stack_parameters": stack_parameters.observe,
 }

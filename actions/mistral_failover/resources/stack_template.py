@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operation of ``stack_template``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mistral_failover.cloud import patches
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.update_guard import KeptParts
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.model.documents import read_document
+from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.resources.operation_tools import Document, Tools
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.remedies import going_on
+
+
+def patch_template(
+    tools: Tools, operation: Document, keep: Callable[[], KeptParts]
+) -> dict[str, Any]:
+    """PATCH the stack to the chosen template and follow the update to its end; refuse it if it
+    would remove one of the servers or volumes to ``keep``."""
+    template = _chosen(operation["properties"])
+    with going_on(operation["group"]):
+        patched = patches.patch_template(
+            tools.cloud, operation["stack"], template, operation["timeout"], keep
+        )
+    return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
+
+
+def _chosen(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the template that the properties choose. Raises ActionError INVALID_DOCUMENT."""
+    name, templates = properties["use"], properties["templates"]
+    if name not in templates:
+        known = ", ".join(sorted(templates))
+        raise ActionError(
+            "INVALID_DOCUMENT",
+            f"there is no template {name}; there are: {known}",
+            "Correct use or templates in the group file, and run: failover group update FILE.",
+        )
+    try:
+        return read_document(templates[name], f"template {name}")
+    except InvalidDocument as error:
+        raise ActionError(
+            "INVALID_DOCUMENT",
+            f"template {name} cannot be read: {error.message}",
+            "Correct it in the group file, and run: failover group update FILE.",
+        ) from None
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Return whether the stack still has the chosen template. It is read only if the stack was
+    updated since it last matched."""
+    stack = (record.physical_id or "").partition("/")[0]
+    try:
+        listed = view.listing.stack(stack)
+        if listed is None:
+            return Look(Presence.GONE, f"stack {stack} no longer exists")
+        if listed.status.endswith("_IN_PROGRESS"):
+            return AS_RECORDED  # the next look sees what it comes to
+        version = f"{listed.version} {record.generation}"
+        if view.same(record.id, version):
+            return AS_RECORDED
+        shown = view.listing.template(stack)
+        wanted = _chosen(record.properties or {})
+    except CloudError as error:
+        return unknown(error)
+    except (ActionError, KeyError):
+        return Look(Presence.UNKNOWN, f"no template of stack {stack} is recorded")
+    if patches.same_template(wanted, shown):
+        view.found_well(record.id, version)
+        return AS_RECORDED
+    return Look(Presence.CHANGED, f"stack {stack} has another template than the group chose")

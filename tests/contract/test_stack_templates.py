@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stack gets another template, unless that would take what a group needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from contract.conftest import of
+from contract.rig import Made, Rig
+from contract.templates import PAIR
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.patches import patch_template
+from mistral_failover.cloud.update_guard import KeptParts
+
+
+@pytest.fixture(scope="module")
+def templated(rig: Rig) -> Iterator[Made]:
+    """A stack of these tests' own, with a parameter that is not its default."""
+    made = rig.make_stack(of(PAIR, rig))
+    assert rig.patch(made, parameters={"copies": 2}).status_code == 202
+    rig.settled(made)
+    yield made
+    rig.remove_stack(made)
+
+
+def template(rig: Rig) -> dict[str, Any]:
+    """The stack's template, as an object to be changed."""
+    found: dict[str, Any] = yaml.safe_load(of(PAIR, rig))
+    found["heat_template_version"] = str(found["heat_template_version"])
+    return found
+
+
+def kept(made: Made) -> KeptParts:
+    """What the group payments keeps of the stack."""
+    members = {made.ids[name]: name for name in ("db_a", "db_b")}
+    return KeptParts("payments", members, {made.ids["data"]: "data"})
+
+
+def test_a_stack_gets_another_template_and_keeps_its_parameters(
+    cloud: Cloud, rig: Rig, templated: Made
+) -> None:
+    wanted = template(rig)
+    wanted["resources"]["sign"] = {
+        "type": "OS::Heat::TestResource",
+        "properties": {"value": "db_b"},
+    }
+
+    patched = patch_template(cloud, templated.name, wanted, 60, lambda: kept(templated))
+
+    assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
+    assert rig.stack(templated)["parameters"]["copies"] == "2"
+    rows = rig.api().heat("GET", f"{templated.path}/resources").json()["resources"]
+    ids = {row["resource_name"]: row["physical_resource_id"] for row in rows}
+    assert ids["sign"]
+    assert {name: ids[name] for name in kept_names()} == {
+        name: templated.ids[name] for name in kept_names()
+    }
+
+    again = patch_template(cloud, templated.name, wanted, 60, lambda: kept(templated))
+    assert again.adopted, "it has the template already"
+
+    back = patch_template(cloud, templated.name, template(rig), 60, lambda: kept(templated))
+    assert not back.adopted
+
+
+def kept_names() -> tuple[str, ...]:
+    """The resources that no update may take."""
+    return ("db_a", "db_b", "data")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("db_a", None),
+        ("data", None),
+        ("db_b", {"availability_zone": "elsewhere"}),
+        ("data", {"volume_type": "multiattach"}),
+    ],
+    ids=["a server that it lacks", "a volume that it lacks", "another server", "another volume"],
+)
+def test_a_template_that_takes_what_a_group_needs_is_refused(
+    cloud: Cloud, rig: Rig, templated: Made, name: str, change: dict[str, Any] | None
+) -> None:
+    before = rig.stack(templated)["updated_time"]
+    wanted = template(rig)
+    if change is None:
+        del wanted["resources"][name]
+    else:
+        wanted["resources"][name]["properties"] |= change
+
+    with pytest.raises(CloudError) as caught:
+        patch_template(cloud, templated.name, wanted, 60, lambda: kept(templated))
+
+    assert caught.value.code == "TEMPLATE_REPLACES"
+    assert templated.ids[name] in caught.value.message
+    assert rig.stack(templated)["updated_time"] == before, "nothing was sent"
+
+
+def test_a_template_that_is_wrong_changes_nothing(cloud: Cloud, rig: Rig, templated: Made) -> None:
+    before = rig.stack(templated)["updated_time"]
+    wanted = template(rig)
+    wanted["resources"]["slow"]["properties"]["value"] = {"get_resource": "nothing"}
+
+    with pytest.raises(CloudError) as caught:
+        patch_template(cloud, templated.name, wanted, 60, lambda: kept(templated))
+
+    assert caught.value.code == "BAD_REQUEST"
+    assert rig.stack(templated)["updated_time"] == before

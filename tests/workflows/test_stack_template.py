@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A group gives its stack the template that its role chooses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+ACTIVE = {"get_param": "active"}
+DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
+DATABASE = {
+    "type": "activation",
+    "depends_on": "data",
+    "properties": {"member": ACTIVE, "start": "start", "stop": "stop"},
+}
+
+
+class Shapes:
+    """Templates of one stack, a text for each member."""
+
+    def __init__(self) -> None:
+        self.base: dict[str, Any] = {}
+
+    def remember(self, stack: dict[str, Any]) -> dict[str, Any]:
+        """Keep the template that the stack is made of."""
+        self.base = json.loads(json.dumps(stack))
+        return stack
+
+    def of(self, member: str, without: str | None = None) -> dict[str, Any]:
+        """The template with a resource that names the member; ``without`` another one."""
+        shape: dict[str, Any] = json.loads(json.dumps(self.base))
+        shape["resources"]["sign"] = {
+            "type": "OS::Heat::TestResource",
+            "properties": {"value": member},
+        }
+        shape["resources"].pop(without, None)
+        return shape
+
+
+@pytest.fixture
+def shaped(protect: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a group that gives its stack a template by its role, and bring it up on db_a."""
+
+    def make(**without: str) -> Any:
+        shapes = Shapes()
+        resources: dict[str, Any] = {}  # complete when the stack's template is known
+
+        def template(made: dict[str, Any]) -> dict[str, Any]:
+            shapes.remember(made)
+            texts = {m: yaml.safe_dump(shapes.of(m, without.get(m))) for m in ("db_a", "db_b")}
+            shape = {
+                "type": "stack_template",
+                "depends_on": "database",
+                "properties": {"templates": texts, "use": ACTIVE},
+            }
+            resources.update(data=DATA, database=DATABASE, shape=shape)
+            return made
+
+        return protect(resources, template=template)
+
+    return make
+
+
+def sign(group: Any) -> str:
+    """The member that the stack's template names."""
+    row = group.cloud.template(group.name)["resources"].get("sign", {"properties": {"value": ""}})
+    return str(row["properties"]["value"])
+
+
+def test_the_stack_has_the_template_of_the_active_member(shaped: Callable[..., Any]) -> None:
+    group = shaped()
+    assert group.activate()["status"] == "COMPLETE"
+    assert sign(group) == "db_a"
+
+    group.run("switchover", group=group.name).assert_succeeded()
+
+    assert sign(group) == "db_b"
+    assert group.runs_on() == group.holders() == ["db_b"]
+
+
+def test_a_rollback_gives_the_stack_its_template_back(shaped: Callable[..., Any]) -> None:
+    group = shaped()
+    group.activate()
+    group.run("switchover", group=group.name).assert_succeeded()
+
+    group.run("rollback", group=group.name, because="db_a was better").assert_succeeded()
+
+    assert sign(group) == "db_a"
+    assert group.runs_on() == ["db_a"]
+
+
+def test_a_template_without_the_active_member_is_refused(shaped: Callable[..., Any]) -> None:
+    group = shaped(db_b="db_b")
+    group.activate()
+    server = group.server("db_b")
+
+    run = group.run("switchover", group=group.name)
+
+    assert run.state == "ERROR"
+    assert "TEMPLATE_REPLACES" in str(group.status()) + str(run.output)
+    assert group.server("db_b") == server
+    assert sign(group) == "db_a"
