@@ -11,6 +11,8 @@ from typing import Any
 
 from mistral_failover.cli.connection import CommandFailed
 
+GET_FILE = "get_file"
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -77,15 +79,51 @@ def _read(
             loaded.append(load_type(_text(path)))
         except InvalidDocument as error:
             found.append(Problem(str(path), error.path, error.message, error.remedy))
-    text = _text(file)
+    source = _with_files(_text(file), file)
     found += [
         Problem(str(file), each.path, each.message, each.remedy)
-        for each in group_problems(text, name=name, types=loaded)
+        for each in group_problems(source, name=name, types=loaded)
     ]
     if found:
         return None, found
-    group = parse_group(text, name=name, types=loaded)
+    group = parse_group(source, name=name, types=loaded)
     return Definition(group.name, group.definition, [t.to_dict() for t in loaded]), []
+
+
+def _with_files(text: str, file: Path) -> str | dict[str, Any]:
+    """Return a group file with the text of each file that it names by ``get_file``, as in Heat. A
+    text that is no document stays as it is, for its problems to be found."""
+    from mistral_failover.model.documents import read_document
+    from mistral_failover.model.errors import InvalidDocument
+
+    if GET_FILE not in text:
+        return text
+    try:
+        document = read_document(text, "group file")
+    except InvalidDocument:
+        return text
+    return {**document, "resources": _included(document.get("resources"), file)}
+
+
+def _included(value: Any, file: Path) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {GET_FILE} and isinstance(value[GET_FILE], str):
+            return _text(_beside(file, value[GET_FILE]))
+        return {key: _included(inner, file) for key, inner in value.items()}
+    return [_included(inner, file) for inner in value] if isinstance(value, list) else value
+
+
+def _beside(file: Path, name: str) -> Path:
+    """Return the path of a file in the group file's folder, or below it: a group file that was
+    written by somebody else must not send other files."""
+    folder = file.resolve().parent
+    found = (folder / name).resolve()
+    if not found.is_relative_to(folder):
+        raise CommandFailed(
+            f"{file}: get_file: {name} is not in the folder of the group file or below it. Copy "
+            "the file there. [NO_FILE]"
+        )
+    return found
 
 
 def _text(path: Path) -> str:

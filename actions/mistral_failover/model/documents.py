@@ -61,6 +61,36 @@ def load_document(text: str | bytes, what: str) -> dict[str, Any]:
         ) from None
 
 
+class _TemplateLoader(yaml.SafeLoader):
+    """As Heat reads a template: dates are text. In Python, because libyaml's builder would use the
+    process's stack for a deep document."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, rule) for tag, rule in rules if not tag.endswith((":timestamp", ":merge"))]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def load_template(text: str, what: str) -> dict[str, Any]:
+    """Read a Heat template. Unlike other documents it may have anchors and aliases, but no merge
+    keys; its content, with each alias written out, has the same limits.
+
+    :raises InvalidDocument: when it is no YAML or breaks a limit.
+    """
+    try:
+        return check_document(yaml.load(_decoded(text, what), _TemplateLoader), what)  # noqa: S506
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        if isinstance(error, InvalidDocument):
+            raise
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "it is nested too deeply or has a wrong value"
+        raise InvalidDocument(
+            "",
+            f"not YAML: {problem} ({_place(what, mark) if mark else what})",
+            "Check indentation, brackets and quotes there.",
+        ) from None
+
+
 def check_document(obj: Any, what: str = "document") -> dict[str, Any]:
     """Check an already parsed document (for example from JSON) against the same limits.
 

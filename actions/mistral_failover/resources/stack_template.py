@@ -11,7 +11,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
-from mistral_failover.model.documents import read_document
+from mistral_failover.model.documents import load_template
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.resources.operation_tools import Document, Tools
@@ -43,7 +43,7 @@ def _chosen(properties: Mapping[str, Any]) -> dict[str, Any]:
             "Correct use or templates in the group file, and run: failover group update FILE.",
         )
     try:
-        return read_document(templates[name], f"template {name}")
+        return load_template(templates[name], f"template {name}")
     except InvalidDocument as error:
         raise ActionError(
             "INVALID_DOCUMENT",
