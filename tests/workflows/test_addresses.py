@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import recovery
+from mistral_failover.emulator.client import EmulatorClient
 from support.operators import Operator
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+COMMANDS = {"": ("pg-start", "pg-stop"), "-ip": ("address-up", "address-down")}
 ACTIVE = {"get_param": "active"}
 DATABASE = {
     "type": "activation",
@@ -176,3 +181,21 @@ def observe(group: Any) -> None:
     """Look at the group now."""
     context = ActionContext(SecurityContext(), ExecutionContext())
     assert isinstance(recovery.Observe(group.name).run(context), list)
+
+
+def test_the_example_moves_both_of_its_addresses(
+    cloud: EmulatorClient, protect: Callable[..., Any]
+) -> None:
+    text = (EXAMPLES / "addresses.yaml").read_text("utf-8")
+    stack = yaml.safe_load((EXAMPLES / "addresses-stack.yaml").read_text("utf-8"))
+    definition = yaml.safe_load(text)
+    group = protect(definition["resources"], template=lambda _: stack, fence=definition["fence"])
+    for name, (start, stop) in COMMANDS.items():
+        cloud.add_application(f"{group.name}{name}", start=start, stop=stop, stack=group.name)
+    assert group.activate()["status"] == "COMPLETE"
+    group.fails("hang")
+
+    group.run("failover", group=group.name).assert_succeeded()
+
+    assert answers(group, "inside") == answers(group, "outside") == ["db_b"]
+    assert two_at_once(group) == []

@@ -9,6 +9,8 @@ address are the violation `address_on_two_servers`.
 
 from __future__ import annotations
 
+import itertools
+
 from mistral_failover.emulator import nodes
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import FloatingIp, Guest, Network, Port, Server, new_id
@@ -42,9 +44,9 @@ def make_floating_ip(emulation: Emulation, project_id: str, on: Network) -> Floa
 
 
 def _free(on: Network, taken: set[str]) -> str:
-    return next(
-        address for number in range(10, 250) if (address := f"{on.prefix}.{number}") not in taken
-    )
+    numbers = (divmod(number, 250) for number in itertools.count(10))
+    addresses = (f"{on.prefix}.{high}.{low + 1}" for high, low in numbers)
+    return next(address for address in addresses if address not in taken)
 
 
 def remove(emulation: Emulation, identity: str) -> None:

@@ -168,7 +168,8 @@ class Attachment:
 
 @dataclass
 class Network:
-    """A Neutron network; floating IPs are on the `external` one."""
+    """A Neutron network; floating IPs are on the `external` one. `prefix`: the first half of its
+    addresses."""
 
     id: str
     project_id: str
@@ -390,7 +391,7 @@ class CloudState:
         state = cls(hosts={name: Host(name) for name in HOSTS})
         for name in ("demo", "other", "admin"):
             state.add_user(name, name, name, admin=name == "admin")
-        for name, owner, prefix in (("net1", "demo", "10.99.0"), ("public", "admin", "203.0.113")):
+        for name, owner, prefix in (("net1", "demo", "10.99"), ("public", "admin", "203.0")):
             made = str(uuid.UUID(stable_hex("network", name)))
             project = stable_hex("project", owner)
             state.networks[made] = Network(made, project, name, prefix, external=name == "public")
