@@ -11,7 +11,7 @@ import pytest
 import yaml
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import recovery
+from mistral_failover.actions import doctor, recovery
 from mistral_failover.emulator.client import EmulatorClient
 from support.operators import Operator
 
@@ -199,3 +199,34 @@ def test_the_example_moves_both_of_its_addresses(
 
     assert answers(group, "inside") == answers(group, "outside") == ["db_b"]
     assert two_at_once(group) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "property", "value", "words"),
+    [
+        ("floating", "network", "public", "NO_PORT"),
+        ("floating", "floating_ip", "203.0.250.9", "NOT_FOUND"),
+        ("inside", "port", "entry", "BAD_REQUEST"),
+        ("virtual", "port", "nothing", "NOT_FOUND"),
+    ],
+)
+def test_the_doctor_names_an_address_that_could_not_move(
+    protect: Callable[..., Any], name: str, property: str, value: str, words: str
+) -> None:
+    well, ill = KINDS[name], {**KINDS[name]}
+    ill["properties"] = {**well["properties"], property: value}
+    group = protect({"database": DATABASE, "well": well, "ill": ill}, template=with_addresses)
+
+    found = {row["sentence"].split(":")[0]: row for row in examined(group)}
+
+    assert found["well"]["level"] == "ok"
+    assert found["ill"]["level"] == "error"
+    assert words in found["ill"]["sentence"]
+    assert found["ill"]["remedy"]
+
+
+def examined(group: Any) -> list[dict[str, Any]]:
+    """What the doctor finds of the group's addresses."""
+    answer = doctor.Doctor(group.name).run(ActionContext(SecurityContext(), ExecutionContext()))
+    assert isinstance(answer, dict), answer
+    return [row for row in answer["findings"] if row["check"] == "addresses"]

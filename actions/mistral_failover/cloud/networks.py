@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,17 +196,22 @@ def associate(
                     "server_id": server_id,
                 },
             )
-        if now.port_id is not None:
-            raise CloudError(
-                "ADDRESS_IN_USE",
-                f"Floating IP {now.address} is associated with port {now.port_id}, not with a "
-                "port of this group's member.",
-                remedy=f"Disassociate it: openstack floating ip unset --port {now.id}.",
-            )
+        refuse_foreign(now, [target])
         return _put(cloud, repeats, _floating(now), {"port_id": target.id}, "it is free")
 
     what = f"floating IP {floating_ip_id} to be associated with port {target.id}"
     return _carry_out(cloud, repeats, step, what, limit)  # type: ignore[no-any-return]
+
+
+def refuse_foreign(one: FloatingIp, own: Iterable[Port]) -> None:
+    """Raise `CloudError` ADDRESS_IN_USE if a floating IP belongs to another port than these."""
+    if one.port_id is not None and one.port_id not in {each.id for each in own}:
+        raise CloudError(
+            "ADDRESS_IN_USE",
+            f"Floating IP {one.address} is associated with port {one.port_id}, not with a port of "
+            "this group's member.",
+            remedy=f"Disassociate it: openstack floating ip unset --port {one.id}.",
+        )
 
 
 def disassociate(
@@ -275,11 +280,7 @@ def attach_port(
             }
             return Look(state, done=now.status == "ACTIVE", result=found)
         if now.device_id:
-            raise CloudError(
-                "PORT_IN_USE",
-                f"Port {port_id} belongs to {now.device_id}.",
-                remedy=f"Detach it: openstack server remove port {now.device_id} {port_id}.",
-            )
+            raise port_in_use(now)
         if not repeats.allow():
             return repeats.look(state)
         try:
@@ -297,6 +298,15 @@ def attach_port(
 
     what = f"port {port_id} to be attached to server {server_id}"
     return _carry_out(cloud, repeats, step, what, limit)  # type: ignore[no-any-return]
+
+
+def port_in_use(one: Port) -> CloudError:
+    """Return the error for a port that another server has."""
+    return CloudError(
+        "PORT_IN_USE",
+        f"Port {one.id} belongs to {one.device_id}.",
+        remedy=f"Detach it: openstack server remove port {one.device_id} {one.id}.",
+    )
 
 
 def detach_port(

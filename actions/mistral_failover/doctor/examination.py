@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mistral_failover.alarms.admission import COUNTED
-from mistral_failover.doctor import agents, mistral, rights, store, trusts, volumes
+from mistral_failover.doctor import addresses, agents, mistral, rights, store, trusts, volumes
 from mistral_failover.doctor import group as group_checks
 from mistral_failover.doctor.checks import Check, Finding, GroupCheck, Look, examine
 from mistral_failover.runtime.process import Request
@@ -59,6 +59,7 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("stack", group_checks.stack),
     ("members", group_checks.members),
     ("volumes", volumes.volumes),
+    ("addresses", addresses.addresses),
     ("chain", group_checks.chain),
     ("fence", group_checks.fence),
     ("agents", agents.agents),

@@ -93,6 +93,13 @@ def _networks(call: Call) -> Any:
     return {"networks": _found(call, call.emulation.state.networks, _network_view)}
 
 
+def _show_network(call: Call) -> Any:
+    found = call.emulation.state.networks.get(call.path("network_id"))
+    if found is None:
+        raise refused(404, f"Network {call.path('network_id')} could not be found.")
+    return {"network": _network_view(call, found)}
+
+
 def _list_ports(call: Call) -> Any:
     return {"ports": _found(call, call.emulation.state.ports, _port_view)}
 
@@ -222,6 +229,7 @@ def routes() -> list[Route]:
     port, floating = f"{base}/ports/{{port_id}}", f"{base}/floatingips/{{floating_id}}"
     table = (
         (f"{base}/networks", _networks, "network_list", "GET"),
+        (f"{base}/networks/{{network_id}}", _show_network, "network_show", "GET"),
         (f"{base}/ports", _list_ports, "port_list", "GET"),
         (f"{base}/ports", _create_port, "port_create", "POST"),
         (port, _show_port, "port_show", "GET"),

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of a group's addresses: they exist, are free to move, and each member can get them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mistral_failover.cloud import networks
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.doctor.checks import Finding, Subject, error, ok
+from mistral_failover.groups import refresh_members
+from mistral_failover.groups.candidates import Seen
+from mistral_failover.model.group import ResourceSpec
+
+_TYPES = ("floating_ip", "port", "virtual_ip")
+
+
+def addresses(subject: Subject) -> Iterable[Finding]:
+    """Check each address of the group file, as Neutron reports it."""
+    group = subject.snapshot.group
+    specs = [spec for spec in group.resources.values() if spec.type in _TYPES]
+    if not specs or subject.out_of_service:
+        return
+    members = refresh_members.members_now(subject.look.cloud, group)
+    for spec in specs:
+        try:
+            said = _address(subject, spec, members)
+        except CloudError as problem:
+            yield error(f"{spec.name}: {problem.message} [{problem.code}]", problem.remedy)
+        else:
+            yield ok(f"{spec.name}: {said}")
+
+
+def _address(subject: Subject, spec: ResourceSpec, members: Sequence[Seen]) -> str:
+    """Return what is right about an address. Raises `CloudError` for what would fail."""
+    cloud, stack, given = subject.look.cloud, subject.snapshot.group.stack, spec.properties
+    own = {member.server_id: member.name for member in members}
+    if spec.type == "floating_ip":
+        identity = networks.resolve_floating_ip(cloud, stack, str(given["floating_ip"]))
+        found = networks.floating_ip(cloud, identity)
+        ports = [networks.port_of(cloud, server, given.get("network")) for server in own]
+        networks.refuse_foreign(found, ports)
+        return f"floating IP {found.address} can lead to {len(ports)} members"
+    port = networks.port(cloud, networks.resolve_port(cloud, stack, str(given["port"])))
+    if spec.type == "port":
+        if port.device_id and port.device_id not in own:
+            raise networks.port_in_use(port)
+        return f"port {port.id} is free or on a member"
+    _refuse_foreign_network(subject, port)
+    for server in own:
+        networks.port_of(cloud, server, port.network_id)
+    return f"{len(own)} members can be allowed {', '.join(port.addresses)}"
+
+
+def _refuse_foreign_network(subject: Subject, port: networks.Port) -> None:
+    """Refuse a network of another project: Neutron's default policy lets only a network's owner
+    and administrators allow addresses on its ports."""
+    cloud = subject.look.cloud
+    with translated(f"read network {port.network_id}", "Neutron"):
+        row = cloud.network.get(f"/v2.0/networks/{port.network_id}").json()["network"]
+    if row.get("project_id") not in (None, cloud.project_id):
+        raise CloudError(
+            "FORBIDDEN",
+            f"Network {port.network_id} belongs to another project, so Neutron's default policy "
+            "does not let this project allow addresses on its ports.",
+            remedy="Use a network of the project, a floating_ip or a port; or ask an administrator "
+            "of the cloud for the right to update allowed_address_pairs.",
+        )

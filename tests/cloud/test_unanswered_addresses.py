@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A change of an address that nobody answered is looked for before it is sent again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from mistral_failover.cloud import networks
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.emulator.client import EmulatorClient
+
+TIMEOUT = 0.3
+WAYS = [("mute", {"seconds": 3 * TIMEOUT}), ("drop", {}), ("lost", {"status": 502})]
+
+
+class Neutron:
+    """What there is: two servers with a port each, a port on none, and a floating IP."""
+
+    def __init__(self, emulator: EmulatorClient) -> None:
+        self._url, self._headers = emulator.url, {"X-Auth-Token": emulator.token()}
+        (found,) = self._call("GET", "networks?name=net1")["networks"]
+        (public,) = self._call("GET", "networks?name=public")["networks"]
+        self.network = str(found["id"])
+        self.a, self.b = self.another_server(), self.another_server()
+        self.port = self._call("POST", "ports", {"port": {"network_id": self.network}})["port"]
+        body = {"floatingip": {"floating_network_id": public["id"]}}
+        self.floating = self._call("POST", "floatingips", body)["floatingip"]
+
+    def another_server(self) -> str:
+        """Boot a server with a port."""
+        asked = {"name": "s", "flavorRef": "m1.tiny", "networks": [{"uuid": self.network}]}
+        headers = {**self._headers, "OpenStack-API-Version": "compute 2.90"}
+        url = f"{self._url}/compute/v2.1/servers"
+        answer = requests.post(url, json={"server": asked}, headers=headers, timeout=10)
+        server = str(answer.json()["server"]["id"])
+        while True:
+            shown = requests.get(f"{url}/{server}", headers=headers, timeout=10).json()["server"]
+            if shown["status"] == "ACTIVE":
+                return server
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        url = f"{self._url}/network/v2.0/{path}"
+        answer = requests.request(method, url, json=body, headers=self._headers, timeout=10)
+        assert answer.ok, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def neutron(emulator: EmulatorClient) -> Neutron:
+    """Things of the test's own."""
+    return Neutron(emulator)
+
+
+@pytest.fixture
+def hasty(cloud: Cloud, emulator: EmulatorClient) -> Iterator[Cloud]:
+    """The adapters, which wait for an answer for a short time only."""
+    cloud.project_id  # noqa: B018 - the session's own calls come before
+    cloud.compute  # noqa: B018
+    cloud.session.timeout = TIMEOUT
+    cloud.settings = dataclasses.replace(
+        cloud.settings, http_timeout=TIMEOUT, repeat_after=9 * TIMEOUT, poll_ceiling=TIMEOUT / 3
+    )
+    yield cloud
+    emulator.clear_api_faults()
+
+
+Change = Callable[[Cloud, Neutron], Any]
+CHANGES: list[tuple[str, str, Change]] = [
+    (
+        "floating_ip_update",
+        "/floatingips/",
+        lambda cloud, n: networks.associate(cloud, n.floating["id"], n.a, 10),
+    ),
+    (
+        "attach_port",
+        "/os-interface",
+        lambda cloud, n: networks.attach_port(cloud, n.port["id"], n.a, 10),
+    ),
+    (
+        "port_update",
+        "/ports/",
+        lambda cloud, n: networks.allow_address(cloud, n.port["id"], n.a, 10),
+    ),
+]
+
+
+@pytest.mark.parametrize(("fault", "more"), WAYS, ids=[name for name, _ in WAYS])
+@pytest.mark.parametrize(
+    ("operation", "path", "change"), CHANGES, ids=[name for name, *_ in CHANGES]
+)
+def test_a_change_that_is_not_answered_is_sent_once(
+    hasty: Cloud,
+    neutron: Neutron,
+    emulator: EmulatorClient,
+    operation: str,
+    path: str,
+    change: Change,
+    fault: str,
+    more: dict[str, Any],
+) -> None:
+    emulator.api_fault(operation, fault, times=1, **more)
+
+    assert change(hasty, neutron)["server_id"] == neutron.a
+
+    sent = [
+        event
+        for event in emulator.audit(kind="request")
+        if event["method"] in ("PUT", "POST") and path in event["path"]
+    ]
+    assert len(sent) == 1
+
+
+def test_an_answer_that_never_came_is_said_to_be_unknown(
+    hasty: Cloud, neutron: Neutron, emulator: EmulatorClient
+) -> None:
+    emulator.api_fault("floating_ip_update", "hold", seconds=2, times=9)
+
+    with pytest.raises(CloudError) as caught:
+        networks.associate(hasty, neutron.floating["id"], neutron.a, 2 * TIMEOUT)
+
+    assert caught.value.unknown
+    assert caught.value.service == "Neutron"
+
+
+def test_neutron_that_is_away_is_waited_for(
+    hasty: Cloud, neutron: Neutron, emulator: EmulatorClient
+) -> None:
+    emulator.api_fault("floating_ip_show", status=503, times=4)
+
+    assert networks.associate(hasty, neutron.floating["id"], neutron.a, 10)["server_id"]
+
+
+def test_a_released_port_that_its_old_guest_still_has_is_a_violation(
+    cloud: Cloud, neutron: Neutron, emulator: EmulatorClient
+) -> None:
+    """So a test that moves an address without a fence is found out."""
+    port, address = neutron.port["id"], neutron.port["fixed_ips"][0]["ip_address"]
+    networks.attach_port(cloud, port, neutron.a, 10)
+    host = emulator.nodes()[neutron.a]["host"]
+    other = neutron.b if emulator.nodes()[neutron.b]["host"] != host else neutron.another_server()
+    emulator.fault("host", host, "compute_down")
+    try:
+        networks.detach_port(cloud, port, neutron.a, 10, off=True)
+        assert emulator.answering(address) == [neutron.a]
+        networks.attach_port(cloud, port, other, 10)
+        seen, *_ = [each for each in emulator.violations() if each.get("address") == address]
+    finally:
+        emulator.fault("host", host, "revive")
+
+    assert seen["rule"] == "address_on_two_servers"
+    assert sorted(seen["servers"]) == sorted((neutron.a, other))
+    assert emulator.answering(address) == [other]
