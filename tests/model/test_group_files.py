@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {
 }
 USER_TYPE: dict[str, Any] = {
     "failover_type_version": "2026-11-21",
-    "name": "virtual_ip",
+    "name": "house_ip",
     "properties": {"address": {"type": "string", "required": True, "immutable": True}},
     "operations": {"create": {"workflow": "acme.assign_ip"}},
 }
@@ -98,7 +98,7 @@ def test_the_example_is_read_in_full() -> None:
 
 def test_a_group_can_be_stored_and_read_again() -> None:
     group = parse_group(EXAMPLE.read_bytes(), name="prod-payments", types=[USER_TYPE])
-    types = [group.types["virtual_ip"].to_dict()]
+    types = [group.types["house_ip"].to_dict()]
     assert parse_group(group.definition, name=group.name, types=types) == group
 
 
@@ -126,8 +126,8 @@ def test_depends_on_takes_a_name_or_a_list_and_forgets_repetitions() -> None:
 
 def test_a_resource_needs_no_properties_when_its_type_asks_for_none() -> None:
     free = {**USER_TYPE, "properties": {}}
-    group = parse_group(changed({"resources/x": {"type": "virtual_ip"}}), types=[free])
-    assert group.resources["x"] == ResourceSpec("x", "virtual_ip", {}, ())
+    group = parse_group(changed({"resources/x": {"type": "house_ip"}}), types=[free])
+    assert group.resources["x"] == ResourceSpec("x", "house_ip", {}, ())
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_a_resource_needs_no_properties_when_its_type_asks_for_none() -> None:
 )
 def test_types_of_the_users_own_stand_beside_the_shipped_ones(given: Any) -> None:
     document = changed(
-        {"resources/ip": {"type": "virtual_ip", "properties": {"address": "10.0.0.5"}}}
+        {"resources/ip": {"type": "house_ip", "properties": {"address": "10.0.0.5"}}}
     )
     assert "unknown type" in refusal(document).message
     group = parse_group(document, types=[given])
-    assert set(group.types) >= {"virtual_ip", "volume_attachment", "fence"}
+    assert set(group.types) >= {"house_ip", "volume_attachment", "fence"}
 
 
 DATA = "resources/data/properties"
@@ -368,7 +368,7 @@ def test_a_type_cannot_take_the_place_of_another(types: list[Any]) -> None:
 
 
 def test_a_create_first_type_may_take_immutable_properties_from_attributes() -> None:
-    ip = {"type": "virtual_ip", "properties": {"address": {"get_attr": ["data", "device"]}}}
+    ip = {"type": "house_ip", "properties": {"address": {"get_attr": ["data", "device"]}}}
     assert parse_group(changed({"resources/ip": ip}), types=[USER_TYPE])
 
 

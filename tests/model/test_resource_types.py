@@ -252,12 +252,16 @@ def test_what_still_is_a_reference_is_checked_later() -> None:
 # The shipped types
 
 
-def test_five_types_are_shipped() -> None:
+def test_these_types_are_shipped() -> None:
     assert set(installed_types()) == {
         "activation",
         "fence",
+        "floating_ip",
         "group_member",
+        "port",
         "stack_parameters",
+        "stack_template",
+        "virtual_ip",
         "volume_attachment",
     }
 
@@ -302,11 +306,19 @@ def test_the_shipped_operations_make_the_stages_of_a_failover() -> None:
     assert stages == {
         ("fence", "create"): Stage.FENCE,
         ("activation", "delete"): Stage.QUIESCE,
+        ("floating_ip", "delete"): Stage.QUIESCE,
+        ("virtual_ip", "delete"): Stage.QUIESCE,
+        ("port", "delete"): Stage.MOVE_VOLUMES,
+        ("port", "create"): Stage.MOVE_VOLUMES,
         ("volume_attachment", "delete"): Stage.MOVE_VOLUMES,
         ("volume_attachment", "create"): Stage.MOVE_VOLUMES,
         ("volume_attachment", "update"): Stage.MOVE_VOLUMES,
         ("activation", "create"): Stage.ACTIVATE,
         ("activation", "update"): Stage.ACTIVATE,
+        ("floating_ip", "create"): Stage.ACTIVATE,
+        ("virtual_ip", "create"): Stage.ACTIVATE,
+        ("stack_template", "create"): Stage.UPDATE_STACK,
+        ("stack_template", "update"): Stage.UPDATE_STACK,
         ("stack_parameters", "create"): Stage.UPDATE_STACK,
         ("stack_parameters", "update"): Stage.UPDATE_STACK,
         ("group_member", "create"): Stage.END,
