@@ -101,6 +101,21 @@ def test_a_template_that_takes_what_a_group_needs_is_refused(
     assert rig.stack(templated)["updated_time"] == before, "nothing was sent"
 
 
+def test_a_template_that_deletes_an_address_is_refused(
+    cloud: Cloud, rig: Rig, templated: Made
+) -> None:
+    """Any id of the stack's resources may be an address."""
+    wanted = template(rig)
+    del wanted["resources"]["slow"]
+    keep = KeptParts("payments", addresses={templated.ids["slow"]: "entry"})
+
+    with pytest.raises(CloudError) as caught:
+        patch_template(cloud, templated.name, wanted, 60, lambda: keep)
+
+    assert caught.value.code == "TEMPLATE_REPLACES"
+    assert "the address of entry" in caught.value.message
+
+
 def test_a_template_that_is_wrong_changes_nothing(cloud: Cloud, rig: Rig, templated: Made) -> None:
     before = rig.stack(templated)["updated_time"]
     wanted = template(rig)

@@ -23,12 +23,13 @@ from mistral_failover.cloud.stacks import VOLUME
 @dataclass(frozen=True, slots=True)
 class KeptParts:
     """What no update may take away. ``members``: the members' names by server id; ``volumes``: by
-    id, as the group file names them; ``group``: the name of the group that owns them, for the
-    remedy."""
+    id, as the group file names them; ``addresses``: the names of the group's resources by the id of
+    their port or floating IP; ``group``: the name of the group that owns them, for the remedy."""
 
     group: str = ""
     members: Mapping[str, str] = field(default_factory=dict)
     volumes: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 def refuse_marked(
@@ -61,11 +62,11 @@ def refuse_marked(
 
 def refuse_template(cloud: Cloud, stack: str, template: Mapping[str, Any], keep: KeptParts) -> None:
     """Refuse another template for the stack ("name/id") that would replace or delete one of these
-    servers or volumes.
+    servers, volumes or addresses.
 
     Raises `CloudError` TEMPLATE_REPLACES, and whatever Heat says of a wrong template.
     """
-    ids = {*keep.members, *keep.volumes}
+    ids = {*keep.members, *keep.volumes, *keep.addresses}
     if not ids:
         return
     found = template_replacements(cloud, rows_of(cloud, stack), ids, stack, template)
@@ -167,6 +168,8 @@ def _kept(keep: KeptParts, identity: str) -> str:
     if identity in keep.members:
         member = keep.members[identity]
         return f"server {identity} of {member}, which carries resources of the group"
+    if identity in keep.addresses:
+        return f"the address of {keep.addresses[identity]} ({identity}), which the group moves"
     return f"volume {identity} ({keep.volumes[identity]}), which has the group's data"
 
 

@@ -10,15 +10,14 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Finding, Subject, error, ok
 from mistral_failover.groups import refresh_members
 from mistral_failover.groups.candidates import Seen
+from mistral_failover.model.goal import ADDRESSES
 from mistral_failover.model.group import ResourceSpec
-
-_TYPES = ("floating_ip", "port", "virtual_ip")
 
 
 def addresses(subject: Subject) -> Iterable[Finding]:
     """Check each address of the group file, as Neutron reports it."""
     group = subject.snapshot.group
-    specs = [spec for spec in group.resources.values() if spec.type in _TYPES]
+    specs = [spec for spec in group.resources.values() if spec.type in ADDRESSES]
     if not specs or subject.out_of_service:
         return
     members = refresh_members.members_now(subject.look.cloud, group)

@@ -16,7 +16,7 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.snapshot import GroupSnapshot
-from mistral_failover.model.goal import ATTACHMENT, fence_name
+from mistral_failover.model.goal import ADDRESSES, ATTACHMENT, fence_name
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
@@ -32,7 +32,10 @@ def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], K
         records = tx.records(group_id)
         servers = servers_of(records, groups.members_of(tx, group_id))
         return KeptParts(
-            group, servers, volumes_of(records, attached_volumes.volumes(tx, group_id, ATTACHMENT))
+            group,
+            servers,
+            volumes_of(records, attached_volumes.volumes(tx, group_id, ATTACHMENT)),
+            addresses_of(records),
         )
 
     return lambda: request.runtime.database.reading(read)
@@ -76,6 +79,15 @@ def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -
         elif record.name in known:
             found[known[record.name].volume_id] = known[record.name].name
     return found
+
+
+def addresses_of(records: Iterable[Record]) -> dict[str, str]:
+    """Return by the id of its port or floating IP each resource that is an address."""
+    return {
+        record.physical_id: record.name
+        for record in records
+        if record.type in ADDRESSES and record.physical_id
+    }
 
 
 def refuse_marked(request: Request, snapshot: GroupSnapshot, but: Collection[str] = ()) -> None:

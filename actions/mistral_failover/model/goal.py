@@ -29,6 +29,7 @@ from mistral_failover.model.types import check_properties
 
 ACTIVATION = "activation"
 ATTACHMENT = "volume_attachment"
+ADDRESSES = frozenset({"floating_ip", "port", "virtual_ip"})
 
 FORMAT = 1
 FENCE_TYPE = "fence"

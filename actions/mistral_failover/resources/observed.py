@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView
-from mistral_failover.model.goal import ATTACHMENT
+from mistral_failover.model.goal import ADDRESSES, ATTACHMENT
 from mistral_failover.model.observation import Look
 from mistral_failover.resources import (
     activation,
@@ -29,7 +29,7 @@ OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
     "stack_parameters": stack_parameters.observe,
 }
 """By type, the read-only check of the cloud for a record; its last argument is the group's name."""
-SERVES = frozenset({ATTACHMENT, "activation", "floating_ip", "port", "virtual_ip"})
+SERVES = frozenset({ATTACHMENT, "activation", *ADDRESSES})
 """Types without which a group does not serve."""
 REPAIRED = frozenset({"stack_parameters"})
 """Types that may be repaired without asking: an update of them does not touch the service."""
