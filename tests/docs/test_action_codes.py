@@ -34,7 +34,10 @@ NOT_ENDED_WITH = {
     "failover.admit": {"HOLDER_GONE"},
     "failover.replace_member": {"HOLDER_GONE"},
     # Findings.
-    "failover.doctor": {"BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED"},
+    "failover.doctor": {
+        *("ADDRESS_IN_USE", "NO_PORT", "PORT_IN_USE"),
+        *("BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED"),
+    },
     # Risks of the plan.
     "failover.plan": {"VOLUME_ERROR", "VOLUME_IN_USE"},
     # A rung that proves nothing, and says so in its observation.
