@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,21 @@ def test_a_listed_server_is_as_it_is_by_itself(cloud: Any, two: Any) -> None:
     listing = ProjectListing(cloud)
     assert listing.server(two.a) == server_state(cloud, two.a)
     assert listing.server(two.b).status == "ACTIVE"
+
+
+def test_a_server_s_host_is_known_by_its_name_without_an_administrator_s_rights(
+    cloud: Any, admin: Any, two: Any
+) -> None:
+    """Nova shows everyone its digest of project and host name."""
+    shown = admin.nova("GET", f"/servers/{two.a}").json()["server"]
+    host = shown["OS-EXT-SRV-ATTR:host"]
+
+    found = replace(ProjectListing(cloud).hosts()[two.a], name="")
+
+    assert found.host_id == shown["hostId"]
+    assert found.is_called(host)
+    assert found.is_called(f"{host}.example.org")
+    assert not found.is_called(f"{host}0")
 
 
 def test_what_does_not_exist_is_no_error(cloud: Any) -> None:

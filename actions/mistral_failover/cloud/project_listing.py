@@ -18,7 +18,7 @@ from openstack.utils import maximum_supported_microversion
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.servers import ServerState, server_state
+from mistral_failover.cloud.servers import ServerHost, ServerState, server_state
 
 T = TypeVar("T")
 _NOVA = "2.96"
@@ -56,8 +56,13 @@ class ProjectListing:
         """The state of a server; one that does not exist is no error. Raises `CloudError`."""
         listed = self._once("servers", self._servers)
         if server_id in listed:
-            return listed[server_id]
+            return listed[server_id][0]
         return self._once(f"server {server_id}", lambda: server_state(self._cloud, server_id))
+
+    def hosts(self) -> dict[str, ServerHost]:
+        """Where the listed servers run, by server id; none without a host. Raises `CloudError`."""
+        listed = self._once("servers", self._servers)
+        return {server: host for server, (_, host) in listed.items() if host is not None}
 
     def volume(self, volume_id: str) -> ListedVolume | None:
         """A volume; None where it does not exist. Raises `CloudError`."""
@@ -119,10 +124,10 @@ class ProjectListing:
             raise found
         return found  # type: ignore[no-any-return]  # by its key it is what read returned
 
-    def _servers(self) -> dict[str, ServerState]:
+    def _servers(self) -> dict[str, tuple[ServerState, ServerHost | None]]:
         """Read as plain JSON: openstacksdk takes some 10 ms of CPU for the object of a server."""
         compute = self._cloud.compute
-        found: dict[str, ServerState] = {}
+        found: dict[str, tuple[ServerState, ServerHost | None]] = {}
         with translated("list the project's servers"):
             newest = maximum_supported_microversion(compute, _NOVA)
             url: str | None = "/servers/detail"
@@ -130,7 +135,7 @@ class ProjectListing:
                 answer = compute.get(url, microversion=newest)
                 exceptions.raise_from_response(answer)
                 body = answer.json()
-                found |= {str(row["id"]): _server(row) for row in body["servers"]}
+                found |= {str(row["id"]): (_server(row), _host(row)) for row in body["servers"]}
                 links = body.get("servers_links", ())
                 url = next((link["href"] for link in links if link["rel"] == "next"), None)
         return found
@@ -171,6 +176,13 @@ def _server(row: Mapping[str, Any]) -> ServerState:
         power_state=row.get("OS-EXT-STS:power_state"),
         host_id=row.get("hostId") or None,
     )
+
+
+def _host(row: Mapping[str, Any]) -> ServerHost | None:
+    if not row.get("hostId"):
+        return None
+    name = row.get("OS-EXT-SRV-ATTR:host") or ""
+    return ServerHost(str(row["hostId"]), str(row["tenant_id"]), str(name))
 
 
 def _listed(volume: Any) -> ListedVolume:

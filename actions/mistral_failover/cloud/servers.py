@@ -9,6 +9,7 @@ its database only, and the guest may continue to write: no proof.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,6 +64,32 @@ class ServerState:
             and self.task_state is None
             and self.power_state != _RUNNING
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHost:
+    """Where a server runs, as far as Nova says it.
+
+    ``host_id``: the SHA-224 of project and host name, which everyone may read. ``name``: the host's
+    name, empty unless the policy shows it (by default only to administrators).
+    """
+
+    host_id: str
+    project_id: str
+    name: str = ""
+
+    def is_called(self, host: str) -> bool:
+        """Return whether the server runs on the host of this name. A name without a domain also
+        means the host with a domain, and the other way round."""
+        names = {host, host.partition(".")[0]}
+        if self.name:
+            return self.name in names or self.name.partition(".")[0] == host
+        return self.host_id == host or self.host_id in {_host_id(self.project_id, n) for n in names}
+
+
+def _host_id(project_id: str, host: str) -> str:
+    """Nova: ``nova.utils.generate_hostid``."""
+    return hashlib.sha224((project_id + host).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

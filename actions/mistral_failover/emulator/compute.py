@@ -5,6 +5,7 @@ Where a server runs, and how its compute service is (`host_status`), is shown to
 only, as Nova's default policy has it.
 """
 
+import hashlib
 from typing import Any
 
 from oslo_utils import strutils
@@ -89,7 +90,7 @@ def view(call: Call, server: Server) -> dict[str, Any]:
         "tenant_id": server.project_id,
         "user_id": server.user_id,
         "metadata": server.metadata,
-        "hostId": stable_hex(server.project_id, server.host) if server.host else "",
+        "hostId": _host_id(server.project_id, server.host) if server.host else "",
         "image": {"id": server.image, "links": []} if server.image else "",
         "flavor": flavor,
         "created": utc(server.created),
@@ -128,6 +129,11 @@ def view(call: Call, server: Server) -> dict[str, Any]:
     if version >= (2, 26):
         body["tags"] = []
     return {**body, **_for_administrators(server, host, version)} if call.admin else body
+
+
+def _host_id(project_id: str, host: str) -> str:
+    """As Nova makes it."""
+    return hashlib.sha224((project_id + host).encode()).hexdigest()
 
 
 def _for_administrators(

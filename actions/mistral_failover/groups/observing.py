@@ -39,7 +39,8 @@ class ProjectView:
         self.listing = ProjectListing(cloud)
         self._channel = request.channel(cloud, guard)
         self._listen_until = time.monotonic() + LISTEN
-        self._unheard = False
+        self.unheard = ""
+        """Why the channel to the agents could not be asked, in words; empty if it could."""
         self._heard: dict[Address, Heartbeat | None] = {}
         self._known: Mapping[str, str] = {}
         self.well: dict[str, str] = {}
@@ -77,17 +78,25 @@ class ProjectView:
             return Look(Presence.UNKNOWN, f"its server is {state}: the guest may be running")
         return AS_RECORDED
 
+    def host(self, server_id: str | None) -> tuple[str, ...] | None:
+        """Return where a server runs (the fields of a `ServerHost`), None if Nova does not say."""
+        try:
+            found = self.listing.hosts().get(server_id or "")
+        except CloudError:
+            return None
+        return None if found is None else (found.host_id, found.project_id, found.name)
+
     def heartbeat(self, to: Address) -> Heartbeat | None:
         """Return the last heartbeat of an agent; None if there is none, or if the channel is
         unreachable."""
         if to in self._heard:
             return self._heard[to]
-        if self._unheard or time.monotonic() > self._listen_until:
+        if self.unheard or time.monotonic() > self._listen_until:
             return None
         try:
             self._heard[to] = self._channel.heard(to)
-        except (ChannelError, CloudError):
-            self._unheard = True  # for the others as well
+        except (ChannelError, CloudError) as error:
+            self.unheard = f"{error.message.rstrip('.')} [{error.code}]"  # for the others as well
             return None
         return self._heard[to]
 

@@ -91,9 +91,10 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
             continue
         view.begin(facts.before.document.get("well", {}) if facts.before else {})
         seen = _look(view, facts)
-        if _is_as_before(facts, seen, view.well):
+        kept = {"well": dict(view.well), "hosts": _hosts(view, facts)}
+        if _is_as_before(facts, seen, kept):
             as_before.append(each)
-        elif row := database.atomically(partial(_save, facts, seen, view.well, begun)):
+        elif row := database.atomically(partial(_save, facts, seen, kept, begun)):
             rows.append(row)
     database.atomically(lambda tx: observations.seen_again(tx, as_before, begun))
     return rows
@@ -137,7 +138,18 @@ def _facts(request: Request, group_id: str, begun: float, tx: SqlTransaction) ->
     )
 
 
-def _is_as_before(facts: _Facts, seen: Observation, well: Mapping[str, str]) -> bool:
+def _hosts(view: ProjectView, facts: _Facts) -> dict[str, list[str]]:
+    """Where the members' servers run, by server id; as last seen if Nova does not say it now."""
+    before = facts.before.document.get("hosts", {}) if facts.before else {}
+    found: dict[str, list[str]] = {}
+    for member in facts.members.values():
+        host = view.host(member.server_id) or before.get(member.server_id)
+        if member.server_id is not None and host is not None:
+            found[member.server_id] = list(host)
+    return found
+
+
+def _is_as_before(facts: _Facts, seen: Observation, also: dict[str, Any]) -> bool:
     """Whether a look found what the look before did, and nothing follows from it: of most groups,
     most of the time."""
     before = facts.before
@@ -145,7 +157,8 @@ def _is_as_before(facts: _Facts, seen: Observation, well: Mapping[str, str]) -> 
         return False
     told = before.document.get("memory", {}).get("told", _KINDS[Service.SERVING])
     kept = {key: value for key, value in before.document.items() if key != "memory"}
-    return kept == seen.document() | {"well": dict(well)} and _KINDS.get(seen.service, told) == told
+    same = bool(kept == seen.document() | also)
+    return same and _KINDS.get(seen.service, told) == told
 
 
 def _look(view: ProjectView, facts: _Facts) -> Observation:
@@ -192,7 +205,7 @@ def _undone(record: Record) -> str:
 
 
 def _save(
-    facts: _Facts, seen: Observation, well: Mapping[str, str], begun: float, tx: SqlTransaction
+    facts: _Facts, seen: Observation, also: dict[str, Any], begun: float, tx: SqlTransaction
 ) -> dict[str, Any] | None:
     """Keep what was seen, unless the group got another goal: then it may be inconsistent."""
     known = facts.state
@@ -209,7 +222,7 @@ def _save(
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
         memory["told"] = kind
     heal = _heal(facts, seen, memory, tx)
-    document = seen.document() | {"well": well, "memory": memory}
+    document = seen.document() | also | {"memory": memory}
     observations.save(tx, known.id, str(seen.service), document, begun)
     if heal is None and (kind is None or not changed):
         return None

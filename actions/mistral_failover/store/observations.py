@@ -35,6 +35,21 @@ def of_group(tx: Session, group_id: str) -> StoredObservation | None:
     return StoredObservation(*row) if row else None
 
 
+def hosts(tx: Session, project_id: str) -> dict[str, tuple[str, ...]]:
+    """Return where the servers of a project's members ran when they were last seen, by server id:
+    the fields of ``cloud.servers.ServerHost``."""
+    query = (
+        sa.select(observations.c.document)
+        .join(groups, groups.c.id == observations.c.group_id)
+        .where(groups.c.project_id == project_id)
+        .order_by(observations.c.at)
+    )
+    found: dict[str, tuple[str, ...]] = {}
+    for document in tx.connection.execute(query).scalars():
+        found |= {server: tuple(host) for server, host in document.get("hosts", {}).items()}
+    return found
+
+
 def due(tx: Session, project_id: str, interval: float, group_id: str | None = None) -> list[str]:
     """The ids of the project's groups at rest that were not looked at for ``interval`` seconds, nor
     since their last traversal ended; those not looked at for longest come first."""
