@@ -214,6 +214,15 @@ _OPTIONS = [
         min=0,
         help="Minimum number of groups in a storm; 0: alarms are never held for a storm.",
     ),
+    cfg.IntOpt(
+        "storm_release",
+        default=6,
+        min=1,
+        help=(
+            "Number of alarms of a project that a sweep lets go within a minute, once the evidence "
+            "says that servers died and the control plane works."
+        ),
+    ),
 ]
 
 
@@ -249,6 +258,7 @@ class Settings:
     storm_window: float = 600.0
     storm_share: float = 0.5
     storm_groups: int = 3
+    storm_release: int = 6
 
     def __repr__(self) -> str:
         """Omit the two URLs: they may carry passwords."""

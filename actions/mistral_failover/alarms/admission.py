@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.alarms.storm import RULE as STORM
+from mistral_failover.alarms.storm import Storm
 from mistral_failover.model.group import Limits
 from mistral_failover.model.text import clock, plain
 from mistral_failover.store.tables import Decision
@@ -34,25 +36,6 @@ class Suspension:
         """Return whether it applies now to an alarm about this member (None: unknown which)."""
         ended = self.until is not None and now >= self.until
         return not ended and (not self.members or member is None or member in self.members)
-
-
-@dataclass(frozen=True)
-class Storm:
-    """The failures in the project within the last ``window`` seconds: of ``groups`` in service,
-    ``failing`` had an alarm that was admitted or held by these rules, including the present one. It
-    is a storm if their share is at least ``share`` and their number at least ``fewest``; ``fewest``
-    0 disables storms."""
-
-    failing: int
-    groups: int
-    window: float
-    share: float
-    fewest: int
-
-    @property
-    def rages(self) -> bool:
-        """Return whether so many groups fail at once that the control plane is the likely cause."""
-        return 0 < self.fewest <= self.failing and self.failing >= self.share * self.groups
 
 
 @dataclass(frozen=True)
@@ -102,7 +85,9 @@ def admit(alarm: Alarm, situation: Situation) -> Verdict:
         if found is not None:
             decision, why = found
             return Verdict(decision, f"{alarm.sentence}: {why}", name)
-    sentence = f"{alarm.sentence}: {situation.member} of {situation.group} is declared lost"
+    lost = " and ".join((situation.member or "", *alarm.also))
+    are = "are" if alarm.also else "is"
+    sentence = f"{alarm.sentence}: {lost} of {situation.group} {are} declared lost"
     return Verdict(Decision.ADMITTED, sentence)
 
 
@@ -178,7 +163,10 @@ def _paused(alarm: Alarm, situation: Situation) -> Found:
 
 def _maintenance(alarm: Alarm, situation: Situation) -> Found:
     work = situation.maintenance
-    if work is None or work.until is None or not work.covers(situation.member, situation.now):
+    members = (situation.member, *alarm.also)
+    if work is None or work.until is None:
+        return None
+    if not any(work.covers(member, situation.now) for member in members):
         return None
     of = f"{', '.join(work.members)} of {situation.group}" if work.members else situation.group
     until = f"maintenance of {of} until {clock(work.until)} by {work.by}"
@@ -239,10 +227,10 @@ RULES: Mapping[str, Callable[[Alarm, Situation], Found]] = {
     "old_news": _old_news,
     "cooldown": _cooldown,
     "per_hour": _per_hour,
-    "storm": _storm,
+    STORM: _storm,
 }
 """The rules by name; the names are recorded with the decisions."""
 
-COUNTED = ("cooldown", "per_hour", "storm")
+COUNTED = ("cooldown", "per_hour", STORM)
 """Rules whose held alarms count towards a storm, as admitted ones do, because their group is
 failing now. Alarms held by a pause or a maintenance were expected."""

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The storm guard: when it holds alarms, and what the evidence must say to end that. Pure.
+
+Many groups that fail at once have one of two causes. If the control plane fails, the servers are
+healthy, and a failover would fence them. If servers died, each alarm is true. Counting alarms
+cannot tell the two apart; Nova's answers and the agents' heartbeats can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+SILENT = 60.0
+"""Seconds without a heartbeat after which an agent counts as silent."""
+SETTLED = 30.0
+"""Seconds after an alarm from which on a heartbeat shows that it is over: an earlier one may have
+been sent before the server died."""
+LONGEST_WAIT = 900.0
+"""Seconds after which an alarm starts before those with a higher priority."""
+RULE = "storm"
+"""The rule of admission by which the guard holds an alarm."""
+
+
+@dataclass(frozen=True)
+class Storm:
+    """The failures in the project within the last ``window`` seconds: of ``groups`` in service,
+    ``failing`` had an alarm that was admitted or held by these rules, including the present one. It
+    is a storm if their share is at least ``share`` and their number at least ``fewest``; ``fewest``
+    0 disables storms."""
+
+    failing: int
+    groups: int
+    window: float
+    share: float
+    fewest: int
+
+    @property
+    def rages(self) -> bool:
+        """Return whether so many groups fail at once that the control plane is the likely cause."""
+        return 0 < self.fewest <= self.failing and self.failing >= self.share * self.groups
+
+
+class Fate(StrEnum):
+    """What Nova says of a server."""
+
+    RUNNING = "running"
+    """It is ACTIVE, and nothing is known against its host."""
+    ENDED = "ended"
+    """It does not exist, or does not run."""
+    HOST_DOWN = "host down"
+    """Its host was declared down."""
+    UNKNOWN = "unknown"
+    """Nova did not answer, or does not know."""
+
+
+@dataclass(frozen=True)
+class MemberEvidence:
+    """What is known of a member.
+
+    ``host``: the same for members on one host, None if unknown. ``fate``: of its server, ``why`` as
+    a clause. ``silent_for``: seconds since the agent's last heartbeat, None if nothing is known of
+    the agent. ``lost``: whether it is declared lost already, so its silence says nothing new.
+    """
+
+    host: str | None
+    fate: Fate = Fate.UNKNOWN
+    why: str = ""
+    silent_for: float | None = None
+    lost: bool = False
+
+    def heard_since(self, age: float) -> bool:
+        """Return whether the agent is heard, and was heard within the last ``age`` seconds."""
+        return self.silent_for is not None and self.silent_for < min(age, SILENT)
+
+
+MemberKey = tuple[str, str]
+"""The id of a group, and the name of a member."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was found in one pass over the project. ``unreachable``: for each service that did not
+    answer, a clause that says so."""
+
+    members: Mapping[MemberKey, MemberEvidence] = field(default_factory=dict)
+    unreachable: tuple[str, ...] = ()
+
+    def of(self, key: MemberKey) -> MemberEvidence:
+        """Return what is known of a member."""
+        return self.members.get(key, MemberEvidence(None))
+
+
+@dataclass(frozen=True)
+class HeldAlarm:
+    """A held alarm of a group.
+
+    ``lost``: the members that it reports, at least one. ``rule``: the rule that holds it. ``age``:
+    seconds since it was last reported. ``of_server``: whether it reports that a server or its host
+    failed; of any other alarm a running server is no news.
+    """
+
+    id: str
+    group_id: str
+    lost: tuple[str, ...]
+    rule: str
+    age: float
+    of_server: bool
+
+    @property
+    def keys(self) -> tuple[MemberKey, ...]:
+        """The members that it reports."""
+        return tuple((self.group_id, name) for name in self.lost)
+
+
+class Step(StrEnum):
+    """What becomes of a held alarm."""
+
+    HOLD = "hold"
+    RELEASE = "release"
+    DISMISS = "dismiss"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What becomes of a held alarm, and the reason as a clause."""
+
+    step: Step
+    why: str
+
+
+def judge(held: Collection[HeldAlarm], evidence: Evidence) -> dict[str, Judgement]:
+    """Judge the held alarms of a project by the evidence; return a judgement for each id.
+
+    - DISMISS: each of its servers runs on a host that is up, and each agent was heard since the
+      alarm. Only alarms about a server or a host, whatever rule holds them.
+    - RELEASE: each of its members died. Only alarms that the storm guard holds, and only while
+      nothing points to the control plane.
+    - HOLD: everything else.
+    """
+    suspicion = control_plane(held, evidence)
+    deaths = _silent_hosts(held, evidence)
+    return {each.id: _judged(each, evidence, suspicion, deaths) for each in held}
+
+
+def control_plane(held: Iterable[HeldAlarm], evidence: Evidence) -> str | None:
+    """Return why the control plane is suspected, as a clause; None if it is not."""
+    if evidence.unreachable:
+        return " and ".join(evidence.unreachable)
+    alive = {
+        known.host
+        for each in held
+        for key in each.keys
+        if each.rule == RULE and (known := evidence.of(key)).heard_since(each.age)
+    }
+    if len(alive) > 1:
+        return f"agents on {len(alive)} hosts are heard although their members are reported as lost"
+    return None
+
+
+def _judged(
+    each: HeldAlarm, evidence: Evidence, suspicion: str | None, silent_hosts: Collection[str]
+) -> Judgement:
+    known = [evidence.of(key) for key in each.keys]
+    if each.of_server and known and all(_cleared(one, each.age) for one in known):
+        one = "its server runs, and its agent was heard since the alarm"
+        several = "its servers run, and their agents were heard since the alarm"
+        return Judgement(Step.DISMISS, several if known[1:] else one)
+    if each.rule != RULE:
+        return Judgement(Step.HOLD, "the storm guard does not hold it")
+    if suspicion is not None:
+        return Judgement(Step.HOLD, suspicion)
+    deaths = [_death(one, each.age, silent_hosts) for one in known]
+    if not deaths or None in deaths:
+        return Judgement(Step.HOLD, "it is not known that its server died")
+    return Judgement(Step.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
+
+
+def _cleared(known: MemberEvidence, age: float) -> bool:
+    return known.fate is Fate.RUNNING and known.heard_since(age - SETTLED)
+
+
+def _death(known: MemberEvidence, age: float, silent_hosts: Collection[str]) -> str | None:
+    """Return the evidence that a member died, as a clause; None if there is none."""
+    if known.heard_since(age):
+        return None
+    if known.fate in (Fate.ENDED, Fate.HOST_DOWN):
+        return known.why
+    if known.host in silent_hosts:
+        return "the agents on its host are silent while those on other hosts are heard"
+    return None
+
+
+def _silent_hosts(held: Iterable[HeldAlarm], evidence: Evidence) -> frozenset[str]:
+    """Return the hosts all of whose agents are silent, if agents of other hosts are heard, and no
+    other host is silent without an alarm: then these hosts died, and not the agents' network."""
+    alarmed = {evidence.of(key).host for each in held for key in each.keys}
+    silent: set[str] = set()
+    heard: set[str] = set()
+    for known in evidence.members.values():
+        if known.host is None or known.silent_for is None or known.lost:
+            continue
+        (heard if known.silent_for <= SILENT else silent).add(known.host)
+    silent -= heard
+    return frozenset(silent) if heard and silent <= alarmed else frozenset()
+
+
+def allowance(released: int, per_minute: int) -> int:
+    """Return how many more alarms may be let go now, if ``released`` were within the last
+    minute."""
+    return max(0, per_minute - released)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Turn(Generic[T]):
+    """Something that waits for its turn. ``priority``: of its group; ``waited``: seconds."""
+
+    item: T
+    priority: int
+    waited: float
+
+
+def in_order(waiting: Iterable[Turn[T]]) -> list[T]:
+    """Return the order in which failovers start: by priority, the highest first, then by age.
+
+    What has waited for `LONGEST_WAIT` comes before everything else, the oldest first, so nothing
+    starves.
+    """
+
+    def rank(each: Turn[T]) -> tuple[bool, int, float]:
+        overdue = each.waited >= LONGEST_WAIT
+        return (not overdue, 0 if overdue else -each.priority, -each.waited)
+
+    return [each.item for each in sorted(waiting, key=rank)]
