@@ -151,9 +151,9 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "incidents": {
         "id": "UUID that follows from the alarm itself, so that a repeat is the same incident",
-        "group_id": "the group that it concerns; null: unknown",
+        "group_id": "the group that it concerns; null: unknown, or the incident of a host",
         "source": "the kind of alarm, or `operator` for an order",
-        "fact": "its meaning: the group, the lost members, or the order",
+        "fact": "its meaning: the group, the lost members, the host, or the order",
         "payload": "the alarm or order as it arrived",
         "decision": "ADMITTED, HELD, IGNORED, DUPLICATE, DISMISSED or REFUSED",
         "sentence": "why, in words",
@@ -168,6 +168,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "duplicate_of": "the incident on which a DUPLICATE is counted",
         "execution": "Mistral's execution that started the traversal",
         "said": "grows with each report, first or repeated: the greatest is the latest of a series",
+        "parent": "the incident of the host whose failure it is part of",
     },
     "numbers": {
         "id": "the number; the transaction that takes it deletes its row",

@@ -155,6 +155,8 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"stack": ""}, "stack", "at least 1", "bound"),
     ({"description": ["x"]}, "description", "a list", "text"),
     ({"on_failure": "roll_back"}, "on_failure", "", 'mean "rollback"'),
+    ({"priority": "high"}, "priority", "", ""),
+    ({"priority": 1.5}, "priority", "", ""),
     # members and roles
     ({"members": {}}, "members", "either servers or", "Name"),
     ({"members/autoscaling_group": "g"}, "members", "either servers or", "Name"),

@@ -227,11 +227,56 @@ def test_the_held_are_listed_latest_first_with_their_groups_names(database: Data
 
     def listed(group: str | None, limit: int = 9) -> tuple[int, list[tuple[str, str | None]]]:
         total, rows = database.reading(lambda tx: incidents.held_alarms(tx, "mine", group, limit))
-        return total, [(incident.id, name) for incident, name in rows]
+        return total, [(row.incident.id, row.group) for row in rows]
 
     assert listed(None) == (2, [("2", None), ("1", "payments")])
     assert listed(None, 1) == (2, [("2", None)])
     assert listed(identity) == (1, [("1", "payments")])
+
+
+def test_a_host_event_is_listed_once_in_place_of_its_held_children(database: Database) -> None:
+    ids = {}
+    for name, priority in (("one", 0), ("two", 7)):
+        definition = {"document": {"priority": priority}, "types": []}
+        ids[name] = database.atomically(
+            lambda tx, n=name, d=definition: groups.define(tx, "mine", n, d)
+        )
+    event = {"decision": "ADMITTED", "group_id": None, "rule": "host"}
+    add(database, "event", **event, fact={"lost": None, "host": "cmp1"})
+    add(database, "done", **event, fact={"lost": None, "host": "cmp2"})
+    add(database, "c1", group_id=ids["one"], parent="event")
+    add(database, "c2", group_id=ids["two"], parent="event")
+    add(database, "c3", group_id=ids["one"], parent="event", decision="DUPLICATE")
+    add(database, "c4", group_id=ids["one"], parent="done", decision="ADMITTED")
+
+    def read(function: Any) -> Any:
+        return database.reading(function)
+
+    total, rows = read(lambda tx: incidents.held_alarms(tx, "mine", None, 9))
+    _, mine = read(lambda tx: incidents.held_alarms(tx, "mine", ids["one"], 9))
+
+    assert (total, [(row.incident.id, row.children) for row in rows]) == (1, [("event", 2)])
+    assert [row.incident.id for row in mine] == ["c1"]
+    children = read(lambda tx: incidents.children_of(tx, "event"))
+    assert [(each.id, group) for each, group in children] == [
+        ("c1", "one"),
+        ("c3", "one"),
+        ("c2", "two"),
+    ]
+    held = read(lambda tx: incidents.held_of_groups(tx, "mine", parents=["event"]))
+    assert [(row.incident.id, row.group, row.priority) for row in held] == [
+        ("c1", "one", 0),
+        ("c2", "two", 7),
+    ]
+    assert read(lambda tx: incidents.held_of_groups(tx, "mine", rules=["paused"])) == []
+    assert read(lambda tx: incidents.events_of_host(tx, "mine", "cmp1")) == ["event"]
+    assert read(lambda tx: incidents.events_of_host(tx, "theirs", "cmp1")) == []
+
+
+def test_a_host_event_itself_waits_for_no_traversal(database: Database) -> None:
+    add(database, "event", decision="ADMITTED", group_id=None, rule="host")
+
+    assert database.reading(lambda tx: incidents.unstarted(tx, "mine")) == []
 
 
 def test_what_has_not_begun_is_found_by_its_group(database: Database) -> None:

@@ -480,6 +480,30 @@ def test_rows_from_before_there_were_numbers_keep_the_order_of_their_clocks(
     assert blank.atomically(lambda tx: tx.number()) > len(heard)
 
 
+def test_incidents_get_no_parent_and_a_downgrade_leaves_no_host_event_to_be_started(
+    blank: Database,
+) -> None:
+    schema.upgrade(blank, "0005")
+    _fill_each_table(blank)
+    schema.upgrade(blank, "0007")
+    before = {row["id"]: row for row in content(blank, "failover_incidents")}
+
+    schema.upgrade(blank)
+
+    for row in content(blank, "failover_incidents"):
+        assert row == {**before[row["id"]], "parent": None}
+    with blank.engine.begin() as connection:
+        event = {"decision": "ADMITTED", "rule": "host", "group_id": None}
+        _insert(connection, "failover_incidents", id="event", **event)
+        _insert(connection, "failover_incidents", id="child", group_id="g", parent="event")
+
+    schema.downgrade(blank, "0007")
+
+    after = {row["id"]: row for row in content(blank, "failover_incidents")}
+    assert after.items() >= before.items()
+    assert (after["event"]["decision"], after["child"]["decision"]) == ("DISMISSED", "HELD")
+
+
 def test_a_number_is_never_given_twice_and_grows(blank: Database) -> None:
     schema.upgrade(blank)
 

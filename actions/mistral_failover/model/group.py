@@ -110,6 +110,8 @@ class Group:
     fence: tuple[Rung, ...]
     limits: Limits
     on_failure: Literal["stop", "rollback"]
+    priority: int
+    """Of several groups that fail at once, those with a higher priority start first."""
     heal: Literal["report", "repair", "failover"]
     """What happens after an observation. ``report``: nothing. ``repair``: safe repairs are made.
     ``failover``: in addition, the loss of an active server starts a failover."""
@@ -153,6 +155,7 @@ def parse_group(
         fence=_fence(definition.get("fence", DEFAULT_LADDER)),
         limits=_limits(definition.get("limits", {})),
         on_failure=definition.get("on_failure", "stop"),
+        priority=definition.get("priority", 0),
         heal=definition.get("heal", "repair"),
         workflow=_chain(definition.get("workflow")),
         on_event=_hook(definition.get("on_event")),

@@ -101,6 +101,7 @@ GROUP: Final[dict[str, Any]] = {
             "additionalProperties": False,
         },
         "on_failure": {"enum": ["stop", "rollback"]},
+        "priority": {"type": "integer", "minimum": -1000, "maximum": 1000},
         "heal": {"enum": ["report", "repair", "failover"]},
         "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
         "on_event": {

@@ -233,6 +233,34 @@ def member_behind(
     return (row[0], row[1]) if row else None
 
 
+@dataclass(frozen=True)
+class MemberOfProject:
+    """A member of one of the project's groups, with its last known server."""
+
+    group_id: str
+    group: str
+    name: str
+    server_id: str
+
+
+def members_in(tx: Session, project_id: str) -> list[MemberOfProject]:
+    """Return the members of all groups of a project that have a server, by group and name."""
+    query = (
+        sa.select(groups.c.id, groups.c.name, members.c.name, members.c.server_id)
+        .join(members, members.c.group_id == groups.c.id)
+        .where(groups.c.project_id == project_id, members.c.server_id.is_not(None))
+        .order_by(groups.c.name, members.c.name)
+    )
+    return [MemberOfProject(*row) for row in tx.connection.execute(query)]
+
+
+def priorities(tx: Session, project_id: str) -> dict[str, int]:
+    """Return the priority of each group of a project, by the group's id."""
+    query = sa.select(groups.c.id, groups.c.definition).where(groups.c.project_id == project_id)
+    rows = tx.connection.execute(query)
+    return {row.id: int(row.definition["document"].get("priority", 0)) for row in rows}
+
+
 def with_a_goal(tx: Session, project_id: str) -> int:
     """Return how many groups of a project were given a goal."""
     query = sa.select(sa.func.count()).where(

@@ -27,6 +27,10 @@ class Incident:
     repeat is recognised; it is counted on ``duplicate_of``. ``execution`` is the Mistral execution
     that began the traversal, None for an action that ran by itself. ``number`` grows with each
     incident. ``said`` grows with each report, also when an incident is reported again.
+
+    ``parent`` is the host event that an incident is part of. A host event itself is ADMITTED, has
+    no group and never a traversal; its fact names the ``host``. Each of its children concerns one
+    group.
     """
 
     id: str
@@ -49,12 +53,22 @@ class Incident:
     execution: str | None = None
     number: int = 0
     said: int = 0
+    parent: str | None = None
+
+    @property
+    def is_host_event(self) -> bool:
+        """Return whether it is about a compute host, with a child for each group."""
+        return self.decision == Decision.ADMITTED and self.group_id is None
 
 
 _COUNT = {"duplicates": incidents.c.duplicates + 1}
 _DECIDED_FOR_GOOD = sa.or_(
     incidents.c.decision.in_((Decision.IGNORED, Decision.DISMISSED, Decision.DUPLICATE)),
     sa.and_(incidents.c.decision == Decision.ADMITTED, incidents.c.traversal_id.is_not(None)),
+)
+_HOST_EVENT = sa.and_(
+    incidents.c.decision == Decision.ADMITTED,
+    incidents.c.group_id.is_(None),
 )
 _WAITING = sa.or_(
     incidents.c.decision == Decision.HELD,
@@ -178,6 +192,27 @@ def decide(
     )
 
 
+def note(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> bool:
+    """Replace the fact of a held incident. Return False if it is no longer held."""
+    return tx.changed(
+        incidents.update()
+        .where(incidents.c.id == incident_id, incidents.c.decision == Decision.HELD)
+        .values(fact=fact)
+    )
+
+
+def held_host_events(tx: Session, project_id: str, rule: str) -> list[Incident]:
+    """Return the project's host events that this rule holds, oldest first."""
+    query = sa.select(incidents).where(
+        incidents.c.project_id == project_id,
+        incidents.c.decision == Decision.HELD,
+        incidents.c.group_id.is_(None),
+        incidents.c.rule == rule,
+    )
+    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
+    return [_incident(row._mapping) for row in rows]
+
+
 def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
     """Assign an incident without a group to this group. Return False if another process was
     faster."""
@@ -244,10 +279,13 @@ def said_lost(incident: Incident) -> tuple[str, ...]:
     """Return the members that are lost, according to the operator who admitted the alarm, otherwise
     according to the alarm. The operator may know better."""
     said = incident.fact.get("asked_for")
-    if said is not None:
-        return tuple(said["lost"])
+    return reported_lost(incident) if said is None else tuple(said["lost"])
+
+
+def reported_lost(incident: Incident) -> tuple[str, ...]:
+    """Return the members that are lost according to the alarm; none if it does not say."""
     lost = incident.fact.get("lost")
-    return (lost,) if lost else ()
+    return (lost, *incident.fact.get("also_lost", ())) if lost else ()
 
 
 def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None:
@@ -299,17 +337,36 @@ def held_of(tx: Session, group_id: str) -> int:
     return int(tx.connection.execute(query).scalar_one())
 
 
+@dataclass(frozen=True)
+class HeldAlarm:
+    """A held alarm, or a host event with held children. ``group``: the group's name, None if it is
+    unknown or a host event; ``children``: the number of held children."""
+
+    incident: Incident
+    group: str | None
+    children: int = 0
+
+
 def held_alarms(
     tx: Session, project_id: str, group_id: str | None, limit: int
-) -> tuple[int, list[tuple[Incident, str | None]]]:
+) -> tuple[int, list[HeldAlarm]]:
     """Return how many alarms of the project, or of one of its groups, are held, and the latest of
-    them with their groups' names."""
-    of = [incidents.c.project_id == project_id, incidents.c.decision == Decision.HELD]
+    them. The held children of a host event count as one alarm of the project."""
+    children = (
+        sa.select(sa.func.count())
+        .where(_other.c.parent == incidents.c.id, _other.c.decision == Decision.HELD)
+        .correlate(incidents)
+        .scalar_subquery()
+    )
+    of = [incidents.c.project_id == project_id]
     if group_id is not None:
-        of.append(incidents.c.group_id == group_id)
+        of += [incidents.c.group_id == group_id, incidents.c.decision == Decision.HELD]
+    else:
+        held = sa.and_(incidents.c.decision == Decision.HELD, incidents.c.parent.is_(None))
+        of.append(sa.or_(held, sa.and_(_HOST_EVENT, children > 0)))
     total = tx.connection.execute(sa.select(sa.func.count()).select_from(incidents).where(*of))
     query = (
-        sa.select(incidents, groups.c.name.label("group_name"))
+        sa.select(incidents, groups.c.name.label("group_name"), children.label("children"))
         .join(groups, groups.c.id == incidents.c.group_id, isouter=True)
         .where(*of)
         .order_by(*_NEWEST_FIRST)
@@ -318,17 +375,98 @@ def held_alarms(
     rows = []
     for row in tx.connection.execute(query):
         fields = dict(row._mapping)
-        name = fields.pop("group_name")
-        rows.append((_incident(fields), name))
+        name, number = fields.pop("group_name"), fields.pop("children")
+        rows.append(HeldAlarm(_incident(fields), name, number))
     return int(total.scalar_one()), rows
 
 
+@dataclass(frozen=True)
+class HeldOfGroup:
+    """A held alarm of a known group, with the group's name and priority."""
+
+    incident: Incident
+    group: str
+    priority: int
+
+    def waited(self, now: float) -> float:
+        """Return the seconds since it first arrived."""
+        return now - self.incident.first_at
+
+
+def held_of_groups(
+    tx: Session,
+    project_id: str,
+    *,
+    group_id: str | None = None,
+    parents: Collection[str] | None = None,
+    rules: Collection[str] | None = None,
+) -> list[HeldOfGroup]:
+    """Return the held alarms of the project's groups, oldest first; only those of one group, only
+    the children of these host events, or only those that were held by these rules."""
+    of = [incidents.c.project_id == project_id, incidents.c.decision == Decision.HELD]
+    if group_id is not None:
+        of.append(incidents.c.group_id == group_id)
+    if parents is not None:
+        of.append(incidents.c.parent.in_(parents))
+    if rules is not None:
+        of.append(incidents.c.rule.in_(rules))
+    query = (
+        sa.select(incidents, groups.c.name.label("group_name"), groups.c.definition)
+        .join(groups, groups.c.id == incidents.c.group_id)
+        .where(*of)
+        .order_by(*_IN_ORDER)
+    )
+    found = []
+    for row in tx.connection.execute(query):
+        fields = dict(row._mapping)
+        name, definition = fields.pop("group_name"), fields.pop("definition")
+        priority = int(definition["document"].get("priority", 0))
+        found.append(HeldOfGroup(_incident(fields), name, priority))
+    return found
+
+
+def children_of(tx: Session, parent: str) -> list[tuple[Incident, str]]:
+    """Return the children of a host event with their groups' names, in the order of these."""
+    query = (
+        sa.select(incidents, groups.c.name.label("group_name"))
+        .join(groups, groups.c.id == incidents.c.group_id)
+        .where(incidents.c.parent == parent)
+        .order_by(groups.c.name, *_IN_ORDER)
+    )
+    found = []
+    for row in tx.connection.execute(query):
+        fields = dict(row._mapping)
+        name = fields.pop("group_name")
+        found.append((_incident(fields), name))
+    return found
+
+
+def events_of_host(tx: Session, project_id: str, host: str) -> list[str]:
+    """Return the ids of the host events about this host."""
+    query = sa.select(incidents.c.id, incidents.c.fact).where(
+        incidents.c.project_id == project_id, _HOST_EVENT
+    )
+    rows = tx.connection.execute(query)
+    return [identity for identity, fact in rows if fact.get("host") == host]
+
+
+def decided_since(tx: Session, project_id: str, rule: str, since: float) -> int:
+    """Return how many of the project's incidents this rule decided since a time."""
+    query = sa.select(sa.func.count()).where(
+        incidents.c.project_id == project_id,
+        incidents.c.rule == rule,
+        incidents.c.decided_at >= since,
+    )
+    return int(tx.connection.execute(query).scalar_one())
+
+
 def unstarted(tx: Session, project_id: str) -> list[Incident]:
-    """Return admitted incidents that have caused no traversal yet, oldest first: the process that
-    admitted them died."""
+    """Return the admitted incidents of groups that have caused no traversal yet, oldest first: the
+    process that admitted them died."""
     query = sa.select(incidents).where(
         incidents.c.project_id == project_id,
         incidents.c.decision == Decision.ADMITTED,
+        incidents.c.group_id.is_not(None),
         incidents.c.traversal_id.is_(None),
     )
     rows = tx.connection.execute(query.order_by(*_IN_ORDER))

@@ -41,6 +41,12 @@ _BY_NUMBER = sa.or_(
 """Incidents that a sender can cause in any number. Admission limits the number of the others."""
 _BY_AGE = sa.or_(
     _BY_NUMBER,
+    # A host event, after its children.
+    sa.and_(
+        incidents.c.decision == Decision.ADMITTED,
+        incidents.c.group_id.is_(None),
+        ~sa.exists().where(_other.c.parent == incidents.c.id),
+    ),
     sa.and_(
         incidents.c.decision == Decision.ADMITTED,
         sa.or_(incidents.c.traversal_id.is_not(None), incidents.c.source == OPERATOR),

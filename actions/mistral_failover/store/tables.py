@@ -297,6 +297,7 @@ incidents = _table(
     _id("execution"),
     _number("number"),
     _number("said"),
+    _id("parent", index=True),
     sa.Index("ix_failover_incidents_group_id_decided_at", "group_id", "decided_at"),
     sa.Index("ix_failover_incidents_group_id_series", "group_id", "series"),
     sa.Index("ix_failover_incidents_project_id_decided_at", "project_id", "decided_at"),
