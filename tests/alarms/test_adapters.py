@@ -112,6 +112,55 @@ def test_a_field_that_is_wrong_is_named(body: Any, kind: str | None, field: str)
     assert caught.value.remedy
 
 
+# -- hosts
+
+
+@pytest.mark.parametrize("label", ["host", "hypervisor"])
+def test_an_alert_that_names_no_server_is_about_the_host_in_its_label(label: str) -> None:
+    labels = {"alertname": "HostDown", label: "cmp1"}
+
+    alarm = one(changed(WEBHOOK, labels, "alerts", 0, "labels"))
+
+    assert (alarm.host, alarm.servers, alarm.member, alarm.firing) == ("cmp1", (), None, True)
+
+
+@pytest.mark.parametrize("label", ["instance_id", "failover_member"])
+def test_an_alert_about_a_server_on_a_host_is_about_the_server(label: str) -> None:
+    labels = {"alertname": "down", label: "s-a", "host": "cmp1"}
+
+    assert one(changed(WEBHOOK, labels, "alerts", 0, "labels")).host is None
+
+
+def service(**more: Any) -> dict[str, Any]:
+    """A notification about a service of Nova."""
+    data = {"host": "cmp1", "binary": "nova-compute", "forced_down": True, **more}
+    payload = {"nova_object.name": "ServiceStatusPayload", "nova_object.data": data}
+    return {"event_type": "service.update", "message_id": "m1", "payload": payload}
+
+
+def test_a_compute_service_that_was_forced_down_is_a_lost_host() -> None:
+    alarm = one(service())
+
+    assert (alarm.host, alarm.firing, alarm.unique) == ("cmp1", True, True)
+    assert alarm.key != one(service() | {"message_id": "m2"}).key
+
+
+@pytest.mark.parametrize("more", [{"forced_down": False}, {"binary": "nova-conductor"}])
+def test_any_other_news_of_a_service_is_routine(more: dict[str, Any]) -> None:
+    alarm = one(service(**more))
+
+    assert (alarm.firing, alarm.routine) == (False, True)
+
+
+def test_a_signal_may_name_a_host() -> None:
+    alarm = one({"host": "cmp1", "id": "o1", "reason": "it burned"})
+
+    assert (alarm.host, alarm.unique, alarm.firing) == ("cmp1", True, True)
+    assert alarm.sentence == "a signal reports host cmp1 as lost (it burned)"
+    assert alarm.key != one({"host": "cmp2", "id": "o1"}).key
+    assert one({"host": "cmp1", "member": "db_a", "group": "g"}).host is None
+
+
 # -- Alertmanager
 
 
@@ -277,7 +326,7 @@ def test_a_host_that_stopped_names_itself_and_no_server() -> None:
     alarm = one(HOST)
 
     assert alarm.firing
-    assert (alarm.servers, alarm.others) == ((), ("cmp1",))
+    assert (alarm.servers, alarm.others, alarm.host) == ((), (), "cmp1")
     assert not one(changed(HOST, "STARTED", "notification", "payload", "event")).firing
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -101,6 +102,82 @@ def test_a_refused_order_is_no_alarm_and_can_not_be_admitted(deployment: Any) ->
     assert deployment.status(group)["lost"] == []
 
 
+# -- hosts, and several alarms at once
+
+
+@pytest.fixture
+def on_a_host(deployment: Any, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A paused group, and the host of its db_a."""
+    group = f"h-{request.node.name.replace('_', '-')[5:35].strip('-')}"
+    deployment.protect(group)
+    deployment.shown("pause", group, "--because", "we look")
+    servers = {row["member"]: row["server"] for row in deployment.shown("member", "list", group)}
+    return group, str(deployment.cloud.nodes()[servers["db_a"]]["host"])
+
+
+@pytest.fixture
+def alone(deployment: Any, on_a_host: tuple[str, str]) -> Iterator[None]:
+    """Hold the alarms of other tests' groups, which have members on the host too."""
+    paused = []
+    for row in deployment.shown("group", "list"):
+        if deployment.status(row["name"])["pause"] is None:
+            deployment.shown("pause", row["name"], "--because", "not of this test")
+            paused.append(row["name"])
+    deployment.shown("dismiss", "--all", "--because", "not of this test")
+    yield
+    deployment.shown("dismiss", "--all", "--because", "not of this test")
+    for name in paused:
+        deployment.shown("resume", name)
+
+
+def test_a_lost_host_is_an_alarm_about_each_group_there_and_all_are_admitted_together(
+    deployment: Any, on_a_host: tuple[str, str], alone: None
+) -> None:
+    group, host = on_a_host
+
+    table = deployment.failover("host-lost", host, "--because", "it burned")
+    for row in deployment.shown("alarms"):
+        if row["children"]:
+            deployment.shown("dismiss", row["incident"], "--because", "once is enough")
+    event, *children = deployment.shown("host-lost", host, "--because", "it burned down")
+
+    assert table.returncode == 0, table.stderr
+    assert "it burned" in table.stdout
+    assert event["decision"] == "ADMITTED"
+    (listed,) = [row for row in deployment.shown("alarms") if row["children"]]
+    assert (listed["incident"], listed["host"]) == (event["incident"], host)
+    assert f"{listed['children']} group" in deployment.failover("alarms").stdout
+    (mine,) = deployment.shown("alarms", group)
+    held = {row["incident"] for row in children if row["decision"] == "HELD"}
+    assert mine["incident"] in held
+    others = sorted(held - {mine["incident"]})
+    if others:
+        deployment.shown("dismiss", *others, "--because", "not of this test")
+
+    done = deployment.failover(
+        "admit", "--host", host, "--rate", "600", "--because", "it is off", "-f", "json"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"admitted": [group], "refused": {}, "left": 0}
+    assert f"{group}: its failover started; 0 alarms left" in done.stderr
+    assert deployment.status(group)["lost"] == mine["lost"]
+    assert deployment.shown("alarms", group) == []
+
+
+def test_all_held_alarms_are_dismissed_at_once(
+    deployment: Any, on_a_host: tuple[str, str], alone: None
+) -> None:
+    group, host = on_a_host
+    deployment.shown("host-lost", host, "--because", "it burned")
+
+    rows = deployment.shown("dismiss", "--host", host, "--because", "a drill")
+    again = deployment.failover("dismiss", "--all", "--because", "a drill")
+
+    assert {row["sentence"].rpartition(": ")[2] for row in rows} == {"a drill"}
+    assert (again.returncode, deployment.shown("alarms", group)) == (0, [])
+
+
 def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
     deployment: Any,
 ) -> None:
@@ -137,6 +214,14 @@ def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
         (("maintenance", "off", "payments", "db_x"), 1, "[UNKNOWN_MEMBER]"),
         (("resume", "nobody"), 1, "[UNKNOWN_GROUP]"),
         (("alarms", "nobody"), 1, "[UNKNOWN_GROUP]"),
+        (("admit", "--because", "x"), 2, "--all"),
+        (("admit", "--all", "--host", "cmp1", "--because", "x"), 2, "--all"),
+        (("admit", "--all", "--lost", "db_a", "--because", "x"), 2, "single alarm"),
+        (("admit", "--all", "--rate", "0", "--because", "x"), 2, "--rate"),
+        (("admit", "--host", "cmp9", "--because", "x"), 1, "[UNKNOWN_HOST]"),
+        (("dismiss", "--because", "x"), 2, "--all"),
+        (("dismiss", "--host", "cmp9", "--because", "x"), 1, "[UNKNOWN_HOST]"),
+        (("host-lost", "cmp1"), 2, "--because"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said(

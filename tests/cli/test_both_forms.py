@@ -69,6 +69,7 @@ ELSEWHERE = {
     "group create": "cli/test_group_commands.py",
     "group delete": "cli/test_group_commands.py",
     "group update": "cli/test_group_commands.py",
+    "host-lost": "cli/test_alarm_commands.py",
     "replace": "cli/test_replace_commands.py",
     "rollback": "cli/test_order_commands.py",
     "start": "cli/test_plan_commands.py",

@@ -105,6 +105,7 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
         **{"decision": "HELD", "rule": "paused", "source": "signal", "fact": {}, "said": ""},
         **{"sentence": "db_a is down", "heard": 1, "first_at": 0.0, "last_at": 0.0},
         **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
+        **{"parent": None, "children": []},
         **{"group": "g", "executions": {"trees": [], "left_out": ""}},
     }
     stream = io.StringIO()

@@ -143,6 +143,12 @@ def _dismiss(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"incident": known.incident, "because": "noise"}
 
 
+def _held_ones(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "because": "noise"}
+    yield {"incident": known.incident, "because": "noise"}
+    yield {"group": own, "incident": known.incident, "because": "noise"}
+
+
 def _advance(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"traversal": known.traversal, "through": "end"}
     yield {"traversal": known.traversal, "through": "fence", "hold": True}
@@ -255,6 +261,7 @@ def _move_first(known: Known, own: str) -> Iterable[dict[str, Any]]:
 
 
 BOTH: dict[str, Cases] = {
+    "admit_held": _held_ones,
     "break_lock": _break_lock,
     "confirm_fenced": _confirm,
     "dismiss": _dismiss,
@@ -281,6 +288,7 @@ ACTIONS: dict[str, Cases] = {
     "begin": _failover,
     "compare_goals": _compare,
     "define": _define,
+    "dismiss_held": _held_ones,
     "doctor": _group(),
     "enroll": _enroll,
     "goals": _group(),

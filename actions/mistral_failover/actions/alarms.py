@@ -60,6 +60,62 @@ class Held(FailoverAction):
         return held_alarms.list_held_alarms(request, group, whole("limit", self.limit, 1, 1000))
 
 
+class AdmitHeld(FailoverAction):
+    """Admit several held alarms, and start their failovers."""
+
+    def __init__(
+        self,
+        because: Any,
+        group: Any = None,
+        host: Any = None,
+        incident: Any = None,
+        limit: Any = 10,
+    ) -> None:
+        super().__init__()
+        self.because = because
+        self.group = group
+        self.host = host
+        self.incident = incident
+        self.limit = limit
+
+    def answer(self, request: Request) -> Any:
+        selection = _selection(self.group, self.host, self.incident)
+        because, limit = text("because", self.because), whole("limit", self.limit, 1, 100)
+        return intake.admit_held(request, selection, because, limit)
+
+
+class DismissHeld(FailoverAction):
+    """Dismiss several held alarms."""
+
+    def __init__(
+        self,
+        because: Any,
+        group: Any = None,
+        host: Any = None,
+        incident: Any = None,
+        limit: Any = 100,
+    ) -> None:
+        super().__init__()
+        self.because = because
+        self.group = group
+        self.host = host
+        self.incident = incident
+        self.limit = limit
+
+    def answer(self, request: Request) -> Any:
+        selection = _selection(self.group, self.host, self.incident)
+        because, limit = text("because", self.because), whole("limit", self.limit, 1, 1000)
+        return held_alarms.dismiss_held(request, selection, because, limit)
+
+
+def _selection(group: Any, host: Any, incident: Any) -> held_alarms.Selection:
+    return held_alarms.Selection(
+        optional_text("group", group),
+        optional_text("host", host),
+        optional_text("incident", incident),
+    )
+
+
 class Dismiss(FailoverAction):
     """Dismiss held alarms."""
 

@@ -19,7 +19,9 @@ class Alarm:
     ``key`` is the same for every delivery of the same occurrence. ``firing``: it is a transition
     into alarm. ``unique``: the key is the source's own id of the occurrence, and no other
     occurrence can have it. ``servers`` are the ids of servers that it names, ``others`` other names
-    in it (a host). ``group`` and ``member`` are those that its body names. ``at`` is when it
+    in it. ``host`` is the compute host that failed, with all its guests; ``parent`` the incident of
+    that host event, in the alarm about one group; ``also`` further members that are lost with
+    ``member``. ``group`` and ``member`` are those that its body names. ``at`` is when it
     happened, in seconds since the epoch by the source's clock, None if unknown. ``series`` is the
     same whenever the same alarm fires or clears; empty if there is none. ``still``: no transition,
     but the source reports that the alarm continues, for receivers that missed the transition.
@@ -41,6 +43,9 @@ class Alarm:
     series: str = ""
     still: bool = False
     routine: bool = False
+    host: str | None = None
+    parent: str | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

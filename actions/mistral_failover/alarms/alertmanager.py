@@ -11,6 +11,7 @@ from mistral_failover.model.text import moment, plain
 
 _REMEDY = "Pass on the webhook's body as Alertmanager posts it (version 4)."
 _SERVER_LABELS = ("instance_id", "server_id", "openstack_instance_id")
+_HOST_LABELS = ("host", "hypervisor")
 _KEPT = ("status", "labels", "annotations", "startsAt", "endsAt", "fingerprint")
 
 
@@ -20,7 +21,8 @@ def from_alertmanager(body: Any) -> list[Alarm]:
     An alert's fingerprint (of its labels) and the time when it began identify its occurrence:
     repeated notifications of one alert have the same. It names its server by a label
     (``instance_id``, ``server_id`` or ``openstack_instance_id``), or group and member by
-    ``failover_group`` and ``failover_member``. It fires while its status is ``firing``.
+    ``failover_group`` and ``failover_member``. If it names neither, the label ``host`` or
+    ``hypervisor`` names a compute host that failed. It fires while its status is ``firing``.
 
     Raises InvalidDocument if the body has another form.
     """
@@ -41,7 +43,8 @@ def _alert(reader: Reader) -> Alarm:
     labels, begun = reader.inner("labels"), reader.needed("startsAt")
     # Alertmanager gives fingerprints since 0.20; they are digests of the labels.
     fingerprint = reader.text("fingerprint") or digest(labels.body)
-    server = labels.first(*_SERVER_LABELS)
+    server, group = labels.first(*_SERVER_LABELS), labels.first("failover_group")
+    member = labels.first("failover_member")
     name = labels.text("alertname") or "without a name"
     return Alarm(
         source="alertmanager",
@@ -51,8 +54,9 @@ def _alert(reader: Reader) -> Alarm:
         sentence=plain(f"alert {name}, which began at {begun}, is {status}"),
         servers=(server,) if server else (),
         payload=reader.kept(*_KEPT),
-        group=labels.first("failover_group"),
-        member=labels.first("failover_member"),
+        group=group,
+        member=member,
+        host=None if server or member else labels.first(*_HOST_LABELS),
         at=moment(begun),
         series=digest(["alertmanager", fingerprint]),
     )

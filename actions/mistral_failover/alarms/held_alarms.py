@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from mistral_failover.alarms.storm import Turn, in_order
+from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.short_ids import identified, unknown
-from mistral_failover.store import incidents
-from mistral_failover.store.incidents import Incident
+from mistral_failover.store import groups, incidents
+from mistral_failover.store.incidents import HeldOfGroup, Incident
 from mistral_failover.store.transaction import SqlTransaction
 
 
@@ -23,21 +26,96 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[st
 
     Returns ``total``, how many there are, and ``held``, at most ``limit`` of them: ``incident``,
     ``group`` (None: unknown), ``lost`` (a list; None: the member is unknown too), ``sentence``,
-    ``rule``, ``source``, ``heard`` (how often it was delivered), ``first_at``, ``last_at``, and the
-    commands that ``admit`` or ``dismiss`` it. Raises UnknownGroup.
+    ``rule``, ``source``, ``heard`` (how often it was delivered), ``first_at``, ``last_at``,
+    ``host`` and ``children`` (of a host event: the number of its groups whose alarms are held),
+    ``evidence`` (why the storm guard still holds it, None if it was not judged), and the commands
+    that ``admit`` or ``dismiss`` it. The project's list has a host event instead of its children.
+    Raises UnknownGroup.
     """
     group_id = group_snapshot(request, group).state.id if group else None
     total, found = request.runtime.database.reading(
         lambda tx: incidents.held_alarms(tx, request.project_id, group_id, limit)
     )
-    return {"total": total, "held": [_row(incident, name) for incident, name in found]}
+    return {"total": total, "held": [_row(each) for each in found]}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Some of a project's held alarms: of one ``group``, of the events of one ``host``, or one
+    ``incident`` (of a host event its children). All fields None: every one."""
+
+    group: str | None = None
+    host: str | None = None
+    incident: str | None = None
+
+
+def selected(request: Request, tx: SqlTransaction, selection: Selection) -> list[HeldOfGroup]:
+    """Return the selected held alarms whose group is known, in the order in which they are to
+    start. Raises UnknownGroup, ActionError UNKNOWN_HOST, UNKNOWN_ID, AMBIGUOUS_ID."""
+    project, parents, group_id, only = request.project_id, None, None, None
+    if selection.group is not None:
+        state = groups.find(tx, project, selection.group)
+        if state is None:
+            raise UnknownGroup(selection.group, groups.names(tx, project))
+        group_id = state.id
+    if selection.host is not None:
+        parents = incidents.events_of_host(tx, project, selection.host)
+        if not parents:
+            raise ActionError(
+                "UNKNOWN_HOST",
+                f"no alarm about host {plain(selection.host)} is known",
+                "To list the held alarms and their hosts: failover alarms.",
+            )
+    if selection.incident is not None:
+        only = identified(request, tx, selection.incident, kind="incident").id
+    found = incidents.held_of_groups(tx, project, group_id=group_id, parents=parents)
+    now = tx.now()
+    return in_order(
+        Turn(each, each.priority, each.waited(now))
+        for each in found
+        if only is None or only in (each.incident.id, each.incident.parent)
+    )
+
+
+def dismiss_held(
+    request: Request, selection: Selection, because: str, limit: int
+) -> dict[str, Any]:
+    """Dismiss at most ``limit`` held alarms of known groups. Return ``dismissed`` as
+    :func:`dismiss` does, and ``left``, the number that another call would dismiss. Raises what
+    :func:`selected` raises."""
+    waiting = request.runtime.database.reading(lambda tx: selected(request, tx, selection))
+    dismissed = []
+    for each in waiting[:limit]:
+        step = partial(_dismissed_one, request, each.incident.id, because)
+        dismissed += request.runtime.database.atomically(step)
+    return {"dismissed": dismissed, "left": max(0, len(waiting) - limit)}
+
+
+def _dismissed_one(
+    request: Request, identity: str, because: str, tx: SqlTransaction
+) -> list[dict[str, str]]:
+    """Dismiss an alarm, unless another decision was faster."""
+    known = incidents.get(tx, request.project_id, identity)
+    sentence = _dismiss(request, tx, known, because) if known is not None else None
+    return [] if sentence is None else [{"incident": identity, "sentence": sentence}]
+
+
+def _dismiss(request: Request, tx: SqlTransaction, known: Incident, because: str) -> str | None:
+    """Return the sentence about it; None if the alarm is not held."""
+    sentence = f"{known.sentence}; dismissed by {caller_name(request)}: {plain(because)}"
+    if known.decision != "HELD" or not incidents.dismiss(tx, known.id, sentence):
+        return None
+    if known.group_id is not None:
+        tx.journal(known.group_id, f"DISMISSED: {sentence}", kind="dismissed")
+    return sentence
 
 
 def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict[str, Any]:
     """Dismiss held alarms, one after the other; the user and the reason are recorded.
 
-    The first digits of an id are enough. Returns ``dismissed``, for each the whole id and a
-    sentence. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, NOT_HELD.
+    The first digits of an id are enough. Of a host event its held children are dismissed. Returns
+    ``dismissed``, for each the whole id and a sentence. Raises ActionError UNKNOWN_ID,
+    AMBIGUOUS_ID, NOT_HELD.
     """
     if not identities:
         raise ActionError(
@@ -47,9 +125,22 @@ def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict
         )
     dismissed = []
     for identity in identities:
-        step = partial(_dismissed, request, identity, because)
-        dismissed.append(request.runtime.database.atomically(step))
+        for each in request.runtime.database.reading(partial(_meant, request, identity)):
+            step = partial(_dismissed, request, each, because)
+            dismissed.append(request.runtime.database.atomically(step))
     return {"dismissed": dismissed}
+
+
+def _meant(request: Request, said: str, tx: SqlTransaction) -> list[str]:
+    """Return the id itself, or of a host event the ids of its held children."""
+    identity = identified(request, tx, said, kind="incident").id
+    known = incidents.get(tx, request.project_id, identity)
+    if known is None or not known.is_host_event:
+        return [identity]
+    held = [
+        child.id for child, _ in incidents.children_of(tx, identity) if child.decision == "HELD"
+    ]
+    return held or [identity]
 
 
 def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) -> dict[str, str]:
@@ -59,26 +150,24 @@ def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) ->
         raise unknown(said, kind="incident")
     if known.decision == "DISMISSED":
         return {"incident": identity, "sentence": known.sentence}
-    sentence = f"{known.sentence}; dismissed by {caller_name(request)}: {plain(because)}"
-    if known.decision != "HELD" or not incidents.dismiss(tx, identity, sentence):
+    sentence = _dismiss(request, tx, known, because)
+    if sentence is None:
         raise ActionError(
             "NOT_HELD",
             f"incident {identity} is {known.decision}; only HELD incidents can be dismissed",
             "To list the held alarms: failover alarms.",
         )
-    if known.group_id is not None:
-        tx.journal(known.group_id, f"DISMISSED: {sentence}", kind="dismissed")
     return {"incident": identity, "sentence": sentence}
 
 
 def lost(incident: Incident) -> list[str] | None:
     """Return the members that an alarm reports as lost, in the form that orders take; None if it
     names none."""
-    member = incident.fact.get("lost")
-    return None if member is None else [str(member)]
+    return list(incidents.reported_lost(incident)) or None
 
 
-def _row(incident: Incident, group: str | None) -> dict[str, Any]:
+def _row(held: incidents.HeldAlarm) -> dict[str, Any]:
+    incident, group = held.incident, held.group
     return {
         "incident": incident.id,
         "group": group,
@@ -89,6 +178,9 @@ def _row(incident: Incident, group: str | None) -> dict[str, Any]:
         "heard": incident.duplicates + 1,
         "first_at": incident.first_at,
         "last_at": incident.last_at,
+        "host": incident.fact.get("host"),
+        "children": held.children,
+        "evidence": incident.fact.get("evidence"),
         **_commands(incident, group),
     }
 
@@ -96,9 +188,9 @@ def _row(incident: Incident, group: str | None) -> dict[str, Any]:
 def _commands(incident: Incident, group: str | None) -> dict[str, str]:
     """Return the command to type; words in capitals are for the operator to fill in."""
     more = []
-    if group is None:
+    if group is None and not incident.is_host_event:
         more += ["--group", "GROUP"]
-    if incident.fact["lost"] is None or group is None:
+    if (incident.fact["lost"] is None or group is None) and not incident.is_host_event:
         more += ["--lost", incident.fact["lost"] or "MEMBER"]
     because = ["--because", "WHY"]
     return {

@@ -5,9 +5,8 @@ For a server (type VM), only those events fire that no client requests: its emul
 (``STOPPED_FAILED``), or it was suspended by an I/O error or by its watchdog. A regular stop also
 produces ``STOPPED_SHUTDOWN`` and ``STOPPED_DESTROYED``, so these do not fire.
 
-A host (type COMPUTE_HOST) that stopped fires, but it names no server, so it is held unless group
-and member are given with it. A process of a host (type PROCESS) never fires: the guests continue to
-run.
+A host (type COMPUTE_HOST) that stopped fires for each group with a member on it. A process of a
+host (type PROCESS) never fires: the guests continue to run.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def from_masakari(body: Any) -> Alarm:
         sentence=plain(f"Masakari reports for {whom}: {detail or 'nothing'}"),
         servers=(server,) if server else (),
         payload=kept,
-        others=(host,) if kind == "COMPUTE_HOST" else (),
+        host=(host or None) if kind == "COMPUTE_HOST" else None,
         at=moment(when),
         routine=not firing,
     )

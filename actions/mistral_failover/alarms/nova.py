@@ -9,6 +9,9 @@ fire, and only at the moment when they begin:
   and no task is in progress: no client requested it. A crashed guest looks like this before Nova
   itself stops what remains of it; so does one that was shut down from inside.
 
+A compute service (``service.update``) fires when an operator or a monitor forces it down, which
+promises that the host is off: its host has failed, with every guest.
+
 A stop, a deletion or another request of a client (a user, Heat, our own fence) has a task while it
 is in progress, and ends in ``stopped`` or ``deleted``: that never fires.
 """
@@ -27,6 +30,7 @@ _REMEDY = (
 _OFF = ("shutdown", "crashed")
 _SHOWN = ("state", "power", "task")
 _OBJECT = "nova_object.data"
+_SERVICE = "service.update"
 
 
 def from_nova(body: Any) -> Alarm:
@@ -38,6 +42,8 @@ def from_nova(body: Any) -> Alarm:
     event_type = reader.needed("event_type")
     message_id, at = reader.text("message_id"), reader.text("timestamp")
     payload = reader.inner("payload")
+    if event_type == _SERVICE:
+        return _of_service(payload, message_id, at)
     versioned = _OBJECT in payload.body
     facts = _versioned(payload) if versioned else _unversioned(payload)
     server, why = facts["server"], _fires(facts)
@@ -52,6 +58,30 @@ def from_nova(body: Any) -> Alarm:
         payload={"event_type": event_type, "message_id": message_id, "timestamp": at, **facts},
         at=moment(at),
         routine=why is None,
+    )
+
+
+def _of_service(payload: Reader, message_id: str, at: str) -> Alarm:
+    """Read a notification about a service of Nova."""
+    data = payload.inner(_OBJECT)
+    host, binary = data.needed("host"), data.text("binary")
+    down = data.body.get("forced_down") is True
+    facts = {"host": host, "binary": binary, "forced_down": down}
+    firing = down and binary == "nova-compute"
+    told = (
+        f"{binary or 'a service'} of host {host} is {'forced down' if down else 'not forced down'}"
+    )
+    return Alarm(
+        source="nova",
+        key=digest(["nova", message_id or [_SERVICE, at, facts]]),
+        firing=firing,
+        unique=bool(message_id),
+        sentence=plain(f"Nova reports: {told}"),
+        servers=(),
+        payload={"event_type": _SERVICE, "message_id": message_id, "timestamp": at, **facts},
+        at=moment(at),
+        routine=not firing,
+        host=host,
     )
 
 

@@ -18,13 +18,13 @@ from mistral_failover.alarms.admission import (
     COUNTED,
     HOUR,
     Situation,
-    Storm,
     Suspension,
     Verdict,
     admit,
     without_group,
 )
 from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.alarms.storm import Storm
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
@@ -41,6 +41,8 @@ MOST_HELD = 1000
 recorded, so a repeat of it is judged again."""
 LONGEST = 16 * 1024
 """Characters of an alarm's body, as JSON, that are kept."""
+RELEASED = "released"
+"""The rule of alarms that the storm guard held and let go."""
 _NAME = 255  # characters of a name; no group or member has a longer one
 
 
@@ -77,14 +79,15 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
         return Recorded(without_group(alarm, None))
     group, member = group or alarm.group, member or alarm.member
     return request.runtime.database.atomically(
-        lambda tx: _recorded(request, tx, alarm, group, member)
+        lambda tx: record_in(request, tx, alarm, group, member)
     )
 
 
-def _recorded(
+def record_in(
     request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> Recorded:
-    if alarm.unique and (known := _again(request, tx, alarm, _identity(request, alarm, group))):
+    """As :func:`record`, within a transaction. It locks the group of the alarm."""
+    if alarm.unique and (known := again(request, tx, alarm, incident_id(request, alarm, group))):
         return known
     whom = _target(request, tx, alarm, group, member)
     if whom.state is None:
@@ -97,14 +100,14 @@ def _recorded(
     return _judged(request, tx, alarm, group, whom, group_snapshot_in(request, tx, state))
 
 
-def _identity(request: Request, alarm: Alarm, group: str | None, epoch: int = 0) -> str:
+def incident_id(request: Request, alarm: Alarm, group: str | None, epoch: int = 0) -> str:
     """Return the incident's id. A body without an event id may also occur in the next life of a
     member, so its id includes the ``epoch``; an event happens once. The group is the one that was
     given, because looking for the server's group takes time."""
     return derived_id("incident", request.project_id, group or "", alarm.key, str(epoch))
 
 
-def _again(request: Request, tx: SqlTransaction, alarm: Alarm, identity: str) -> Recorded | None:
+def again(request: Request, tx: SqlTransaction, alarm: Alarm, identity: str) -> Recorded | None:
     """Count a repeat of an incident with a final decision."""
     found = incidents.count_again(tx, request.project_id, identity)
     if found is None:
@@ -123,14 +126,14 @@ def _said_again(
     whom: AlarmTarget,
     state: GroupState,
 ) -> Recorded | None:
-    """As :func:`_again`, for an alarm without an id of its own."""
+    """As :func:`again`, for an alarm without an id of its own."""
     if alarm.still:
         latest = incidents.latest_of_series(tx, state.id, alarm.series)
         told = latest.id if latest is not None and latest.firing else None
     else:
         member = whom.member or (None if whom.strangers else _active(tx, state))
-        told = _identity(request, alarm, group, tx.epochs(state.id).get(member or "", 0))
-    return _again(request, tx, alarm, told) if told else None
+        told = incident_id(request, alarm, group, tx.epochs(state.id).get(member or "", 0))
+    return again(request, tx, alarm, told) if told else None
 
 
 def _active(tx: SqlTransaction, state: GroupState) -> str | None:
@@ -169,14 +172,14 @@ def _about_no_member(
     verdict = without_group(alarm, group)
     if verdict.decision != "HELD":
         return Recorded(verdict)
-    identity = _identity(request, alarm, group)
-    if known := _again(request, tx, alarm, identity):
+    identity = incident_id(request, alarm, group)
+    if known := again(request, tx, alarm, identity):
         return known
     if incidents.get(tx, request.project_id, identity) is not None:
         incidents.say_again(tx, identity)
     else:
         fact = {"group": group, "lost": member}
-        incidents.add(tx, _incident(request, alarm, identity, None, fact, verdict))
+        incidents.add(tx, incident_of(request, alarm, identity, None, fact, verdict))
     return Recorded(verdict, identity)
 
 
@@ -195,7 +198,7 @@ def _judged(
     elif member is not None and member not in epochs:
         strangers, member = (member,), None
     epoch = 0 if alarm.unique else epochs.get(member or "", 0)
-    identity = _identity(request, alarm, group, epoch)
+    identity = incident_id(request, alarm, group, epoch)
     known = incidents.get(tx, request.project_id, identity)
     if alarm.still:
         latest = incidents.latest_of_series(tx, state.id, alarm.series)
@@ -205,15 +208,42 @@ def _judged(
         alarm = replace(alarm, firing=True)
     under_way = _under_way(tx, state)
     now = tx.now()
+    situation = replace(
+        _situation(tx, snapshot, alarm, member, under_way, now),
+        strangers=strangers,
+        known=known is not None and known.decision != "HELD",
+        storm=lambda: _storm(request, tx, state, now),
+    )
+    verdict = admit(alarm, situation)
+    # Of a server that nobody knows it is not said whose loss it is.
+    fact: dict[str, Any] = {"group": snapshot.group.name, "lost": member}
+    if alarm.also:
+        fact["also_lost"] = list(alarm.also)
+    first = _first(tx, state, verdict, member, under_way)
+    if known is not None:
+        return _known(request, tx, state, known, verdict, fact, first)
+    return _new(request, tx, state, alarm, identity, verdict, fact, first)
+
+
+def _situation(
+    tx: SqlTransaction,
+    snapshot: GroupSnapshot,
+    alarm: Alarm,
+    member: str | None,
+    under_way: Mapping[str, str],
+    now: float,
+) -> Situation:
+    """Return the situation of a group, as if no storm could hold the alarm."""
+    state = snapshot.state
     suspended = {
         kind: Suspension(**said) for kind, said in suspensions.of_group(tx, state.id).items()
     }
-    situation = Situation(
+    return Situation(
         group=snapshot.group.name,
         member=member,
         in_service=bool(snapshot.roles),
-        strangers=strangers,
-        known=known is not None and known.decision != "HELD",
+        strangers=(),
+        known=False,
         lost=snapshot.lost | under_way.keys(),
         admitted=incidents.admitted_alarms_since(tx, state.id, now - HOUR),
         limits=snapshot.group.limits,
@@ -222,17 +252,61 @@ def _judged(
         maintenance=suspended.get("maintenance"),
         replacing=frozenset(snapshot.replacing),
         old_news=lambda: _old_news(tx, state, member, alarm),
-        storm=lambda: _storm(request, tx, state, now),
     )
-    verdict = admit(alarm, situation)
-    # Of a server that nobody knows it is not said whose loss it is.
-    fact = {"group": snapshot.group.name, "lost": member}
-    first = None
-    if verdict.rule == "known_fact":
-        first = under_way.get(member or "") or _current(tx, state)
-    if known is not None:
-        return _known(request, tx, state, known, verdict, fact, first)
-    return _new(request, tx, state, alarm, identity, verdict, fact, first)
+
+
+def _first(
+    tx: SqlTransaction,
+    state: GroupState,
+    verdict: Verdict,
+    member: str | None,
+    under_way: Mapping[str, str],
+) -> str | None:
+    """Return the incident that reported a known fact first."""
+    if verdict.rule != "known_fact":
+        return None
+    return under_way.get(member or "") or _current(tx, state)
+
+
+def release(request: Request, tx: SqlTransaction, incident: str, why: str) -> Verdict | None:
+    """Judge an alarm that the storm guard holds once more, without this guard, and record the
+    decision with the reason.
+
+    Return the verdict. Return None and change nothing if the alarm is no longer held, or if its
+    group was taken out of service.
+    """
+    found = incidents.get(tx, request.project_id, incident)
+    state = tx.lock_group(found.group_id, shared=False) if found and found.group_id else None
+    found = incidents.get(tx, request.project_id, incident)  # as it is under the lock
+    if found is None or state is None or found.decision != Decision.HELD:
+        return None
+    member, *also = incidents.reported_lost(found) or (None,)
+    alarm = Alarm(
+        source=found.source,
+        key=found.id,
+        firing=True,
+        unique=True,
+        sentence=f"{found.sentence}; {why}",
+        servers=(),
+        payload={},
+        member=member,
+        also=tuple(name for name in also if name),
+        at=found.first_at,
+    )
+    snapshot, under_way = group_snapshot_in(request, tx, state), _under_way(tx, state)
+    verdict = admit(alarm, _situation(tx, snapshot, alarm, member, under_way, tx.now()))
+    if verdict.decision == Decision.IGNORED:
+        return None
+    if verdict.decision == Decision.ADMITTED:
+        verdict = replace(verdict, rule=RELEASED)
+    first = _first(tx, state, verdict, member, under_way)
+    incidents.decide(
+        tx, found.id, verdict.decision, verdict.sentence, rule=verdict.rule, duplicate_of=first
+    )
+    if first:
+        incidents.count_duplicate(tx, first)
+    _tell(tx, state, verdict, found.id)
+    return verdict
 
 
 def _under_way(tx: SqlTransaction, state: GroupState) -> dict[str, str]:
@@ -323,7 +397,7 @@ def _new(
         why = f"it is not listed, since {MOST_HELD} alarms of {state.name} are held already"
         return Recorded(replace(verdict, sentence=f"{verdict.sentence}; {why}"))
     incident = replace(
-        _incident(request, alarm, identity, state.id, fact, verdict), duplicate_of=first
+        incident_of(request, alarm, identity, state.id, fact, verdict), duplicate_of=first
     )
     incidents.add(tx, incident)
     reach("admit.recorded")
@@ -364,7 +438,7 @@ def _tell(tx: SqlTransaction, state: GroupState, verdict: Verdict, incident_id: 
     tx.journal(state.id, sentence, kind=decision.lower(), incident_id=incident_id)
 
 
-def _incident(
+def incident_of(
     request: Request,
     alarm: Alarm,
     identity: str,
@@ -372,6 +446,7 @@ def _incident(
     fact: dict[str, Any],
     verdict: Verdict,
 ) -> Incident:
+    """Return the incident that records an alarm with its decision."""
     return Incident(
         identity,
         request.project_id,
@@ -384,6 +459,7 @@ def _incident(
         rule=verdict.rule,
         firing=alarm.firing,
         series=alarm.series,
+        parent=alarm.parent,
     )
 
 

@@ -10,19 +10,20 @@ from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
-    "Signal a mapping with server (an id), or group and member; and, if known, id, at, state "
-    "(lost or ok) and reason."
+    "Signal a mapping with server (an id), or group and member, or host; and, if known, id, at, "
+    "state (lost or ok) and reason."
 )
 _SERVER = ("server", "server_id", "instance_id")
-_KEYS = (*_SERVER, "group", "member", "id", "at", "state", "reason")
-_ABOUT = frozenset({*_SERVER, "group", "member"})
+_KEYS = (*_SERVER, "group", "member", "host", "id", "at", "state", "reason")
+_ABOUT = frozenset({*_SERVER, "group", "member", "host"})
 
 
 def from_signal(body: Any) -> Alarm:
     """Read a signal.
 
     ``server`` is the id of a server (``server_id`` and ``instance_id`` mean the same); otherwise
-    ``group`` and ``member`` say what it is about; one of them is required. ``id`` identifies the
+    ``group`` and ``member`` say what it is about, or ``host``, a compute host that failed; one of
+    them is required. ``id`` identifies the
     occurrence; without it equal bodies are one occurrence. ``state`` is ``lost`` (the default) or
     ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people.
 
@@ -31,16 +32,17 @@ def from_signal(body: Any) -> Alarm:
     reader = Reader.of(body, _REMEDY)
     group, member = reader.first("group"), reader.first("member")
     server = reader.first(*_SERVER)
-    if not (group or member or server):
-        raise reader.refuse("", "it names neither a server nor a group")
+    host = reader.first("host")
+    if not (group or member or server or host):
+        raise reader.refuse("", "it names neither a server nor a group nor a host")
     state = reader.one_of("state", ("lost", "ok")) if reader.text("state") else "lost"
     identity, reason = reader.text("id"), reader.text("reason")
     kept = reader.kept(*_KEYS)
-    whom = member or server or group
+    whom = member or server or (f"host {host}" if host else group)
     said = f"a signal reports {whom} as {state}"
     return Alarm(
         source="signal",
-        key=digest(["signal", state, [identity, server, group, member] if identity else kept]),
+        key=digest(["signal", state, _about(reader, identity) if identity else kept]),
         firing=state == "lost",
         unique=bool(identity),
         sentence=plain(f"{said} ({reason})" if reason else said),
@@ -49,7 +51,15 @@ def from_signal(body: Any) -> Alarm:
         group=group,
         member=member,
         at=moment(reader.text("at")),
+        host=None if server or member else host,
     )
+
+
+def _about(reader: Reader, identity: str) -> list[str | None]:
+    """Return what identifies a signal with an id. Those of versions without hosts stay known."""
+    about = [reader.first(*_SERVER), reader.first("group"), reader.first("member")]
+    host = reader.first("host")
+    return [identity, *about, *([host] if host else [])]
 
 
 def looks_like(body: Mapping[str, Any]) -> bool:
@@ -57,4 +67,6 @@ def looks_like(body: Mapping[str, Any]) -> bool:
     return not _ABOUT.isdisjoint(body)
 
 
-SOURCE = AlarmSource("server or group", looks_like, lambda body: [from_signal(body)], last=True)
+SOURCE = AlarmSource(
+    "server, group or host", looks_like, lambda body: [from_signal(body)], last=True
+)

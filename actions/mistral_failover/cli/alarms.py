@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover alarms``, ``failover admit``, ``failover dismiss``: alarms that wait for an
-operator."""
+"""``failover alarms``, ``failover admit``, ``failover dismiss``: alarms that wait for an operator;
+``failover host-lost``: the alarm that an operator gives."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli.base import Asking, for_people, when
-from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli import connection
+from mistral_failover.cli.base import FAILED, Asking, counted, for_people, given, when, worded
+from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.order import Order
+from mistral_failover.cli.progress import Progress
+
+RATE = 10
+"""Alarms that are admitted within a minute, unless another rate is given."""
+_AT_ONCE = 100  # alarms that one request dismisses
+_MINUTE = 60.0
 
 
 def add_reason(parser: argparse.ArgumentParser) -> None:
@@ -59,8 +70,8 @@ class List(Asking, Lister):
             columns = ["group", "lost", "heard", "last", "alarm"]
             return columns, [
                 [
-                    row["group"] or "?",
-                    ", ".join(row["lost"] or ["?"]),
+                    _concerned(row),
+                    f"host {row['host']}" if row["children"] else ", ".join(row["lost"] or ["?"]),
                     row["heard"],
                     when(row["last_at"]),
                     row["sentence"],
@@ -68,7 +79,7 @@ class List(Asking, Lister):
                 for row in rows
             ]
         columns = ["incident", "group", "lost", "sentence", "rule", "source", "heard"]
-        columns += ["first_at", "last_at", "admit", "dismiss"]
+        columns += ["first_at", "last_at", "host", "children", "evidence", "admit", "dismiss"]
         return columns, [[row[column] for column in columns] for row in rows]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
@@ -79,10 +90,46 @@ class List(Asking, Lister):
         return code
 
 
-class Admit(Order):
-    """Admit an alarm that is held.
+def _concerned(row: Mapping[str, Any]) -> str:
+    """Return the group that an alarm concerns, or the number of groups of a host event."""
+    return counted(row["children"], "group") if row["children"] else row["group"] or "?"
 
-    Its failover starts, regardless of the rules of admission, and is followed to its end.
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    """Several alarms, instead of those that are named."""
+    parser.add_argument(
+        "--all", action="store_true", help="every held alarm of the project whose group is known"
+    )
+    parser.add_argument(
+        "--host", metavar="HOST", help="the held alarms of the groups that this host's failure hit"
+    )
+
+
+def _check_selection(parsed_args: argparse.Namespace, named: Any) -> None:
+    """Exactly one of ids, --all and --host."""
+    if sum((bool(named), parsed_args.all, parsed_args.host is not None)) != 1:
+        raise CommandLineWrong("Give either the id of an alarm, or --all, or --host HOST.")
+
+
+def _start_chains(app: Any, started: Iterable[Mapping[str, Any]]) -> None:
+    """Start the chains of traversals that have begun. If this is interrupted, a sweep does it."""
+    with connection.mistral(app) as client:
+        for row in started:
+            client.start(
+                row["workflow"],
+                {"traversal": row["traversal"]},
+                description="by the command line",
+                namespace=connection.namespace(app),
+            )
+
+
+class Admit(Order):
+    """Admit an alarm that is held, or several.
+
+    Its failover starts, regardless of the rules of admission, and is followed to its end. The alarm
+    of a host, --all and --host admit several: their failovers start at a limited rate, groups with
+    a higher priority first, and are not followed. Ctrl-C stops that; what was not admitted stays
+    held.
 
     The id is in 'failover alarms'. 'failover plan' shows what would happen.
     """
@@ -92,8 +139,11 @@ class Admit(Order):
     def add_group(self, parser: argparse.ArgumentParser) -> None:
         """The alarm names its group and member."""
         parser.add_argument(
-            "incident", help="the alarm's id from 'failover alarms', or its first 8 digits"
+            "incident",
+            nargs="?",
+            help="the alarm's id from 'failover alarms', or its first 8 digits",
         )
+        _add_selection(parser)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add what the alarm does not say."""
@@ -109,6 +159,13 @@ class Admit(Order):
             metavar="MEMBER",
             help=("the member that takes over (default: as the group file says)"),
         )
+        parser.add_argument(
+            "--rate",
+            type=float,
+            default=RATE,
+            metavar="N",
+            help=f"of several alarms, how many to admit in a minute (default {RATE})",
+        )
 
     def add_because(self, parser: argparse.ArgumentParser) -> None:
         """It bypasses the rules, so a reason is required."""
@@ -123,13 +180,51 @@ class Admit(Order):
         }
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Find the group and the member, then start and follow."""
+        """Find the group and the member, then start and follow; or start several."""
+        _check_selection(parsed_args, parsed_args.incident)
+        if parsed_args.rate <= 0:
+            raise CommandLineWrong("--rate must be more than 0.")
+        if parsed_args.incident is None:
+            return self._several(parsed_args, host=parsed_args.host)
         if parsed_args.group is None:
-            parsed_args.group = self._group(parsed_args.incident)
+            found = self.ask("failover.show", id=parsed_args.incident)
+            if found["kind"] == "incident" and found["children"]:
+                return self._several(parsed_args, incident=found["id"])
+            parsed_args.group = self._group(parsed_args.incident, found)
         return super().take_action(parsed_args)
 
-    def _group(self, incident: str) -> str:
-        found = self.ask("failover.show", id=incident)
+    def _several(
+        self, parsed_args: argparse.Namespace, **selection: str | None
+    ) -> tuple[list[str], list[Any]]:
+        """Admit one alarm after the other, so that the rate holds and each is shown at once."""
+        if parsed_args.lost or parsed_args.to or parsed_args.group:
+            raise CommandLineWrong("--group, --lost and --to are about a single alarm.")
+        admitted: list[str] = []
+        refused: dict[str, str] = {}
+        with Progress(sys.stderr, "asking Mistral") as tell:
+            while True:
+                answer = self.ask(
+                    "failover.admit_held", because=parsed_args.because, limit=1, **given(selection)
+                )
+                _start_chains(self.app, answer["admitted"])
+                left = counted(answer["left"], "alarm")
+                for row in answer["admitted"]:
+                    admitted.append(row["group"])
+                    tell(None, "admitted", f"{row['group']}: its failover started; {left} left")
+                again = [row for row in answer["refused"] if row["group"] in refused]
+                for row in answer["refused"]:
+                    refused[row["group"]] = row["error"]["message"]
+                    tell(None, "failed", f"{row['group']}: {row['error']['message']}; {left} left")
+                if not answer["left"] or again or not (answer["admitted"] or answer["refused"]):
+                    break
+                time.sleep(_MINUTE / parsed_args.rate)
+        if refused:
+            self.exit_code = FAILED
+        facts = {"admitted": admitted, "refused": refused, "left": answer["left"]}
+        shown = worded(facts) if for_people(parsed_args) else facts
+        return list(shown), list(shown.values())
+
+    def _group(self, incident: str, found: Mapping[str, Any]) -> str:
         if found["kind"] != "incident" or found["decision"] != "HELD":
             what = f"{found['kind']} {found['id']}"
             stands = f", which is {found['decision']}" if "decision" in found else ""
@@ -148,24 +243,74 @@ class Admit(Order):
 
 
 class Dismiss(Asking, Lister):
-    """Remove held alarms from the list; who did it and why is recorded."""
+    """Remove held alarms from the list; who did it and why is recorded.
+
+    Of the alarm of a host, the alarms of its groups are removed.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument(
             "incidents",
-            nargs="+",
+            nargs="*",
             metavar="incident",
             help="ids from 'failover alarms', or their first 8 digits",
         )
+        _add_selection(parser)
         add_reason(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Dismiss them one after the other."""
-        answer = self.ask(
-            "failover.dismiss", incident=parsed_args.incidents, because=parsed_args.because
-        )
+        _check_selection(parsed_args, parsed_args.incidents)
+        because = parsed_args.because
+        if parsed_args.incidents:
+            answer = self.ask("failover.dismiss", incident=parsed_args.incidents, because=because)
+            rows = answer["dismissed"]
+        else:
+            rows = self._several(parsed_args.host, because)
         columns = ["incident", "sentence"]
-        return columns, [[row[column] for column in columns] for row in answer["dismissed"]]
+        return columns, [[row[column] for column in columns] for row in rows]
+
+    def _several(self, host: str | None, because: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        with Progress(sys.stderr, "asking Mistral") as tell:
+            while True:
+                answer = self.ask(
+                    "failover.dismiss_held",
+                    because=because,
+                    limit=_AT_ONCE,
+                    **given({"host": host}),
+                )
+                rows += answer["dismissed"]
+                left = counted(answer["left"], "alarm")
+                tell(None, "started", f"{counted(len(rows), 'alarm')} dismissed, {left} left")
+                if not answer["left"] or not answer["dismissed"]:
+                    return rows
+
+
+class HostLost(Asking, Lister):
+    """Report that a compute host failed, with every server on it.
+
+    Each group of the project with a member on the host has an alarm about it, which is judged as
+    any other. The failovers that start are shown by 'failover status'; alarms that are held, by
+    'failover alarms'.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The options."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("host", help="the compute host's name, as Nova knows it")
+        add_reason(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
+        """Send the alarm, start the failovers, and show the decisions."""
+        body = {"host": parsed_args.host, "id": str(uuid.uuid4()), "reason": parsed_args.because}
+        answer = self.ask("failover.admit_event", body=body, kind="signal")
+        _start_chains(self.app, answer["started"])
+        if answer["refused"]:
+            self.exit_code = FAILED
+        columns = ["incident", "decision", "sentence"]
+        return columns, [[row[column] for column in columns] for row in answer["admissions"]]

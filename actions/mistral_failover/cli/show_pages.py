@@ -72,9 +72,13 @@ def _incident(found: Row) -> Iterator[RenderableType]:
             ("arrived", when(found["first_at"])),
             ("decided", when(found["decided_at"])),
             ("counts on", found["counts_on"]),
+            ("part of", found["parent"]),
             ("said", found["said"]),
         ]
     )
+    if children := found["children"]:
+        rows = [(row["incident"], row["group"], row["decision"]) for row in children]
+        yield from _section("groups on the host", _table(["incident", "group", "decision"], rows))
     yield from _walks(found["traversals"])
 
 

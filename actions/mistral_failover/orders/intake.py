@@ -12,8 +12,9 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
-from mistral_failover.alarms import recording
+from mistral_failover.alarms import held_alarms, host_events, recording
 from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.alarms.held_alarms import Selection
 from mistral_failover.alarms.recording import Recorded
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, locked
@@ -26,7 +27,7 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.short_ids import identified, unknown
-from mistral_failover.store import incidents
+from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
@@ -59,29 +60,50 @@ def on_event(
     """Decide on every alarm of one body, and then start the failovers that they request.
 
     All alarms are recorded before the first failover starts, so if the process dies after that, a
-    sweep finds all of them. Return ``admissions``, for each alarm the result of :func:`on_alarm`;
-    ``started``, the ones with a traversal to carry out; and ``refused``, the ones that were
-    admitted but have an ``error`` and no traversal. One that cannot start does not stop the others.
+    sweep finds all of them. The failure of a host has one decision for the host and one for each
+    group with members there. Groups with a higher priority start first.
+
+    Return ``admissions``, for each decision the result of :func:`on_alarm`; ``started``, the ones
+    with a traversal to carry out; and ``refused``, the ones that were admitted but have an
+    ``error`` and no traversal. One that cannot start does not stop the others.
     """
     reach("admit.before")
-    recorded = []
+    recorded: list[Recorded] = []
     for alarm in alarms:
-        recorded.append(recording.record(request, alarm, group, member))
+        if alarm.host is not None and not (member or alarm.member):
+            recorded += host_events.record(request, alarm, group or alarm.group)
+        else:
+            recorded.append(recording.record(request, alarm, group, member))
         reach("admit.next")
     reach("admit.after")
-    admissions: list[dict[str, Any]] = []
+    order = _by_priority(request, recorded)
+    answers: dict[int, dict[str, Any]] = {}
     begun: set[str] = set()
-    for each in recorded:
+    for number in order:
+        each = recorded[number]
         if each.begin is not None and each.begin.id in begun:
             each = replace(each, begin=None)  # two alarms report the same fact
         elif each.begin is not None:
             begun.add(each.begin.id)
-        admissions.append(_begun_or_refused(request, each))
+        answers[number] = _begun_or_refused(request, each)
     return {
-        "admissions": admissions,
-        "started": [each for each in admissions if each["workflow"]],
-        "refused": [each for each in admissions if "error" in each],
+        "admissions": [answers[number] for number in sorted(answers)],
+        "started": [answers[number] for number in order if answers[number]["workflow"]],
+        "refused": [answers[number] for number in order if "error" in answers[number]],
     }
+
+
+def _by_priority(request: Request, recorded: Sequence[Recorded]) -> Sequence[int]:
+    """Return the indexes of these decisions in the order in which their failovers start."""
+    if sum(each.begin is not None for each in recorded) < 2:
+        return range(len(recorded))
+    of = request.runtime.database.reading(lambda tx: groups.priorities(tx, request.project_id))
+
+    def priority(number: int) -> int:
+        begin = recorded[number].begin
+        return of.get(begin.group_id or "", 0) if begin is not None else 0
+
+    return sorted(range(len(recorded)), key=lambda number: -priority(number))
 
 
 def _begun(request: Request, recorded: Recorded) -> dict[str, Any]:
@@ -184,6 +206,38 @@ def by_hand(
     return answer | {"incident": incident.id}
 
 
+def admit_held(
+    request: Request, selection: Selection, because: str, limit: int
+) -> dict[str, list[Any] | int]:
+    """Admit held alarms, by an operator's decision, and start their failovers: at most ``limit``,
+    those of groups with a higher priority first.
+
+    An alarm that names no group or no member is left out: an operator has to say whom it means.
+    Return ``admitted``, for each the result of :func:`failover.begin` and its ``incident``;
+    ``refused``, for each ``incident``, ``group`` and ``error``; and ``left``, the number of alarms
+    that another call would admit. Raises what :func:`held_alarms.selected` raises.
+    """
+    database = request.runtime.database
+    waiting = database.reading(lambda tx: held_alarms.selected(request, tx, selection))
+    waiting = [each for each in waiting if incidents.reported_lost(each.incident)]
+    admitted: list[Any] = []
+    refused: list[Any] = []
+    for each in waiting[:limit]:
+        try:
+            answer = by_hand(
+                request,
+                each.group,
+                FailoverRequest(),
+                incident_id=each.incident.id,
+                cause=because,
+            )
+            admitted.append(answer)
+        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
+            row = {"incident": each.incident.id, "group": each.group}
+            refused.append(row | {"error": describe(error)})
+    return {"admitted": admitted, "refused": refused, "left": max(0, len(waiting) - limit)}
+
+
 def ordered(
     request: Request,
     group: str,
@@ -271,21 +325,21 @@ def _facts_in(incident: Incident) -> FailoverRequest:
     ActionError BAD_INPUT."""
     said = incident.fact.get("asked_for")
     if said is None:
-        return FailoverRequest(lost=(_lost_in(incident),), heal=True)
+        return FailoverRequest(lost=_lost_in(incident), heal=True)
     return FailoverRequest(said["to"], tuple(said["lost"]), tuple(said["recovered"]), heal=True)
 
 
 def _completed(incident: Incident, facts: FailoverRequest) -> FailoverRequest:
     """Return an operator's facts about an alarm. If they do not name the lost members, the alarm's
     are used. Raises ActionError BAD_INPUT."""
-    lost = facts.lost if facts.lost is not None else (_lost_in(incident),)
+    lost = facts.lost if facts.lost is not None else _lost_in(incident)
     return replace(facts, lost=lost, heal=True)
 
 
-def _lost_in(incident: Incident) -> str:
-    """Return the member of an alarm's incident. Raises ActionError BAD_INPUT."""
-    lost: str | None = incident.fact["lost"]
-    if lost is None:
+def _lost_in(incident: Incident) -> tuple[str, ...]:
+    """Return the members of an alarm's incident. Raises ActionError BAD_INPUT."""
+    lost = incidents.reported_lost(incident)
+    if not lost:
         raise ActionError(
             "BAD_INPUT",
             f"lost: incident {incident.id} does not say which member is lost",

@@ -100,6 +100,11 @@ def _incident(request: Request, tx: SqlTransaction, match: Match) -> _Found:
             "last_at": incident.last_at,
             "decided_at": incident.decided_at,
             "counts_on": incident.duplicate_of,
+            "parent": incident.parent,
+            "children": [
+                {"incident": child.id, "group": group, "decision": child.decision}
+                for child, group in incidents.children_of(tx, match.id)
+            ],
             "traversals": walks,
         },
         operations,

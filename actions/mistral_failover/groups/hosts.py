@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which members run on a compute host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.project_listing import ProjectListing
+from mistral_failover.cloud.servers import ServerHost
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, observations
+from mistral_failover.store.transaction import SqlTransaction
+
+
+@dataclass(frozen=True)
+class MembersOnHost:
+    """A group's members on a host, at least one."""
+
+    group_id: str
+    group: str
+    priority: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """``groups``: the project's groups with members on the host, in the order in which they are to
+    be judged: by priority, then by name. ``unsure``: why some members may be missing, or empty."""
+
+    groups: tuple[MembersOnHost, ...]
+    unsure: str = ""
+
+
+def members_on(request: Request, host: str) -> OnHost:
+    """Return the members of the project's groups whose servers run on a host.
+
+    Nova is asked once, for the list of the project's servers. A server that it does not list is
+    where it was when it was last observed.
+    """
+
+    def read(
+        tx: SqlTransaction,
+    ) -> tuple[list[groups.MemberOfProject], dict[str, int], dict[str, tuple[str, ...]]]:
+        project = request.project_id
+        known = groups.members_in(tx, project)
+        return known, groups.priorities(tx, project), observations.hosts(tx, project)
+
+    known, priorities, seen = request.runtime.database.reading(read)
+    if not known:
+        return OnHost(())
+    where = {server: ServerHost(*fields) for server, fields in seen.items()}
+    unsure = ""
+    try:
+        cloud = request.cloud(Unguarded(request.runtime.settings.http_timeout))
+        where |= ProjectListing(cloud).hosts()
+    except (ActionError, CloudError) as error:
+        unsure = f"Nova could not be asked [{error.code}]"
+    found: dict[str, list[groups.MemberOfProject]] = {}
+    for each in known:
+        if each.server_id in where and where[each.server_id].is_called(host):
+            found.setdefault(each.group, []).append(each)
+    rows = [
+        MembersOnHost(
+            some[0].group_id,
+            name,
+            priorities.get(some[0].group_id, 0),
+            tuple(each.name for each in some),
+        )
+        for name, some in found.items()
+    ]
+    return OnHost(tuple(sorted(rows, key=lambda row: (-row.priority, row.group))), unsure)

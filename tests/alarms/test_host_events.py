@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The failure of a host: one incident for it, and one for each group with a member there.
+
+No cloud is configured: where the servers run is what the store remembers of the last observation,
+and what is admitted can not start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import alarms, reports, suspensions
+from mistral_failover.alarms import host_events
+from mistral_failover.recovery.sweep import sweep
+from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.store import groups, incidents, observations
+from mistral_failover.store.incidents import Incident
+from support.alarm_bodies import HOST
+
+CMP1, CMP2 = "cmp1", "cmp2"
+
+
+@pytest.fixture
+def on_hosts(serve: Any, state: Runtime, project: str) -> Callable[..., str]:
+    """Serve a group whose db_a was last seen on the first host, db_b on the second."""
+
+    def make(name: str, a: str = CMP1, b: str = CMP2, **more: Any) -> str:
+        serve(name, **more)
+        hosts = {f"{name}-a": _where(project, a), f"{name}-b": _where(project, b)}
+        identity = groups.group_id(project, name)
+        document = {"hosts": hosts}
+        state.database.atomically(
+            lambda tx: observations.save(tx, identity, "SERVING", document, tx.now())
+        )
+        return name
+
+    return make
+
+
+def _where(project: str, host: str) -> list[str]:
+    """As a user without an administrator's rights sees it."""
+    return [hashlib.sha224((project + host).encode()).hexdigest(), project, ""]
+
+
+@pytest.fixture
+def hear(context: ActionContext) -> Callable[..., list[dict[str, Any]]]:
+    """Let an alarm arrive; its admissions."""
+
+    def admit(body: dict[str, Any] = HOST, **about: Any) -> list[dict[str, Any]]:
+        return list(alarms.AdmitEvent(body, **about).run(context)["admissions"])
+
+    return admit
+
+
+def lost(name: str, because: str = "it burned") -> dict[str, Any]:
+    return {"host": name, "id": because}
+
+
+def listed(context: ActionContext, group: str | None = None) -> list[dict[str, Any]]:
+    return list(alarms.Held(group).run(context)["held"])
+
+
+def shown(context: ActionContext, identity: str) -> Any:
+    return reports.Show(identity).run(context)
+
+
+def row(state: Runtime, project: str, identity: str) -> Incident:
+    found = state.database.reading(lambda tx: incidents.get(tx, project, identity))
+    assert found is not None
+    return found
+
+
+def test_each_group_with_a_member_on_the_host_has_a_child_that_is_judged(
+    on_hosts: Any, hear: Any, context: ActionContext, state: Runtime, project: str
+) -> None:
+    on_hosts("active")
+    on_hosts("standby", CMP2, CMP1)
+    on_hosts("elsewhere", CMP2, CMP2)
+    suspensions.Pause("standby", "a test").run(context)
+
+    event, *children = hear()
+
+    assert (event["decision"], event["workflow"]) == ("ADMITTED", None)
+    assert "2 groups have members on cmp1" in event["sentence"]
+    assert [each["decision"] for each in children] == ["ADMITTED", "HELD"]
+    found = [row(state, project, each["incident"]) for each in children]
+    assert {each.parent for each in found} == {event["incident"]}
+    assert [each.fact["lost"] for each in found] == ["db_a", "db_b"]
+    kept = shown(context, event["incident"])
+    assert [(each["group"], each["decision"]) for each in kept["children"]] == [
+        ("active", "ADMITTED"),
+        ("standby", "HELD"),
+    ]
+
+
+def test_a_repeat_is_recognised_by_the_host_s_incident(on_hosts: Any, hear: Any) -> None:
+    on_hosts("payments")
+    event, child = hear()
+
+    again, repeated = hear()
+
+    assert (again["decision"], again["incident"]) == ("DUPLICATE", event["incident"])
+    assert repeated["incident"] == child["incident"]
+
+
+def test_another_report_about_the_host_finds_the_loss_known(on_hosts: Any, hear: Any) -> None:
+    on_hosts("payments")
+    _, first = hear()
+
+    event, second = hear(lost(CMP1))
+
+    assert event["decision"] == "ADMITTED"
+    assert (second["decision"], second["incident"]) == ("DUPLICATE", first["incident"])
+
+
+def test_a_process_that_died_among_the_children_is_completed_by_the_repeat(
+    on_hosts: Any, hear: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [on_hosts(f"group{n}") for n in range(4)]
+    monkeypatch.setattr(host_events, "BATCH", 2)
+    children, calls = host_events._children, []
+
+    def dies(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return children(*given)
+
+    monkeypatch.setattr(host_events, "_children", dies)
+    with pytest.raises(KeyboardInterrupt):
+        hear(lost(CMP1))
+
+    event, *every = hear(lost(CMP1))
+
+    assert event["decision"] == "DUPLICATE"
+    assert [each["decision"] for each in every].count("HELD") == len(names) - 2  # a storm
+
+
+def test_all_members_of_a_group_on_the_host_are_lost_together(
+    on_hosts: Any, hear: Any, state: Runtime, project: str
+) -> None:
+    on_hosts("payments", CMP1, CMP1)
+
+    _, child = hear()
+
+    assert incidents.said_lost(row(state, project, child["incident"])) == ("db_a", "db_b")
+    assert "db_a and db_b of payments are declared lost" in child["sentence"]
+
+
+def test_groups_with_a_higher_priority_are_judged_and_started_first(
+    on_hosts: Any, hear: Any
+) -> None:
+    on_hosts("low", priority=-1)
+    on_hosts("middle")
+    on_hosts("high", priority=5)
+
+    _, *children = hear()
+
+    sentences = [each["sentence"] for each in children]
+    assert ["of high" in sentences[0], "of middle" in sentences[1]] == [True, True]
+    assert children[2]["decision"] == "HELD"
+
+
+def test_a_host_with_no_known_member_is_held_and_looked_at_again_by_the_sweep(
+    on_hosts: Any, hear: Any, context: ActionContext, state: Runtime
+) -> None:
+    on_hosts("payments", CMP2, CMP2)
+    (event,) = hear()
+    assert event["decision"] == "HELD"
+    assert "no group of this project is known to have a member on cmp1" in event["sentence"]
+    (waiting,) = listed(context)
+    assert (waiting["rule"], waiting["host"]) == ("nowhere", CMP1)
+
+    on_hosts("payments", CMP1, CMP2)
+    swept = sweep(Request(state, context), None)
+
+    assert listed(context) == []
+    assert shown(context, event["incident"])["decision"] == "ADMITTED"
+    assert [each["group"] for each in shown(context, event["incident"])["children"]] == ["payments"]
+    assert len(swept["refused"]) == 1, "it was admitted, and there is no cloud to start it"
+
+
+def test_the_name_may_be_with_or_without_its_domain(on_hosts: Any, hear: Any) -> None:
+    on_hosts("payments", "node7", CMP2)
+
+    assert len(hear(lost("node7.example.org"))) == 2
+    assert len(hear(lost("node8.example.org"))) == 1
+
+
+def test_a_group_that_is_given_with_the_alarm_is_the_only_one(on_hosts: Any, hear: Any) -> None:
+    on_hosts("one")
+    on_hosts("two")
+
+    _, child = hear(group="two")
+
+    assert "db_a of two" in child["sentence"]
+
+
+def test_with_its_member_given_it_is_an_alarm_about_this_member(on_hosts: Any, hear: Any) -> None:
+    on_hosts("payments")
+
+    (only,) = hear(group="payments", member="db_b")
+
+    assert "db_b of payments is declared lost" in only["sentence"]
+
+
+def test_another_project_s_groups_are_not_concerned(
+    on_hosts: Any, context_of: Callable[..., ActionContext]
+) -> None:
+    on_hosts("payments")
+
+    (only,) = alarms.AdmitEvent(lost(CMP1)).run(context_of("elsewhere"))["admissions"]
+
+    assert only["decision"] == "HELD"
+
+
+# -- the list, and decisions about all of it
+
+
+@pytest.fixture
+def held(on_hosts: Any, hear: Any, context: ActionContext) -> str:
+    """Hold the alarms of three groups after the failure of a host; returns its incident."""
+    for n in range(3):
+        name = on_hosts(f"group{n}", priority=n)
+        suspensions.Pause(name, "a test").run(context)
+    event, *_ = hear()
+    return str(event["incident"])
+
+
+def test_the_list_shows_the_host_once_with_the_number_of_its_groups(
+    held: str, context: ActionContext
+) -> None:
+    (one,) = listed(context)
+    (of_group,) = listed(context, "group1")
+
+    assert (one["incident"], one["host"], one["children"]) == (held, CMP1, 3)
+    assert one["admit"] == f"failover admit {held} --because WHY"
+    assert of_group["group"] == "group1"
+
+
+def test_to_dismiss_the_host_s_alarm_dismisses_its_children(
+    held: str, context: ActionContext
+) -> None:
+    answer = alarms.Dismiss(held[:8], "a drill").run(context)
+
+    assert len(answer["dismissed"]) == 3
+    assert listed(context) == []
+
+
+@pytest.mark.parametrize("by", ["all", "host", "incident", "group"])
+def test_held_alarms_are_dismissed_in_batches(by: str, held: str, context: ActionContext) -> None:
+    one = by == "group"
+    given = {"host": CMP1, "incident": held, "group": "group2"}
+    chosen = {by: given[by]} if by in given else {}
+
+    first = alarms.DismissHeld("a drill", limit=2, **chosen).run(context)
+    second = alarms.DismissHeld("a drill", limit=2, **chosen).run(context)
+
+    numbers = [(len(each["dismissed"]), each["left"]) for each in (first, second)]
+    assert numbers == ([(1, 0), (0, 0)] if one else [(2, 1), (1, 0)])
+
+
+def test_held_alarms_are_admitted_by_priority_and_so_many_at_once(
+    held: str, context: ActionContext
+) -> None:
+    answer = alarms.AdmitHeld("it burned", host=CMP1, limit=2).run(context)
+
+    assert [each["group"] for each in answer["refused"]] == ["group2", "group1"]
+    assert (answer["admitted"], answer["left"]) == ([], 1)
+    (rest,) = listed(context)
+    assert rest["children"] == 1
+
+
+def test_a_host_without_an_alarm_is_an_error(context: ActionContext, state: Runtime) -> None:
+    answer: Any = alarms.AdmitHeld("it burned", host="cmp9").run(context)
+
+    assert answer.error["code"] == "UNKNOWN_HOST"
