@@ -8,8 +8,11 @@ from typing import Any
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
+from mistral_failover.alarms import recording
+from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.store import incidents, tables
+from mistral_failover.store.tables import Decision
 from support.alarm_bodies import aodh
 
 
@@ -118,3 +121,75 @@ def test_another_project_s_storm_is_not_ours(
     )
 
     assert counted == set()
+
+
+# -- the end of a storm, as far as no cloud answers
+
+
+def test_while_the_cloud_does_not_answer_the_guard_holds_and_says_so_once(
+    serve: Any, context: ActionContext, state: Runtime
+) -> None:
+    every = [serve(name) for name in names(4)]
+    for name in every:
+        fail(context, name)
+    request = Request(state, context)
+
+    first, second = sweep(request, None), sweep(request, None)
+
+    assert (first["released"], second["released"], first["dismissed"]) == ([], [], [])
+    assert decisions(context, every[2:]) == ["HELD", "HELD"]
+    told = [row for row in reports.History(every[2]).run(context) if row["kind"] == "guarded"]
+    assert len(told) == 1
+    assert "the storm guard still holds" in told[0]["sentence"]
+    assert {row["evidence"] for row in alarms.Held().run(context)["held"]} == {
+        told[0]["sentence"].partition(": ")[2]
+    }
+
+
+def test_what_the_guard_lets_go_is_judged_by_every_other_rule(
+    serve: Any, context: ActionContext, state: Runtime, project: str
+) -> None:
+    every = [serve(name) for name in names(4)]
+    for name in every:
+        fail(context, name)
+    suspensions.Pause(every[2], "we look").run(context)
+    request = Request(state, context)
+
+    def released(name: str) -> Any:
+        identity = kept(context, name)[0]["id"]
+        return state.database.atomically(
+            lambda tx: recording.release(request, tx, identity, "let go, because it died")
+        )
+
+    paused, free, again = released(every[2]), released(every[3]), released(every[3])
+
+    assert (paused.decision, paused.rule) == ("HELD", "paused")
+    assert (free.decision, free.rule) == ("ADMITTED", "released")
+    assert "let go, because it died" in kept(context, every[3])[0]["sentence"]
+    assert again is None
+    since = state.database.reading(
+        lambda tx: incidents.decided_since(tx, project, recording.RELEASED, 0.0)
+    )
+    assert since == 1
+
+
+def test_incidents_that_wait_start_by_the_priority_of_their_groups(
+    serve: Any, context: ActionContext, state: Runtime
+) -> None:
+    for name, priority in (("low", -2), ("middle", 0), ("high", 4)):
+        serve(name, priority=priority, limits={"cooldown": 0})
+    suspended = [suspensions.Pause(name, "x").run(context) for name in ("low", "middle", "high")]
+    assert len(suspended) == 3
+    for name in ("low", "middle", "high"):
+        fail(context, name)
+    request = Request(state, context)
+    for name in ("low", "middle", "high"):
+        identity = kept(context, name)[0]["id"]
+        state.database.atomically(
+            lambda tx, i=identity: incidents.decide(tx, i, Decision.ADMITTED, "a test")
+        )
+
+    refused = sweep(request, None)["refused"]
+
+    found = {kept(context, name)[0]["id"]: name for name in ("low", "middle", "high")}
+    assert [found[row["incident"]] for row in refused] == ["high", "middle", "low"]

@@ -46,6 +46,7 @@ class BackgroundSweep:
         self._stopped = threading.Event()
         self._look_for_hanging_at = 0.0
         self._look_at_volumes_at = 0.0
+        self._look_at_alarms_at = 0.0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -69,7 +70,7 @@ class BackgroundSweep:
             return found
         mistral = mistral_for(None, state.settings)
         found = self._in_mistral(state, mistral) if mistral else None
-        return found or self._held_up(state)
+        return found or self._held_up(state) or self._guarded(state)
 
     def _held_up(self, state: Runtime) -> str | None:
         """Only the cloud knows whether a volume that blocks a failover has been freed."""
@@ -81,6 +82,16 @@ class BackgroundSweep:
         ):
             self._look_at_volumes_at = time.monotonic() + state.settings.sweep_after
             return f"{held[0].resource} of {held[0].group} waits for a volume to be freed"
+        return None
+
+    def _guarded(self, state: Runtime) -> str | None:
+        """Only the cloud and the agents know whether the storm guard may let an alarm go."""
+        if time.monotonic() < self._look_at_alarms_at:
+            return None
+        project = own_project(state.settings)
+        if state.database.reading(lambda tx: stalled_work.guarded(tx, project)):
+            self._look_at_alarms_at = time.monotonic() + state.settings.sweep_after
+            return "the storm guard holds alarms"
         return None
 
     def _in_mistral(self, state: Runtime, mistral: Mistral) -> str | None:

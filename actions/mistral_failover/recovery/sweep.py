@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from mistral_failover.alarms.storm import Turn, in_order
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
 from mistral_failover.fault_points import reach
@@ -23,6 +24,7 @@ from mistral_failover.orders import intake
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
+from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
@@ -47,6 +49,9 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
       ``workflow``, the chain that does it;
     - ``started``, ``held``, ``refused``: admitted incidents that had caused no traversal, with
       ``incident``, and ``traversal`` and ``workflow``, or ``error``;
+    - ``released``: held alarms that the storm guard let go, whose failovers are then among the
+      started ones; ``dismissed``: held alarms whose cause has cleared; both with ``incident`` and
+      ``group``;
     - ``ended``: executions of the project that were stuck in Mistral, ``execution``, ``workflow``;
       not looked for if ``group`` is given;
     - ``observed``: groups whose service has changed according to an observation of servers, volumes
@@ -71,6 +76,7 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
             swept["ended"] += _ended(request, mistral, deadline)
     except CloudError as error:
         swept["unable"].append(f"The request to Mistral failed: {describe(error)['message']}")
+    swept |= _held_alarms(request, group_id, swept["unable"])
     swept |= _incidents(request, group)
     swept["restarted"] += _taken_up(request, undriven, _undriven_row, partial(_still_held, request))
     swept["restarted"] += _stalled(request, group_id)
@@ -194,13 +200,32 @@ def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: SqlTr
         tx.journal(group_id, found.sentence, kind="ended")
 
 
+def _unstarted(request: Request, tx: SqlTransaction) -> list[Turn[incidents.Incident]]:
+    project, now = request.project_id, tx.now()
+    found = incidents.unstarted(tx, project)
+    priorities = groups.priorities(tx, project) if found else {}
+    return [
+        Turn(each, priorities.get(each.group_id or "", 0), now - each.first_at) for each in found
+    ]
+
+
+def _held_alarms(request: Request, group_id: str | None, unable: list[str]) -> dict[str, list[Any]]:
+    """Judge held alarms again by the present evidence."""
+    try:
+        found = retry_held(request, group_id)
+    except Exception as error:  # noqa: BLE001 - what cannot be judged must not stop a sweep
+        unable.append(f"held alarms: {describe(error)['message']}")
+        return {"released": [], "dismissed": []}
+    unable += found.pop("unable")
+    return found
+
+
 def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
-    """Start the traversals of admitted incidents that have none, or hold those that are too old."""
+    """Start the traversals of admitted incidents that have none, or hold those that are too old.
+    Groups with a higher priority come first."""
     found: dict[str, list[Any]] = {"started": [], "held": [], "refused": []}
-    unstarted = request.runtime.database.reading(
-        lambda tx: incidents.unstarted(tx, request.project_id)
-    )
-    for incident in unstarted:
+    unstarted = request.runtime.database.reading(partial(_unstarted, request))
+    for incident in in_order(unstarted):
         if group is not None and incident.fact.get("group") != group:
             continue
         if incident.source == incidents.OPERATOR:

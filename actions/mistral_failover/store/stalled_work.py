@@ -265,7 +265,19 @@ def unstarted(tx: Session, project_id: str, quiet: float) -> bool:
         incidents.c.decision == "ADMITTED",
         incidents.c.source != OPERATOR,
         incidents.c.traversal_id.is_(None),
+        incidents.c.group_id.is_not(None),
         incidents.c.decided_at <= tx.clock() - quiet,
+    )
+    return tx.connection.execute(query.limit(1)).first() is not None
+
+
+def guarded(tx: Session, project_id: str) -> bool:
+    """Return whether the storm guard holds an alarm of a project, or whether a host event waits for
+    members to be found on its host."""
+    query = sa.select(incidents.c.id).where(
+        incidents.c.project_id == project_id,
+        incidents.c.decision == "HELD",
+        incidents.c.rule.in_(("storm", "nowhere")),
     )
     return tx.connection.execute(query.limit(1)).first() is not None
 

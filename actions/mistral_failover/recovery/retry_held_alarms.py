@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge the held alarms of a project again, by what Nova and the agents say now.
+
+The evidence is gathered once for all of them: one listing of the project's servers, one pass over
+the agents' heartbeats. `alarms.storm` judges it. Any number of sweeps may do this at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mistral_failover.agent.wire import Address
+from mistral_failover.alarms import host_events, recording
+from mistral_failover.alarms.recording import RELEASED
+from mistral_failover.alarms.storm import (
+    RULE,
+    Evidence,
+    Fate,
+    HeldAlarm,
+    Judgement,
+    MemberEvidence,
+    MemberKey,
+    Step,
+    Turn,
+    allowance,
+    in_order,
+    judge,
+)
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.groups.observing import ProjectView
+from mistral_failover.groups.snapshot import group_snapshot_in
+from mistral_failover.model.observation import Presence
+from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, incidents, observations
+from mistral_failover.store.incidents import HeldOfGroup, Incident, reported_lost
+from mistral_failover.store.tables import Decision
+from mistral_failover.store.transaction import SqlTransaction
+
+MINUTE = 60.0
+RETRIED = ("storm", "cooldown", "per_hour", "paused", "maintenance", "too_late")
+"""The rules whose held alarms are dismissed when their cause has cleared. The others hold an alarm
+because it is not clear what it is about."""
+_OF_SERVERS = ("nova", "masakari")
+"""The sources whose alarms are about servers and hosts, not about what runs there."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A held alarm, and what is judged of it."""
+
+    row: HeldOfGroup
+    alarm: HeldAlarm
+
+
+def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
+    """Judge the held alarms of the project by the present evidence; act on those of one group, or
+    on all of them.
+
+    Return ``released`` and ``dismissed``, each row with ``incident``, ``group`` and ``sentence``;
+    and ``unable``, sentences about what could not be checked. Released alarms are admitted, and
+    their failovers have not begun.
+    """
+    found: dict[str, list[Any]] = {"released": [], "dismissed": [], "unable": []}
+    if group_id is None:
+        found["unable"] += _host_events(request)
+    candidates = request.runtime.database.reading(partial(_candidates, request))
+    held = [each.item for each in candidates]
+    if not any(group_id in (None, each.alarm.group_id) for each in held):
+        return found
+    judged = judge([each.alarm for each in held], _evidence(request, held))
+    room = True
+    for each in in_order(candidates):
+        judgement = judged[each.alarm.id]
+        if group_id not in (None, each.alarm.group_id):
+            continue
+        if judgement.step is Step.DISMISS:
+            found["dismissed"] += _dismiss(request, each.row, judgement.why)
+        elif judgement.step is Step.RELEASE and room:
+            rows = _release(request, each.row, judgement.why)
+            room = rows is not None
+            found["released"] += rows or []
+        elif judgement.step is Step.HOLD and each.alarm.rule == RULE:
+            _note(request, each.row, judgement)
+    return found
+
+
+def _host_events(request: Request) -> list[str]:
+    """Pass on the host events for which no member was known; return what went wrong."""
+    database = request.runtime.database
+    unable: list[str] = []
+    for held in database.reading(
+        lambda tx: incidents.held_host_events(tx, request.project_id, host_events.NOWHERE)
+    ):
+        try:
+            host_events.retry(request, held)
+        except Exception as error:  # noqa: BLE001 - one event must not stop the others
+            unable.append(f"host {held.fact.get('host')}: {describe(error)['message']}")
+    return unable
+
+
+def _candidates(request: Request, tx: SqlTransaction) -> list[Turn[_Candidate]]:
+    """Return the held alarms of the project of which evidence can decide anything."""
+    now = tx.now()
+    rows = incidents.held_of_groups(tx, request.project_id, rules=RETRIED)
+    found = [
+        Turn(_Candidate(row, _judged_form(row.incident, now)), row.priority, row.waited(now))
+        for row in rows
+        if reported_lost(row.incident)
+    ]
+    return [each for each in found if each.item.alarm.rule == RULE or each.item.alarm.of_server]
+
+
+def _judged_form(incident: Incident, now: float) -> HeldAlarm:
+    return HeldAlarm(
+        incident.id,
+        str(incident.group_id),
+        reported_lost(incident),
+        incident.rule,
+        now - incident.last_at,
+        _is_of_server(incident),
+    )
+
+
+def _is_of_server(incident: Incident) -> bool:
+    """Return whether an alarm reports the failure of a server or its host."""
+    if incident.parent is not None or incident.source in _OF_SERVERS:
+        return True
+    reason = incident.payload.get("reason_data")
+    event = reason.get("event") if isinstance(reason, Mapping) else None
+    kind = event.get("event_type") if isinstance(event, Mapping) else None
+    return isinstance(kind, str) and kind.startswith("compute.instance.")
+
+
+# -- the evidence
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A member. ``address``: of its agent, None if agents start nothing in its group."""
+
+    key: MemberKey
+    server: str
+    address: Address | None
+    lost: bool
+
+
+def _evidence(request: Request, candidates: Iterable[_Candidate]) -> Evidence:
+    """Gather what Nova and the agents say about the members of the project. Members with held
+    alarms come first, because the time for asking agents is limited."""
+    wanted = {key for each in candidates for key in each.alarm.keys}
+    known, hosts = request.runtime.database.reading(partial(_members, request))
+    known.sort(key=lambda each: each.key not in wanted)
+    try:
+        view = ProjectView(request)
+    except (ActionError, CloudError) as error:
+        why = f"the cloud cannot be asked [{error.code}]"
+        return Evidence({}, (why,))
+    unreachable: list[str] = []
+    try:
+        hosts |= {server: host.host_id for server, host in view.listing.hosts().items()}
+    except CloudError as error:
+        unreachable.append(f"Nova does not answer [{error.code}]")
+    members: dict[MemberKey, MemberEvidence] = {}
+    for each in known:
+        fate, why = Fate.UNKNOWN, ""
+        if each.key in wanted and not unreachable:
+            fate, why = _fate(view, each.server)
+        beat = view.heartbeat(each.address) if each.address else None
+        ago = beat.ago if beat else None
+        members[each.key] = MemberEvidence(hosts.get(each.server), fate, why, ago, each.lost)
+    if view.unheard:
+        unreachable.append(f"the agents' channel does not answer: {view.unheard}")
+    return Evidence(members, tuple(unreachable))
+
+
+def _members(request: Request, tx: SqlTransaction) -> tuple[list[_Known], dict[str, str]]:
+    """Return the members of the project, and the host ids on which they were last observed."""
+    found: list[_Known] = []
+    about: dict[str, tuple[bool, frozenset[str]]] = {}
+    for each in groups.members_in(tx, request.project_id):
+        if each.group_id not in about:
+            state = groups.get(tx, each.group_id)
+            if state is None:
+                continue
+            snapshot = group_snapshot_in(request, tx, state)
+            about[each.group_id] = (sends_commands(snapshot.group), snapshot.lost)
+        commanded, lost = about[each.group_id]
+        address = Address(each.group_id, each.group, each.name, each.server_id)
+        found.append(
+            _Known(
+                (each.group_id, each.name),
+                each.server_id,
+                address if commanded else None,
+                each.name in lost,
+            )
+        )
+    seen = observations.hosts(tx, request.project_id)
+    return found, {server: fields[0] for server, fields in seen.items()}
+
+
+def _fate(view: ProjectView, server_id: str) -> tuple[Fate, str]:
+    look = view.server(server_id)
+    if look.presence is Presence.GONE:
+        return Fate.ENDED, look.why
+    try:
+        state = view.listing.server(server_id)
+    except CloudError:
+        return Fate.UNKNOWN, look.why
+    if state.host_status == "DOWN":
+        return Fate.HOST_DOWN, f"its server is {state}"
+    if look.presence is Presence.PRESENT and state.status == "ACTIVE":
+        return Fate.RUNNING, ""
+    return Fate.UNKNOWN, look.why
+
+
+# -- the decisions
+
+
+def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
+    sentence = f"{row.incident.sentence}; dismissed by a sweep: {why}"
+
+    def dismiss(tx: SqlTransaction) -> bool:
+        done = incidents.dismiss(tx, row.incident.id, sentence)
+        if done:
+            tx.journal(
+                str(row.incident.group_id),
+                f"DISMISSED: {sentence}",
+                kind="dismissed",
+                incident_id=row.incident.id,
+            )
+        return done
+
+    done = request.runtime.database.atomically(dismiss)
+    return [_row(row, sentence)] if done else []
+
+
+def _release(request: Request, row: HeldOfGroup, why: str) -> list[Row] | None:
+    """Judge an alarm without the storm guard; None if no more may be let go within this minute."""
+    project = request.project_id
+
+    def release(tx: SqlTransaction) -> list[Row] | None:
+        # In this order admission takes the locks too. The second one makes the count exact.
+        tx.lock_group(str(row.incident.group_id), shared=False)
+        first = groups.first_of(tx, project)
+        if first is not None:
+            tx.lock_group(first, shared=False)
+        since = tx.now() - MINUTE
+        released = incidents.decided_since(tx, project, RELEASED, since)
+        if not allowance(released, request.runtime.settings.storm_release):
+            return None
+        verdict = recording.release(request, tx, row.incident.id, f"let go, because {why}")
+        if verdict is None or verdict.decision != Decision.ADMITTED:
+            return []
+        return [_row(row, verdict.sentence)]
+
+    return request.runtime.database.atomically(release)
+
+
+def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> None:
+    """Record why the storm guard still holds an alarm, when that changes."""
+    if row.incident.fact.get("evidence") == judgement.why:
+        return
+
+    def note(tx: SqlTransaction) -> None:
+        if incidents.note(tx, row.incident.id, {**row.incident.fact, "evidence": judgement.why}):
+            tx.journal(
+                str(row.incident.group_id),
+                f"the storm guard still holds {row.incident.id[:8]}: {judgement.why}",
+                kind="guarded",
+                incident_id=row.incident.id,
+            )
+
+    request.runtime.database.atomically(note)
+
+
+def _row(row: HeldOfGroup, sentence: str) -> Row:
+    return {"incident": row.incident.id, "group": row.group, "sentence": sentence}

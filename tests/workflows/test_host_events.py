@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The failure of a host on the emulated cloud: every group there fails over; and the storm guard,
+which ends by itself when the evidence says that servers died."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+from oslo_config import cfg
+
+from mistral_failover import settings as configuration
+from mistral_failover.actions import alarms, recovery
+from mistral_failover.runtime import process
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.store.tables import incidents
+from support.alarm_bodies import HOST
+from support.operators import Operator
+
+_numbers = itertools.count(1)
+PARAMETERS = {"parameters": {"active": {"get_param": "active"}}}
+ROUTING = {"routing": {"type": "stack_parameters", "properties": PARAMETERS}}
+OUTSIDE = ActionContext(SecurityContext(), ExecutionContext())
+
+
+@pytest.fixture
+def options() -> Iterator[Callable[..., None]]:
+    """Set options of [failover] for this test."""
+    former: dict[str, Any] = {}
+
+    def put(**wanted: Any) -> None:
+        for name, value in wanted.items():
+            former.setdefault(name, cfg.CONF[configuration.GROUP][name])
+            cfg.CONF.set_override(name, value, group=configuration.GROUP)
+
+    yield put
+    for name, value in former.items():
+        cfg.CONF.set_override(name, value, group=configuration.GROUP)
+
+
+@pytest.fixture
+def alone(state: Runtime, options: Callable[..., None], tmp_path: Path) -> None:
+    """A state store of this test's own: a host's failure concerns every group of the project."""
+    options(database=f"sqlite:///{tmp_path}/failover.sqlite")
+
+
+@pytest.fixture
+def light(alone: None, protect: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a group of little work, in service."""
+
+    def make(**more: Any) -> Any:
+        group = protect(ROUTING, fence=["stop"], **more)
+        group.activate()
+        return group
+
+    return make
+
+
+def host_of(group: Any, member: str = "db_a") -> str:
+    """The host on which a member runs."""
+    return str(group.cloud.nodes()[group.server(member)]["host"])
+
+
+def on(host: str, group: Any) -> str:
+    """The member of a group that runs on a host."""
+    return next(member for member in group.members if host_of(group, member) == host)
+
+
+def event(host: str) -> dict[str, Any]:
+    """Masakari's notification that a host stopped, each time another one."""
+    said = {"hostname": host, "notification_uuid": f"n{next(_numbers)}"}
+    return {**HOST["notification"], **said, "generated_time": "2099-01-01T00:00:00"}
+
+
+def age(seconds: float) -> None:
+    """Have every incident happened that much earlier."""
+    earlier = {name: incidents.c[name] - seconds for name in ("decided_at", "first_at", "last_at")}
+    process.runtime().database.atomically(
+        lambda tx: tx.execute(sa.update(incidents).values(**earlier))
+    )
+
+
+def held(group: Any) -> list[dict[str, Any]]:
+    return list(alarms.Held(group.name).run(OUTSIDE)["held"])
+
+
+def sweep(group: Any) -> dict[str, Any]:
+    return dict(group.run("sweep").assert_succeeded().output["swept"])
+
+
+def test_every_group_with_a_member_on_the_host_fails_over(light: Callable[..., Any]) -> None:
+    groups = [light(), light()]
+    host = host_of(groups[0])
+    lost = [on(host, group) for group in groups]
+    body = event(host)
+
+    run = groups[0].run("on_event", body=body).assert_succeeded()
+
+    assert [row["decision"] for row in run.output["admissions"]] == ["ADMITTED"] * 3
+    assert {row["status"] for row in run.output["outcomes"]} == {"COMPLETE"}
+    for group, member in zip(groups, lost, strict=True):
+        assert group.status()["lost"] == [member]
+        assert member not in group.status()["roles"].values()
+    again = groups[0].run("on_event", body=body).assert_succeeded()
+    assert {row["decision"] for row in again.output["admissions"]} == {"DUPLICATE"}
+    assert [len(group.traversals()) for group in groups] == [2, 2]
+
+
+def test_while_nova_does_not_answer_the_last_observation_says_where_members_run(
+    light: Callable[..., Any],
+) -> None:
+    group = light()
+    host, member = host_of(group), on(host_of(group), group)
+    assert isinstance(recovery.Observe(group.name).run(OUTSIDE), list)
+    group.run("pause", group=group.name, because="a test").assert_succeeded()
+    group.cloud.api_fault("server_list", status=503, times=100)
+
+    run = group.run("on_event", body=event(host)).assert_succeeded()
+
+    parent, child = run.output["admissions"]
+    assert "Nova could not be asked" in parent["sentence"]
+    assert f"reports for host {host}" in child["sentence"]
+    assert held(group)[0]["lost"] == [member]
+
+
+def test_a_pause_holds_its_group_and_an_operator_admits_what_the_host_s_failure_left(
+    light: Callable[..., Any],
+) -> None:
+    groups = [light(), light(priority=3)]
+    for group in groups:
+        group.run("pause", group=group.name, because="a test").assert_succeeded()
+    host = host_of(groups[0])
+    run = groups[0].run("on_event", body=event(host)).assert_succeeded()
+    parent = run.output["admissions"][0]["incident"]
+
+    first = groups[0].run("admit_held", because="it burned", incident=parent, limit=1)
+    second = groups[0].run("admit_held", because="it burned", host=host)
+
+    assert [len(held(group)) for group in groups] == [0, 0]
+    assert [row["group"] for row in first.assert_succeeded().output["admitted"]] == [groups[1].name]
+    assert first.output["left"] == 1
+    assert [row["group"] for row in second.assert_succeeded().output["admitted"]] == [
+        groups[0].name
+    ]
+    assert [len(group.status()["lost"]) for group in groups] == [1, 1]
+
+
+def test_the_storm_guard_lets_alarms_go_at_a_limited_rate_when_the_servers_died(
+    light: Callable[..., Any], options: Callable[..., None]
+) -> None:
+    groups = [light(), light(priority=3)]
+    options(storm_groups=1, storm_share=0.0, storm_release=1)
+    host = host_of(groups[0])
+    groups[0].run("on_event", body=event(host)).assert_succeeded()
+    assert [held(group)[0]["rule"] for group in groups] == ["storm", "storm"]
+
+    waiting = sweep(groups[0])
+    for group in groups:
+        Operator(group.cloud).stop_server(group.server(on(host, group)))
+    first, at_once = sweep(groups[0]), sweep(groups[0])
+    age(61)
+    later = sweep(groups[0])
+
+    assert (waiting["released"], waiting["started"]) == ([], [])
+    assert "the storm guard still holds" in groups[0].told("guarded")[0]
+    assert [row["group"] for row in first["released"]] == [groups[1].name]
+    assert [row["group"] for row in first["started"]] == [groups[1].name]
+    assert "SHUTOFF" in first["released"][0]["sentence"]
+    assert at_once["released"] == []
+    assert [row["group"] for row in later["released"]] == [groups[0].name]
+    assert [len(group.status()["lost"]) for group in groups] == [1, 1]
+
+
+def test_an_alarm_whose_cause_has_cleared_is_dismissed_with_the_reason(
+    alone: None, protect: Callable[..., Any], options: Callable[..., None]
+) -> None:
+    group = protect()
+    group.activate()
+    options(storm_groups=1, storm_share=0.0)
+    group.run("on_event", body=event(host_of(group))).assert_succeeded()
+    early = sweep(group)
+    age(120)
+
+    late = sweep(group)
+
+    assert (early["dismissed"], early["released"]) == ([], [])
+    (row,) = late["dismissed"]
+    assert row["group"] == group.name
+    assert "its agent was heard since the alarm" in row["sentence"]
+    assert held(group) == []
+    assert group.told("dismissed") == [f"DISMISSED: {row['sentence']}"]
