@@ -257,7 +257,7 @@ def test_a_host_event_is_listed_once_in_place_of_its_held_children(database: Dat
 
     assert (total, [(row.incident.id, row.children) for row in rows]) == (1, [("event", 2)])
     assert [row.incident.id for row in mine] == ["c1"]
-    children = read(lambda tx: incidents.children_of(tx, "event"))
+    children = read(lambda tx: incidents.children_of(tx, "mine", "event"))
     assert [(each.id, group) for each, group in children] == [
         ("c1", "one"),
         ("c3", "one"),

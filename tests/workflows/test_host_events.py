@@ -128,6 +128,26 @@ def test_while_nova_does_not_answer_the_last_observation_says_where_members_run(
     assert held(group)[0]["lost"] == [member]
 
 
+def test_groups_that_only_nova_knows_to_be_there_follow_when_it_answers_again(
+    light: Callable[..., Any],
+) -> None:
+    seen, other = light(), light()
+    host = host_of(seen)
+    assert isinstance(recovery.Observe(seen.name).run(OUTSIDE), list)
+    for group in (seen, other):
+        group.run("pause", group=group.name, because="a test").assert_succeeded()
+    seen.cloud.api_fault("server_list", status=503, times=1000)
+    seen.run("on_event", body=event(host)).assert_succeeded()
+    while_away = len(held(other))
+    seen.cloud.clear_api_faults()
+
+    sweep(seen)
+    sweep(seen)
+
+    assert while_away == 0
+    assert [(len(held(group)), held(group)[0]["heard"]) for group in (seen, other)] == [(1, 1)] * 2
+
+
 def test_a_pause_holds_its_group_and_an_operator_admits_what_the_host_s_failure_left(
     light: Callable[..., Any],
 ) -> None:

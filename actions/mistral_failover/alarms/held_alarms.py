@@ -138,7 +138,9 @@ def _meant(request: Request, said: str, tx: SqlTransaction) -> list[str]:
     if known is None or not known.is_host_event:
         return [identity]
     held = [
-        child.id for child, _ in incidents.children_of(tx, identity) if child.decision == "HELD"
+        child.id
+        for child, _ in incidents.children_of(tx, request.project_id, identity)
+        if child.decision == "HELD"
     ]
     return held or [identity]
 

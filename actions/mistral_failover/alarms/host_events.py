@@ -30,6 +30,8 @@ BATCH = 50
 """Groups that one transaction judges at most."""
 RULE = "host"
 """The rule of a host event that was passed on to groups."""
+RETRIED = 3600.0
+"""Seconds for which members are looked for again if Nova could not be asked for all of them."""
 NOWHERE = "nowhere"
 """The rule of a host event that is held because no member is known to be on the host."""
 
@@ -41,37 +43,67 @@ def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Rec
     Return the host event's decision, then those of its children, in the order in which their
     failovers are to start.
     """
-    assert alarm.host is not None
+    host = alarm.host
+    assert host is not None  # the caller has looked
     alarm = replace(alarm, sentence=masked(alarm.sentence))
     if not alarm.firing:
         return [Recorded(without_group(alarm, None))]
     identity = recording.incident_id(request, alarm, group)
-    return _spread(request, alarm, identity, group, repeated=True)
+    found = _of(group, members_on(request, host))
+    return _spread(request, alarm, identity, group, found, repeated=True)
 
 
-def retry(request: Request, held: Incident) -> list[Recorded]:
-    """Look again for the members on the host of an event that is held because none was known to be
-    there. Return as :func:`record`."""
+def retry(request: Request, event: Incident) -> list[Recorded]:
+    """Look again for the members on the host of an event that `unsettled` names, and pass it on to
+    the groups that have no child of it yet. Return as :func:`record`, empty if nothing changed."""
+    host, group = str(event.fact["host"]), event.fact.get("group")
+    found = _of(group, members_on(request, host))
+    if event.is_host_event:
+        if found.unsure:
+            return []
+        known = request.runtime.database.reading(
+            lambda tx: incidents.children_of(tx, request.project_id, event.id)
+        )
+        have = {name for _, name in known}
+        found = replace(found, groups=tuple(g for g in found.groups if g.group not in have))
     alarm = Alarm(
-        source=held.source,
-        key=held.id,
+        source=event.source,
+        key=event.id,
         firing=True,
         unique=True,
-        sentence=str(held.fact["said"]),
+        sentence=str(event.fact["said"]),
         servers=(),
-        payload=held.payload,
-        at=held.fact.get("at"),
-        host=str(held.fact["host"]),
+        payload=event.payload,
+        at=event.fact.get("at"),
+        host=host,
     )
-    return _spread(request, alarm, held.id, held.fact.get("group"), repeated=False)
+    return _spread(request, alarm, event.id, group, found, repeated=False)
+
+
+def unsettled(tx: SqlTransaction, project_id: str) -> list[Incident]:
+    """Return the host events for which members have to be looked for again, oldest first: none was
+    known to be on the host, or Nova could not be asked for all."""
+    held = incidents.held_host_events(tx, project_id, NOWHERE)
+    since = tx.now() - RETRIED
+    passed_on = incidents.host_events_since(tx, project_id, since)
+    return [*held, *(event for event in passed_on if event.fact.get("unsure"))]
+
+
+def _of(group: str | None, found: OnHost) -> OnHost:
+    if group is None:
+        return found
+    return replace(found, groups=tuple(each for each in found.groups if each.group == group))
 
 
 def _spread(
-    request: Request, alarm: Alarm, identity: str, group: str | None, *, repeated: bool
+    request: Request,
+    alarm: Alarm,
+    identity: str,
+    group: str | None,
+    found: OnHost,
+    *,
+    repeated: bool,
 ) -> list[Recorded]:
-    found = members_on(request, alarm.host or "")
-    if group is not None:
-        found = replace(found, groups=tuple(g for g in found.groups if g.group == group))
     database = request.runtime.database
     recorded = [
         database.atomically(
@@ -101,6 +133,9 @@ def _parent(
     if known is not None and repeated:
         incidents.say_again(tx, identity)
     if known is not None and known.decision != Decision.HELD:
+        if not repeated:  # now all of its members are known
+            fact = {**known.fact, "unsure": False}
+            incidents.decide(tx, identity, known.decision, known.sentence, fact, rule=known.rule)
         sentence = f"{alarm.sentence}: a repeat of a known incident"
         return Recorded(Verdict(Decision.DUPLICATE, sentence, "heard_before"), identity)
     verdict = _verdict(alarm, on_host)
@@ -111,6 +146,7 @@ def _parent(
             "host": alarm.host,
             "at": alarm.at,
             "said": alarm.sentence,
+            "unsure": bool(on_host.unsure),
         }
         incidents.add(tx, recording.incident_of(request, alarm, identity, None, fact, verdict))
     elif (verdict.decision, verdict.sentence) != (known.decision, known.sentence):

@@ -92,16 +92,14 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
 
 
 def _host_events(request: Request) -> list[str]:
-    """Pass on the host events for which no member was known; return what went wrong."""
+    """Pass on the host events for which members were not known; return what went wrong."""
     database = request.runtime.database
     unable: list[str] = []
-    for held in database.reading(
-        lambda tx: incidents.held_host_events(tx, request.project_id, host_events.NOWHERE)
-    ):
+    for event in database.reading(lambda tx: host_events.unsettled(tx, request.project_id)):
         try:
-            host_events.retry(request, held)
+            host_events.retry(request, event)
         except Exception as error:  # noqa: BLE001 - one event must not stop the others
-            unable.append(f"host {held.fact.get('host')}: {describe(error)['message']}")
+            unable.append(f"host {event.fact.get('host')}: {describe(error)['message']}")
     return unable
 
 

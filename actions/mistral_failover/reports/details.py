@@ -103,7 +103,7 @@ def _incident(request: Request, tx: SqlTransaction, match: Match) -> _Found:
             "parent": incident.parent,
             "children": [
                 {"incident": child.id, "group": group, "decision": child.decision}
-                for child, group in incidents.children_of(tx, match.id)
+                for child, group in incidents.children_of(tx, request.project_id, match.id)
             ],
             "traversals": walks,
         },

@@ -213,6 +213,15 @@ def held_host_events(tx: Session, project_id: str, rule: str) -> list[Incident]:
     return [_incident(row._mapping) for row in rows]
 
 
+def host_events_since(tx: Session, project_id: str, since: float) -> list[Incident]:
+    """Return the project's host events that were passed on to groups since a time, oldest first."""
+    query = sa.select(incidents).where(
+        incidents.c.project_id == project_id, _HOST_EVENT, incidents.c.decided_at >= since
+    )
+    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
+    return [_incident(row._mapping) for row in rows]
+
+
 def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
     """Assign an incident without a group to this group. Return False if another process was
     faster."""
@@ -425,12 +434,12 @@ def held_of_groups(
     return found
 
 
-def children_of(tx: Session, parent: str) -> list[tuple[Incident, str]]:
+def children_of(tx: Session, project_id: str, parent: str) -> list[tuple[Incident, str]]:
     """Return the children of a host event with their groups' names, in the order of these."""
     query = (
         sa.select(incidents, groups.c.name.label("group_name"))
         .join(groups, groups.c.id == incidents.c.group_id)
-        .where(incidents.c.parent == parent)
+        .where(incidents.c.project_id == project_id, incidents.c.parent == parent)
         .order_by(groups.c.name, *_IN_ORDER)
     )
     found = []
