@@ -22,6 +22,8 @@ TABLES: Mapping[str, str] = {
     "call. A repeat with the same key finds its own row.",
     "incidents": "Alarms and orders: what arrived, and the decision.",
     "observations": "What was last seen of a group. One row for each group.",
+    "host_fences": "The fences of compute hosts, one row for each host, of all projects: who fences "
+    "it now, and the last proof that it was off.",
     "plans": "Plans that can be started. The latest 20 of a group are kept, for a day.",
     "deliveries": "Signed alarms that a webhook accepted, to recognise a repeated request.",
     "journal": "One sentence for each step, in the order in which they were written.",
@@ -178,6 +180,14 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "service": "SERVING, DEGRADED, DOWN, UNKNOWN or OUT_OF_SERVICE",
         "since": "since when the service is so",
         "document": "what was seen of each member and resource, and the reasons for the service",
+    },
+    "host_fences": {
+        "host": "the compute host, as Nova names it",
+        "owner": "who fences it now: execution, action, host and process; null if no process does",
+        "token": "grows with each owner, so that an owner that lost the lease changes nothing",
+        "lease_until": "the time until which the owner fences it",
+        "proof": "what proved that the host was off; null while its fence has none",
+        "proven_at": "when it was proven",
     },
     "plans": {
         "id": "UUID that follows from group, inputs and fingerprint",

@@ -2,7 +2,7 @@
 """The tables. Times are seconds since the epoch by the database's clock. Ids are UUIDs.
 
 Every row belongs to a project or to a group, and each group belongs to one project. Every query
-names one of them.
+names one of them. Only `host_fences` belongs to the cloud: a compute host serves many projects.
 """
 
 from __future__ import annotations
@@ -312,6 +312,17 @@ observations = _table(
     *_one_of("service", Service),
     sa.Column("since", _Time, nullable=False),
     sa.Column("document", PlainJson, nullable=False),
+)
+
+# The fences of compute hosts. A host is fenced once for all groups that have a member on it.
+host_fences = _table(
+    "failover_host_fences",
+    sa.Column("host", sa.String(255), primary_key=True),
+    sa.Column("owner", sa.String(255)),
+    sa.Column("token", sa.Integer, nullable=False),
+    sa.Column("lease_until", _Time),
+    sa.Column("proof", _Reason),
+    sa.Column("proven_at", _Time),
 )
 
 plans = _table(

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fences of compute hosts: one process at a time fences a host, and the others use its proof.
+
+Each function runs in one transaction. Times are seconds by the database's clock. A host belongs to
+the cloud and not to a project, so these functions take none; only code with the operator's
+configuration calls them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from mistral_failover.model.text import clean
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import host_fences, traversals
+
+_OWNER = 255  # characters that the column holds
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to fence a host until the lease ends."""
+
+    host: str
+    token: int
+
+
+@dataclass(frozen=True)
+class HostFence:
+    """``owner``: who fences the host now, or None. ``proof`` and ``proven_at``: the last proof that
+    it was off; None while there is none."""
+
+    owner: str | None
+    proof: str | None
+    proven_at: float | None
+
+
+def claim(tx: Session, host: str, owner: str, lease: float) -> Claim | None:
+    """Claim a host for ``lease`` seconds; None while another owner has it. A claim voids the last
+    proof: from now on the host may be switched on or off."""
+    row = tx.connection.execute(
+        sa.select(host_fences.c.token).where(host_fences.c.host == host)
+    ).one_or_none()
+    until = tx.now() + lease
+    owner = clean(owner)[:_OWNER]
+    if row is None:
+        tx.insert(host_fences, host=host, owner=owner, token=1, lease_until=until)
+        return Claim(host, 1)
+    free = sa.or_(host_fences.c.owner.is_(None), host_fences.c.lease_until <= tx.clock())
+    taking = host_fences.update().where(
+        host_fences.c.host == host, host_fences.c.token == row.token, free
+    )
+    taken = tx.changed(
+        taking.values(
+            owner=owner, token=row.token + 1, lease_until=until, proof=None, proven_at=None
+        )
+    )
+    return Claim(host, row.token + 1) if taken else None
+
+
+def renew(tx: Session, held: Claim, lease: float) -> bool:
+    """Extend a claim to ``lease`` seconds from now. Return False if another owner has claimed the
+    host since."""
+    return tx.changed(_held(held).values(lease_until=tx.now() + lease))
+
+
+def prove(tx: Session, held: Claim, proof: str) -> bool:
+    """Record the proof and release the host. Return False, without effect, if the claim is lost."""
+    return tx.changed(
+        _held(held).values(owner=None, lease_until=None, proof=clean(proof), proven_at=tx.now())
+    )
+
+
+def release(tx: Session, held: Claim) -> bool:
+    """Release the host without a proof. Return False if the claim is lost."""
+    return tx.changed(_held(held).values(owner=None, lease_until=None))
+
+
+def of_host(tx: Session, host: str) -> HostFence:
+    """Return who fences a host now, and the last proof that it was off."""
+    row = tx.connection.execute(
+        sa.select(
+            host_fences.c.owner,
+            host_fences.c.lease_until,
+            host_fences.c.proof,
+            host_fences.c.proven_at,
+        ).where(host_fences.c.host == host)
+    ).one_or_none()
+    if row is None:
+        return HostFence(None, None, None)
+    held = row.owner is not None and row.lease_until > tx.now()
+    return HostFence(row.owner if held else None, row.proof, row.proven_at)
+
+
+def began(tx: Session, traversal_id: str) -> float:
+    """Return when a traversal began: no proof from before it counts for its fences."""
+    query = sa.select(traversals.c.started_at).where(traversals.c.id == traversal_id)
+    found = tx.connection.execute(query).scalar_one_or_none()
+    return tx.now() if found is None else float(found)
+
+
+def _held(held: Claim) -> sa.Update:
+    """Return an update of the row as long as the claim is valid."""
+    return host_fences.update().where(
+        host_fences.c.host == held.host,
+        host_fences.c.token == held.token,
+        host_fences.c.owner.is_not(None),
+    )

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process at a time fences a compute host, and the others find its proof."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.store import host_fences
+from mistral_failover.store.database import Database
+from mistral_failover.store.host_fences import Claim, HostFence
+from mistral_failover.store.tables import host_fences as table
+from support.together import together
+
+HOST = "compute-1"
+
+
+def claim(database: Database, owner: str = "a", host: str = HOST) -> Claim | None:
+    return database.atomically(lambda tx: host_fences.claim(tx, host, owner, 30.0))
+
+
+def prove(database: Database, held: Claim, proof: str = "it is off") -> bool:
+    return database.atomically(lambda tx: host_fences.prove(tx, held, proof))
+
+
+def fence(database: Database, host: str = HOST) -> HostFence:
+    return database.reading(lambda tx: host_fences.of_host(tx, host))
+
+
+def expire(database: Database) -> None:
+    """Let the lease of every owner end, as if its process was dead."""
+    database.atomically(lambda tx: tx.execute(table.update().values(lease_until=tx.now() - 1)))
+
+
+def test_a_host_that_no_process_fences_has_neither_owner_nor_proof(database: Database) -> None:
+    assert fence(database) == HostFence(None, None, None)
+
+
+def test_a_claimed_host_is_refused_to_others_until_its_owner_releases_it(
+    database: Database,
+) -> None:
+    held = claim(database)
+    assert held is not None
+
+    assert claim(database, "b") is None
+    assert fence(database).owner == "a"
+
+    database.atomically(lambda tx: host_fences.release(tx, held))
+    assert claim(database, "b") is not None
+
+
+def test_two_hosts_are_fenced_side_by_side(database: Database) -> None:
+    assert claim(database, "a", "compute-1") is not None
+    assert claim(database, "b", "compute-2") is not None
+
+
+def test_of_many_that_claim_a_host_at_once_one_gets_it(database: Database) -> None:
+    claims = together(4, lambda number: claim(database, f"owner-{number}"))
+
+    assert len([held for held in claims if held is not None]) == 1
+
+
+def test_a_proof_releases_the_host_and_is_found_with_its_time(database: Database) -> None:
+    before = database.reading(lambda tx: tx.now())
+    held = claim(database)
+    assert held is not None
+
+    assert prove(database, held, "fence_redfish reports compute-1 off")
+
+    found = fence(database)
+    assert (found.owner, found.proof) == (None, "fence_redfish reports compute-1 off")
+    assert found.proven_at is not None
+    assert found.proven_at >= before
+
+
+def test_a_new_claim_voids_the_proof_before_it(database: Database) -> None:
+    first = claim(database)
+    assert first is not None
+    prove(database, first)
+
+    claim(database, "b")
+
+    assert fence(database) == HostFence("b", None, None)
+
+
+def test_an_owner_whose_lease_ended_changes_nothing_after_another_one_came(
+    database: Database,
+) -> None:
+    first = claim(database)
+    assert first is not None
+    expire(database)
+    assert fence(database).owner is None
+    second = claim(database, "b")
+    assert second is not None
+
+    assert not database.atomically(lambda tx: host_fences.renew(tx, first, 30.0))
+    assert not prove(database, first, "an old answer")
+    assert not database.atomically(lambda tx: host_fences.release(tx, first))
+
+    assert fence(database) == HostFence("b", None, None)
+
+
+def test_a_renewed_claim_lasts_longer(database: Database) -> None:
+    held = claim(database)
+    assert held is not None
+    expire(database)
+
+    assert database.atomically(lambda tx: host_fences.renew(tx, held, 30.0))
+
+    assert fence(database).owner == "a"
+    assert claim(database, "b") is None
+
+
+def test_an_owner_of_any_length_and_with_any_character_fits(database: Database) -> None:
+    def claimed(tx: Any) -> Claim | None:
+        return host_fences.claim(tx, HOST, "\x1b" + "o" * 400, 30.0)
+
+    assert database.atomically(claimed) is not None
+
+
+def test_a_traversal_that_is_unknown_began_now(database: Database) -> None:
+    """So no proof from before counts."""
+    before = database.reading(lambda tx: tx.now())
+
+    assert database.reading(lambda tx: host_fences.began(tx, "gone")) >= before
