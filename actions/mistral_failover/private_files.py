@@ -33,11 +33,12 @@ def check_directory(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read(file: Path, *, for_root: bool = False) -> bytes:
+def read(file: Path, *, for_root: bool = False, for_group: bool = False) -> bytes:
     """Return the content of a file that only its owner, this user or root, can read and write.
 
     ``for_root``: if this user is root, the file may belong to any user: for what is only sent to a
-    service of that user, such as a token.
+    service of that user, such as a token. ``for_group``: the group of the file may read it if it
+    belongs to root: for what an administrator installs for a service.
 
     Raises `NotPrivate`, also for a symbolic link, which may lead to another file a moment later;
     OSError if the file is not readable.
@@ -45,7 +46,13 @@ def read(file: Path, *, for_root: bool = False) -> bytes:
     descriptor = open_in_place(file, os.O_RDONLY)
     with os.fdopen(descriptor, "rb") as stream:
         found = os.fstat(stream.fileno())
-        _check(file, found, "chmod 600", any_owner=for_root and os.geteuid() == 0)
+        _check(
+            file,
+            found,
+            "chmod 600",
+            any_owner=for_root and os.geteuid() == 0,
+            allowed=0o040 if for_group and found.st_uid == 0 else 0,
+        )
         return stream.read()
 
 
@@ -78,13 +85,20 @@ def open_in_place(file: Path, flags: int) -> int:
         raise
 
 
-def _check(path: Path, found: os.stat_result, chmod: str, *, any_owner: bool = False) -> None:
+def _check(
+    path: Path,
+    found: os.stat_result,
+    chmod: str,
+    *,
+    any_owner: bool = False,
+    allowed: int = 0,
+) -> None:
     if not any_owner and found.st_uid not in (0, os.geteuid()):
         raise NotPrivate(
             f"{path} belongs to another user (uid {found.st_uid})",
             f"Run as that user, or: chown {os.geteuid()}: {path}",
         )
-    if mode := stat.S_IMODE(found.st_mode) & 0o077:
+    if mode := stat.S_IMODE(found.st_mode) & 0o077 & ~allowed:
         may = "read or write" if mode & 0o022 else "read"
         raise NotPrivate(
             f"other users may {may} {path} (mode {stat.S_IMODE(found.st_mode):04o})",

@@ -83,6 +83,15 @@ _OPTIONS = [
             "least 32 bytes, readable only by Mistral, the same on every executor."
         ),
     ),
+    cfg.StrOpt(
+        "fence_devices_file",
+        help=(
+            "File of the operator with the devices that switch compute hosts off or cut them from "
+            "their storage, for the rungs host_power and storage: readable only by Mistral, or "
+            "owned by root and readable by Mistral's group. The same on every executor. Unset: "
+            "these rungs prove nothing."
+        ),
+    ),
     cfg.FloatOpt(
         "poll_first", default=0.05, min=0.0, help="Seconds between the first two looks of a wait."
     ),
@@ -240,6 +249,7 @@ class Settings:
     http_timeout: float = 10.0
     command_channel: str | None = None
     agent_key_file: str | None = None
+    fence_devices_file: str | None = None
     poll_first: float = 0.05
     poll_growth: float = 1.12
     poll_ceiling: float = 2.0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from mistral_failover.actions.base import FailoverAction
@@ -47,7 +48,8 @@ class OperationAction(FailoverAction):
             guard.permit("GET")  # whose lease is lost has nothing to do here, nor on a member
             cloud = request.cloud(guard)
             channel = request.channel(cloud, guard)
-            tools = Tools(cloud, channel, lambda: mistral_of(request, guard))
+            mistral = partial(mistral_of, request, guard)
+            tools = Tools(cloud, channel, mistral, request.runtime, request.project_id)
             return self.carry_out(request, tools, operation)
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:

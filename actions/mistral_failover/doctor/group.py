@@ -226,7 +226,8 @@ def fence(subject: Subject) -> Iterable[Finding]:
         known = _workflows(subject, [name])
         return known is not None and name not in known
 
-    examined = Examined(group, subject.look.settings, lacks_workflow)
+    project = subject.look.request.project_id
+    examined = Examined(group, subject.look.settings, lacks_workflow, project)
     kinds = [rung_kind(rung["kind"]) for rung in group.fence]
     said = ", ".join(kind.name(rung) for kind, rung in zip(kinds, group.fence, strict=True))
     for kind, rung in zip(kinds, group.fence, strict=True):

@@ -6,6 +6,7 @@ only, as Nova's default policy has it.
 """
 
 import hashlib
+import time
 from typing import Any
 
 from oslo_utils import strutils
@@ -146,7 +147,8 @@ def _for_administrators(
         "OS-EXT-SRV-ATTR:hypervisor_hostname": server.host or None,
     }
     if version >= (2, 16):
-        body["host_status"] = "" if host is None else ("UP" if host.up else "UNKNOWN")
+        dead = "DOWN" if host is not None and host.forced_down else "UNKNOWN"
+        body["host_status"] = "" if host is None else ("UP" if host.up else dead)
     return body
 
 
@@ -325,21 +327,36 @@ def _services(call: Call) -> Any:
         raise refused(403, denied("os_compute_api:os-services:list"))
     return {
         "services": [
-            {
-                "id": stable_hex("service", host.name),
-                "binary": "nova-compute",
-                "host": host.name,
-                "zone": "nova",
-                "status": "enabled",
-                "state": "up" if host.up else "down",
-                "forced_down": False,
-                "disabled_reason": None,
-                "updated_at": utc(call.emulation.started_at),
-            }
+            _service(call, host)
             for host in call.emulation.state.hosts.values()
             if call.query("host") in (None, host.name)
         ]
     }
+
+
+def _service(call: Call, host: Host) -> dict[str, Any]:
+    return {
+        "id": stable_hex("service", host.name),
+        "binary": "nova-compute",
+        "host": host.name,
+        "zone": "nova",
+        "status": "enabled",
+        "state": "up" if host.up else "down",
+        "forced_down": host.forced_down,
+        "disabled_reason": None,
+        "updated_at": utc(time.time() if host.reports else call.emulation.started_at),
+    }
+
+
+def _update_service(call: Call) -> Any:
+    if not call.admin:
+        raise refused(403, denied("os_compute_api:os-services:update"))
+    for host in call.emulation.state.hosts.values():
+        if stable_hex("service", host.name) == call.path("service_id"):
+            host.forced_down = bool(call.body.get("forced_down", host.forced_down))
+            call.emulation.changed()
+            return {"service": _service(call, host)}
+    raise refused(404, f"Service {call.path('service_id')} not found.")
 
 
 def _version(call: Call) -> dict[str, Any]:
@@ -377,6 +394,7 @@ def routes() -> list[Route]:
         (server, _delete, "delete_server", "DELETE", False),
         (f"{server}/action", _action, _action_name, "POST", False),
         (f"{base}/os-services", _services, "service_list", "GET", False),
+        (f"{base}/os-services/{{service_id}}", _update_service, "service_update", "PUT", False),
     )
     return [
         endpoint(SERVICE, path, handler, operation, [method], public=public)

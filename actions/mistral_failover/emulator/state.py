@@ -87,16 +87,23 @@ class Token:
 
 @dataclass
 class Host:
-    """A hypervisor: `compute_up` is nova-compute, `powered` the machine under it."""
+    """A hypervisor: `compute_up` is nova-compute, `powered` the machine under it, `forced_down` what
+    an administrator told Nova."""
 
     name: str
     compute_up: bool = True
     powered: bool = True
+    forced_down: bool = False
+
+    @property
+    def reports(self) -> bool:
+        """Whether its compute service reports to Nova."""
+        return self.compute_up and self.powered
 
     @property
     def up(self) -> bool:
-        """Whether Nova sees its compute service."""
-        return self.compute_up and self.powered
+        """Whether Nova counts its compute service as up."""
+        return self.reports and not self.forced_down
 
 
 @dataclass

@@ -19,6 +19,7 @@ from mistral_failover.mistral.api import Mistral
 from mistral_failover.model.goal import fence_name
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.process import Runtime
 
 Document = Mapping[str, Any]
 
@@ -28,11 +29,15 @@ class Tools:
     """What an operation acts with; every call passes the lease's guard.
 
     ``mistral``: finds Mistral's own API, None if its address is unknown; raises CloudError.
+    ``runtime`` and ``project_id``: the process's state store and settings, and the project of the
+    request, for what belongs to the operator of the cloud.
     """
 
     cloud: Cloud
     channel: Channel
     mistral: Callable[[], Mistral | None] = lambda: None
+    runtime: Runtime | None = None
+    project_id: str = ""
 
 
 def member_server(operation: Document) -> str:

@@ -77,6 +77,18 @@ def fence_target(
         ),
         confirmed=confirmed,
         attached=tuple(sorted(filter(None, attached))),
+        volumes=tuple(
+            sorted({r.physical_id for r in here if r.type == ATTACHMENT and r.physical_id})
+        ),
+        beside_volumes=tuple(
+            sorted(
+                r.name
+                for r in here
+                if (r.type == ATTACHMENT and not r.physical_id)
+                or r.type not in (ATTACHMENT, ACTIVATION)
+                or _server_of(r, member) not in attached
+            )
+        ),
     )
 
 

@@ -32,7 +32,8 @@ class FenceTarget:
     present one. ``stops``: (server, stop command) of each application there, dependents first.
     ``without_stop_command``: names of resources there that no stop command covers. ``confirmed``:
     an operator's confirmation, or None; it may come while the ladder is climbed. ``attached``:
-    those of the servers that have volumes of the group.
+    those of the servers that have volumes of the group. ``volumes``: the ids of these volumes.
+    ``beside_volumes``: names of resources there that a fence of the volumes does not cover.
     """
 
     member: MemberRow
@@ -41,6 +42,8 @@ class FenceTarget:
     without_stop_command: tuple[str, ...]
     confirmed: Callable[[], str | None]
     attached: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    beside_volumes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Examined:
     lacks_workflow: Callable[[str], bool]
     """Whether Mistral shows no workflow of this name to the project; False if it cannot be asked.
     """
+    project_id: str = ""
+    """The project of the group."""
 
 
 class Missing(NamedTuple):

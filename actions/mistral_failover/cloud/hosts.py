@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute hosts, as Nova shows them to an operator.
+
+A project sees neither a server's host nor the state of its compute service, so these calls use the
+operator's credential.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.session import session_for
+from mistral_failover.settings import Settings
+
+_VERSION = "2.53"  # the first one in which a service has a UUID; with forced_down since 2.11
+_HOST = "OS-EXT-SRV-ATTR:host"
+# While one of these is under way, the guest may be on another host than Nova's record.
+_MOVING = ("MIGRATING", "RESIZE", "VERIFY_RESIZE", "REVERT_RESIZE", "REBUILD")
+_MOVES = ("migrating", "resize", "rebuild", "shelving", "unshelving", "spawning")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server is. ``host``: None if it is on none. ``moving``: what Nova does with it that
+    may bring it to another host; empty if nothing. ``exists`` is false for a server that is gone.
+    """
+
+    host: str | None
+    moving: str = ""
+    exists: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeService:
+    """The compute service of a host. ``seen``: when it reported last, in Nova's words."""
+
+    id: str
+    host: str
+    up: bool
+    forced_down: bool
+    seen: str
+
+    @property
+    def down(self) -> bool:
+        """Whether Nova counts it as dead."""
+        return not self.up or self.forced_down
+
+
+class _NoToken:
+    """A request without a token: the configured entry of clouds.yaml counts."""
+
+    auth_token = None
+
+
+def operator_cloud(entry: str | None, guard: Guard, settings: Settings) -> Cloud:
+    """Return the cloud with the operator's credential: an entry of clouds.yaml, or that of
+    ``[failover] cloud``.
+
+    Raises `CloudError` CONFIG if there is none.
+    """
+    chosen = dataclasses.replace(settings, cloud=entry or settings.cloud)
+    if not chosen.cloud:
+        raise CloudError(
+            "CONFIG",
+            "No credential of an operator is configured, so the host of a server is unknown.",
+            remedy="Set cloud in the file of [failover] fence_devices_file to an entry of "
+            "clouds.yaml.",
+        )
+    return Cloud(session_for(_NoToken(), guard=guard, settings=chosen), settings)
+
+
+def place_of(cloud: Cloud, server_id: str) -> Place:
+    """Return where a server is.
+
+    Raises `CloudError`; FORBIDDEN also if Nova hides the host from this credential.
+    """
+    try:
+        found = _get(cloud, f"/servers/{server_id}", f"read server {server_id}")["server"]
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            return Place(None, exists=False)
+        raise
+    if _HOST not in found:
+        raise CloudError("FORBIDDEN", "Nova does not show the host of a server to the operator.")
+    task = str(found.get("OS-EXT-STS:task_state") or "")
+    status = str(found.get("status") or "")
+    moving = status if status in _MOVING else ""
+    if not moving and task.startswith(_MOVES):
+        moving = task
+    return Place(found[_HOST] or None, moving)
+
+
+def compute_service(cloud: Cloud, host: str) -> ComputeService | None:
+    """Return the compute service of a host; None if Nova knows none. Raises `CloudError`."""
+    query = {"host": host, "binary": "nova-compute"}
+    rows = _get(cloud, "/os-services", "read a compute service", params=query)["services"]
+    for row in rows:
+        if row["host"] == host and row["binary"] == "nova-compute":
+            return ComputeService(
+                id=str(row["id"]),
+                host=host,
+                up=row["state"] == "up",
+                forced_down=bool(row.get("forced_down")),
+                seen=str(row.get("updated_at") or ""),
+            )
+    return None
+
+
+def force_down(cloud: Cloud, service: ComputeService) -> None:
+    """Tell Nova that a host is fenced. Nova then evacuates, detaches and deletes what is on it
+    without it. Raises `CloudError`."""
+    with translated("force a compute service down", "Nova", changes=True):
+        cloud.session.put(
+            f"/os-services/{service.id}",
+            json={"forced_down": True},
+            endpoint_filter=_compute(cloud),
+            microversion=_VERSION,
+        )
+
+
+def _get(cloud: Cloud, path: str, doing: str, **options: Any) -> Any:
+    with translated(doing, "Nova"):
+        return cloud.session.get(
+            path, endpoint_filter=_compute(cloud), microversion=_VERSION, **options
+        ).json()
+
+
+def _compute(cloud: Cloud) -> dict[str, Any]:
+    region = {"region_name": name} if (name := cloud.session.region_name) else {}
+    return {"service_type": "compute", "interface": "public", **region}

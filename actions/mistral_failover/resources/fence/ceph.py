@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocking clients of a Ceph cluster.
+
+A client that has an RBD image open watches it, and the owner of the exclusive lock is named by the
+lock. A client on the cluster's blocklist (``address:port/nonce``) can write nothing any more: the
+map of the OSDs carries the list, and the command returns after the map has changed. Every command
+has a limit of its own and is killed at it, because by default none ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.resources.fence import programs
+from mistral_failover.resources.fence.devices import Ceph
+from mistral_failover.resources.fence.power import Unproven
+
+LOG = logging.getLogger(__name__)
+
+FOREVER = 10 * 365 * 86_400
+"""Seconds for which a client is blocked: an operator lifts it after the host was off."""
+_CLIENT = re.compile(r"(?:v[12]:)?(?P<ip>[0-9.]+|\[[0-9A-Fa-f:.]+\]):[0-9]+/[0-9]+\Z")
+_ENOENT = 2
+
+Permit = Callable[[float], float]
+"""Returns for how many seconds a command of at most so many may run; raises if none may start."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An RBD image, and the clients that have it open or own its lock."""
+
+    name: str
+    clients: frozenset[str]
+
+
+class Cluster:
+    """The cluster of the operator's file."""
+
+    def __init__(self, ceph: Ceph, permit: Permit) -> None:
+        self._ceph = ceph
+        self._permit = permit
+
+    def image_of(self, volume_id: str) -> Image:
+        """Return the image of a volume with its clients. Raises Unproven if it is in none of the
+        pools, or in several."""
+        found = [
+            image
+            for pool in self._ceph.pools
+            if (image := self._image(f"{pool}/volume-{volume_id}")) is not None
+        ]
+        if len(found) != 1:
+            where = "several pools" if found else "none of the operator's pools"
+            raise Unproven(f"volume {volume_id} is in {where}")
+        return found[0]
+
+    def clients_of(self, image: Image) -> frozenset[str]:
+        """Return the clients that watch an image now."""
+        return frozenset(self._watchers(image.name) or ())
+
+    def block(self, client: str) -> None:
+        """Put a client on the blocklist. Raises Unproven."""
+        if not _CLIENT.match(client):
+            raise Unproven("a client of the volume has no usable address", f"client {client!r}")
+        self._run(
+            "ceph", ["osd", "blocklist", "add", client, str(FOREVER)], "the blocklist refused"
+        )
+
+    def blocked(self) -> frozenset[str]:
+        """Return the clients on the blocklist, by the map of the OSDs. Raises Unproven."""
+        rows = self._json("ceph", ["osd", "blocklist", "ls", "--format", "json"], "the blocklist")
+        if not isinstance(rows, list):
+            raise Unproven("the blocklist was not readable")
+        return frozenset(str(row["addr"]) for row in rows if isinstance(row, dict) and "addr" in row)
+
+    def check(self) -> None:
+        """Read the blocklist and every pool's list of images, to see that it can be done. Raises
+        Unproven."""
+        self.blocked()
+        for pool in self._ceph.pools:
+            self._json("rbd", ["status", f"{pool}/volume-none", "--format", "json"], pool, _ENOENT)
+
+    def _image(self, name: str) -> Image | None:
+        watchers = self._watchers(name)
+        if watchers is None:
+            return None
+        locks = self._json("rbd", ["lock", "ls", name, "--format", "json"], "the volume's locks")
+        rows = locks if isinstance(locks, list) else list((locks or {}).values())
+        owners = {str(row["address"]) for row in rows if isinstance(row, dict) and "address" in row}
+        return Image(name, frozenset(watchers) | owners)
+
+    def _watchers(self, name: str) -> list[str] | None:
+        """Return the addresses of an image's watchers; None if there is no such image."""
+        status = self._json("rbd", ["status", name, "--format", "json"], "the watchers", _ENOENT)
+        if status is None:
+            return None
+        rows = status.get("watchers") if isinstance(status, dict) else None
+        if isinstance(rows, dict):  # releases before 13 show a mapping
+            rows = list(rows.values())
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and isinstance(row.get("address"), str) for row in rows
+        ):
+            raise Unproven("the watchers of the volume were not readable")
+        return [row["address"] for row in rows]
+
+    def _json(
+        self, program: str, arguments: Sequence[str], what: str, absent: int | None = None
+    ) -> Any:
+        """Return a command's answer; None if it ended with the exit code ``absent``."""
+        text = self._run(program, arguments, f"{what} could not be read", absent)
+        if text is None:
+            return None
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise Unproven(f"{what} could not be read", f"{program}: not JSON") from None
+
+    def _run(
+        self, program: str, arguments: Sequence[str], failed: str, absent: int | None = None
+    ) -> str | None:
+        path = programs.find(self._ceph.ceph if program == "ceph" else self._ceph.rbd)
+        if path is None:
+            raise Unproven(f"{program} is not installed on the executor")
+        limit = self._permit(self._ceph.limit)
+        seconds = str(max(1, int(limit)))
+        options = [
+            *(("--conf", self._ceph.conf) if self._ceph.conf else ()),
+            *(("--name", self._ceph.name) if self._ceph.name else ()),
+            *(("--keyring", self._ceph.keyring) if self._ceph.keyring else ()),
+            *(
+                ("--connect-timeout", seconds)
+                if program == "ceph"
+                else (f"--rados_mon_op_timeout={seconds}", f"--rados_osd_op_timeout={seconds}")
+            ),
+        ]
+        ended = programs.run([path, *options, *arguments], limit=limit)
+        if ended.code == 0:
+            return ended.stdout
+        if absent is not None and ended.code == absent:
+            return None
+        end = ended.why if ended.code is None else f"exit code {ended.code}"
+        LOG.warning("%s %s: %s", program, " ".join(arguments[:3]), ended.words)
+        raise Unproven(f"{failed} ({program}: {end})", f"{program}: {ended.words}")
+
+
+def address_of(client: str) -> str:
+    """Return the address of a client without port and nonce; empty if it has none."""
+    found = _CLIENT.match(client)
+    return found["ip"].strip("[]").lower() if found else ""

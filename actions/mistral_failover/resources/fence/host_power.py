@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rung ``host_power``: the operator's fence devices switch the host of the member off."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mistral_failover.model.rungs import Rung
+from mistral_failover.resources.fence.rung import Examined, FenceAttempt, FenceRung, Missing
+
+if TYPE_CHECKING:
+    from mistral_failover.cloud.servers import Evidence
+    from mistral_failover.resources.fence.power import Switch
+
+LOG = logging.getLogger(__name__)
+
+
+class HostPower(FenceRung):
+    """It needs no word of the member or its host. Which host a server is on comes from Nova with
+    the operator's credential, before and after: a server that is elsewhere by then is not fenced.
+    """
+
+    proof = "the operator's fence devices report the power of its host off"
+    limit = 180.0
+    for_dead_host = True
+
+    def missing(self, rung: Rung, examined: Examined) -> Iterator[Missing]:
+        """Require devices that this project may use."""
+        from mistral_failover.resources.fence import devices
+
+        try:
+            known = devices.for_project(examined.settings, examined.project_id)
+        except devices.NoDevices as error:
+            yield Missing(f"the rung host_power proves nothing: {error.message}", error.remedy)
+            return
+        if not known.hosts:
+            yield Missing(
+                "the rung host_power proves nothing: no fence device of a host is configured",
+                f"Ask the operator of the cloud to add hosts to {devices.OPTION}.",
+            )
+
+    def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
+        """Switch off the hosts of all the member's servers, and look at Nova before and after."""
+        from mistral_failover.cloud.errors import CloudError
+        from mistral_failover.cloud.servers import Evidence
+        from mistral_failover.resources.fence import devices, power
+
+        try:
+            switch = _switch(attempt, float(rung["limit"]))
+            return Evidence(True, self.kind, _fenced(attempt, switch))
+        except (devices.NoDevices, power.Unproven) as error:
+            LOG.warning("No proof by host_power for %s: %s", _member(attempt), error.detail)
+            return Evidence(False, self.kind, error.message)
+        except CloudError as error:
+            raise power.translated(error) from None
+
+
+def _switch(attempt: FenceAttempt, limit: float) -> Switch:
+    from mistral_failover.agent.wire import Address
+    from mistral_failover.cloud.hosts import operator_cloud
+    from mistral_failover.resources.fence import devices, power
+
+    tools, operation, member = attempt.tools, attempt.operation, attempt.target.member.name
+    runtime = tools.runtime
+    if runtime is None:
+        raise devices.NoDevices("this process has no state store")
+    known = devices.for_project(runtime.settings, tools.project_id)
+    guard = tools.cloud.guard
+    return power.Switch(
+        devices=known,
+        nova=operator_cloud(known.cloud, guard, runtime.settings),
+        store=runtime.database,
+        guard=guard,
+        deadline=time.monotonic() + limit,
+        owner=f"the fence of {member} in {operation['group']} ({operation['key']})",
+        channel=tools.channel,
+        guests=tuple(
+            Address(operation["group_id"], operation["group"], member, server)
+            for server in attempt.target.servers
+        ),
+    )
+
+
+def _fenced(attempt: FenceAttempt, switch: Switch) -> str:
+    """Return the proof for every server of the member. Raises Unproven, CloudError."""
+    from mistral_failover.cloud import servers
+    from mistral_failover.resources.fence import power
+    from mistral_failover.store import host_fences
+
+    store, traversal = switch.store, attempt.operation["ticket"]["traversal_id"]
+    since = store.reading(lambda tx: host_fences.began(tx, traversal))
+    places = _places(attempt, switch)
+    proofs = []
+    for host in sorted({host for host in places.values() if host is not None}):
+        proofs.append(f"{power.switch_off(switch, host, since)}; {power.tell_nova(switch, host)}")
+    for server in (server for server, host in places.items() if host is None):
+        gone = servers.deletion(attempt.tools.cloud, server)
+        if not gone.proven:
+            raise power.Unproven(gone.observed.rstrip("."))
+        proofs.append(gone.observed.rstrip("."))
+    after = _places(attempt, switch)
+    for server, host in places.items():
+        if after[server] != host and after[server] is not None:
+            raise power.Unproven(
+                f"server {server} was on another host after the fence",
+                f"server {server} was on {host} before the fence, and on {after[server]} after it",
+            )
+    return ". ".join(proofs)
+
+
+def _places(attempt: FenceAttempt, switch: Switch) -> dict[str, str | None]:
+    """Return the host of each server; None for a server that is gone. Raises Unproven for one
+    whose host is not certain."""
+    from mistral_failover.cloud.hosts import place_of
+    from mistral_failover.resources.fence import power
+
+    if not attempt.target.servers:
+        raise power.Unproven(f"no server of {_member(attempt)} is known")
+    found: dict[str, str | None] = {}
+    for server in attempt.target.servers:
+        place = place_of(switch.nova, server)
+        if place.moving:
+            raise power.Unproven(
+                f"server {server} may be moving to another host ({place.moving.lower()})"
+            )
+        if place.exists and place.host is None:
+            raise power.Unproven(f"Nova shows no host of server {server}")
+        found[server] = place.host
+    return found
+
+
+def _member(attempt: FenceAttempt) -> str:
+    return attempt.target.member.name

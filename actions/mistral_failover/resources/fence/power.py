@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Switching a compute host off, and proving it.
+
+One process at a time switches a host off, and records the proof for all groups with a member there.
+A device that reports the host off is contradicted by any sign of life of the host after that: an
+agent's heartbeat, a report of its compute service, another device. A contradicted report is no
+proof.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.cloud import hosts
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.resources.fence import agents
+from mistral_failover.resources.fence.agents import Power
+from mistral_failover.resources.fence.devices import Device, Devices, Levels
+from mistral_failover.store import host_fences
+from mistral_failover.store.database import Database
+from mistral_failover.store.host_fences import Claim, HostFence
+
+LOG = logging.getLogger(__name__)
+
+RECENT = 25.0
+"""Seconds since its last heartbeat within which an agent may still be alive: one comes every 10 s.
+"""
+_SETTLE = 1.0
+"""Seconds for what was on its way when the host was switched off."""
+_MARGIN = 20.0
+"""Seconds that a claim lasts beyond the call for which it was renewed."""
+_PAUSE = 0.25
+
+
+class Unproven(Exception):  # noqa: N818 - it names the finding
+    """The host is not proven off. ``message`` is for the project and names no host; ``detail`` is
+    for the operator. ``denied``: what to do is a decision of the operator, so nothing was tried."""
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail or message
+
+
+@dataclass(frozen=True)
+class Switch:
+    """With what hosts are switched off.
+
+    ``nova``: the cloud with the operator's credential. ``guard``: is asked before each call; it
+    raises LeaseLost. ``deadline``: on the monotonic clock. ``owner``: who switches, for people.
+    ``channel`` and ``guests``: where heartbeats of agents on the host would come from.
+    """
+
+    devices: Devices
+    nova: Cloud
+    store: Database
+    guard: Guard
+    deadline: float
+    owner: str
+    channel: Channel | None = None
+    guests: tuple[Address, ...] = ()
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+
+def switch_off(switch: Switch, host: str, since: float) -> str:
+    """Switch a host off; return the proof, a sentence without the host's name.
+
+    ``since``: a proof from that time on, in seconds by the database's clock, counts if a device
+    still reports the host off. Raises Unproven, CloudError, LeaseLost.
+    """
+    levels = switch.devices.hosts.get(host)
+    if not levels:
+        raise Unproven(
+            "no fence device is configured for its host", f"{host} is not among hosts of the file"
+        )
+    _await_down(switch, host)
+    claim = _claim(switch, host, levels, since)
+    if isinstance(claim, str):
+        return claim
+    proven = False
+    try:
+        proof = _Fence(switch, host, claim).through(levels)
+        proven = switch.store.atomically(lambda tx: host_fences.prove(tx, claim, proof))
+        if not proven:
+            raise Unproven("another process has taken over the fence of its host")
+        LOG.warning("Host %s is fenced: %s", host, proof)
+        return proof
+    finally:
+        if not proven:
+            switch.store.atomically(lambda tx: host_fences.release(tx, claim))
+
+
+def tell_nova(switch: Switch, host: str) -> str:
+    """Tell Nova that the host is fenced. Return the result as a clause; a refusal changes nothing
+    about the proof."""
+    try:
+        switch.guard.permit("PUT")
+        service = hosts.compute_service(switch.nova, host)
+        if service is None:
+            return "Nova has no compute service there"
+        if not service.forced_down:
+            hosts.force_down(switch.nova, service)
+        return "Nova counts its compute service as down"
+    except CloudError as error:
+        if error.code == "LEASE_LOST" or error.code == "HANDED_BACK":
+            raise
+        LOG.warning("Nova was not told that %s is fenced: %s", host, error.message)
+        return f"Nova was not told ({error.code})"
+
+
+def described(devices: Devices, host: str) -> list[str]:
+    """Return the levels of a host in words, for the operator."""
+    return [
+        f"level {number}: {' and '.join(device.agent for device in level)}"
+        for number, level in enumerate(devices.hosts.get(host, ()), 1)
+    ]
+
+
+def translated(error: CloudError) -> CloudError:
+    """Return an error of a call with the operator's credential so that it says nothing about the
+    rights of the request."""
+    if error.code not in NO_RIGHTS:
+        return error
+    return CloudError(
+        "CONFIG",
+        "Keystone does not accept the operator's credential for fencing.",
+        remedy="Ask the operator of the cloud to correct it.",
+    )
+
+
+def _await_down(switch: Switch, host: str) -> None:
+    """Wait until Nova counts the compute service of the host as dead. Other projects have servers
+    there too, and a host that works must not be switched off for one of them."""
+    if not switch.devices.compute_must_be_down:
+        return
+    while True:
+        service = hosts.compute_service(switch.nova, host)
+        if service is None:
+            raise Unproven(
+                "Nova has no compute service for its host", f"Nova has no compute service on {host}"
+            )
+        if service.down:
+            return
+        if switch.left <= _PAUSE:
+            raise Unproven(
+                "Nova reports the compute service of its host up, and the operator allows only "
+                "hosts that are down to be switched off",
+                f"the compute service on {host} is up (last report {service.seen}); "
+                "compute_must_be_down is true",
+            )
+        switch.guard.permit("GET")
+        switch.sleep(min(_PAUSE * 4, switch.left))
+
+
+def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | str:
+    """Return the right to switch the host off, or the proof of another process."""
+    while True:
+        found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
+        if found.owner is None:
+            if proof := _usable(switch, found, levels, since):
+                return proof
+            claim = switch.store.atomically(
+                lambda tx: host_fences.claim(tx, host, switch.owner, _MARGIN)
+            )
+            if claim is not None:
+                return claim
+        if switch.left <= _PAUSE:
+            raise Unproven(
+                "another process is fencing its host, and has no proof yet",
+                f"{host} is being fenced by {found.owner}",
+            )
+        switch.guard.permit("GET")
+        switch.sleep(_PAUSE)
+
+
+def _usable(switch: Switch, found: HostFence, levels: Levels, since: float) -> str | None:
+    """Return a proof of another process if it is recent enough and the host is still off: it may
+    have been switched on again."""
+    if found.proof is None or found.proven_at is None or found.proven_at < since:
+        return None
+
+    def permit(seconds: float) -> float:
+        switch.guard.permit("GET")
+        return min(seconds, switch.left)
+
+    for level in levels:
+        said = [agents.status(device, permit).power for device in level]
+        if all(power is Power.OFF for power in said):
+            return found.proof
+        if Power.ON in said:
+            return None
+    return None
+
+
+@dataclass
+class _Fence:
+    """One fence of a host, by the holder of its claim."""
+
+    switch: Switch
+    host: str
+    claim: Claim
+    _on: list[Device] = field(default_factory=list)
+
+    def through(self, levels: Levels) -> str:
+        """Try level by level; return the first proof. Raises Unproven."""
+        signs = _Signs(self.switch, self.host)
+        tried: list[str] = []
+        details: list[str] = []
+        for number, level in enumerate(levels, 1):
+            try:
+                words = self._level(level)
+                self._contradicted_by_devices()
+                signs.contradict()
+            except Unproven as error:
+                tried.append(f"level {number}: {error.message}")
+                details.append(f"level {number}: {error.detail}")
+                continue
+            return words
+        raise Unproven("; ".join(tried), f"{self.host}: {'; '.join(details)}")
+
+    def _level(self, level: Iterable[Device]) -> str:
+        """Switch off by every device of a level, then ask each one separately."""
+        for device in level:
+            answer = agents.off(device, self._permit)
+            if not answer.ok:
+                raise Unproven(answer.words, answer.detail)
+        said = []
+        for device in level:
+            answer = agents.status(device, self._permit)
+            if answer.power is Power.ON:
+                self._on.append(device)
+                raise Unproven(
+                    f"{answer.words}, although it reported success for off",
+                )
+            if answer.power is not Power.OFF:
+                raise Unproven(answer.words, answer.detail)
+            said.append(answer.words)
+        return f"{' and '.join(said)} of its host"
+
+    def _contradicted_by_devices(self) -> None:
+        for device in self._on:
+            answer = agents.status(device, self._permit)
+            if answer.power is Power.ON:
+                raise Unproven(f"contradicted: {answer.words}")
+
+    def _permit(self, seconds: float) -> float:
+        """Permit one call, for which the claim is renewed. Raises Unproven, LeaseLost."""
+        self.switch.guard.permit("POST")
+        seconds = min(seconds, self.switch.left)
+        asked = time.clock_gettime(time.CLOCK_BOOTTIME)
+        renewed = self.switch.store.atomically(
+            lambda tx: host_fences.renew(tx, self.claim, max(seconds, 0.0) + _MARGIN)
+        )
+        late = time.clock_gettime(time.CLOCK_BOOTTIME) - asked
+        if not renewed or late > _MARGIN / 2:
+            raise Unproven("another process has taken over the fence of its host")
+        if seconds <= 0:
+            raise Unproven("the time of the rung was over")
+        return seconds
+
+
+class _Signs:
+    """Signs of life of a host: heartbeats of its agents, and reports of its compute service."""
+
+    def __init__(self, switch: Switch, host: str) -> None:
+        self._switch = switch
+        self._host = host
+        service = self._service()
+        self._was_up = service is not None and service.up
+        self._was_heard = any(beat.ago <= RECENT for _, beat in self._heartbeats())
+
+    def contradict(self) -> None:
+        """Listen for a sign of life after the host was reported off, if there was one shortly
+        before. Raises Unproven if one comes."""
+        listen = self._switch.devices.listen
+        if not listen or not (self._was_up or self._was_heard):
+            return
+        reported = time.monotonic()
+        self._switch.sleep(_SETTLE)
+        beats = {address: time.time() - beat.ago for address, beat in self._heartbeats()}
+        service = self._service()
+        end = time.monotonic() + listen
+        while True:
+            self._look(beats, service, reported)
+            if time.monotonic() >= end:
+                return
+            if self._switch.left <= 0:
+                raise Unproven("the time of the rung was over while it listened for signs of life")
+            self._switch.guard.permit("GET")
+            self._switch.sleep(min(2 * _PAUSE, max(0.0, end - time.monotonic())))
+
+    def _look(
+        self,
+        beats: dict[Address, float],
+        service: hosts.ComputeService | None,
+        reported: float,
+    ) -> None:
+        for address, beat in self._heartbeats():
+            # A node's clock may differ from ours, so its own earlier heartbeat is compared.
+            if address in beats:
+                alive = time.time() - beat.ago > beats[address] + _SETTLE
+            else:
+                alive = beat.ago < time.monotonic() - reported - _SETTLE
+            if alive:
+                raise Unproven(
+                    f"contradicted: {address.member}'s agent sent a heartbeat after its host was "
+                    "reported off"
+                )
+        now = self._service()
+        if now is not None and service is not None and now.seen != service.seen:
+            raise Unproven(
+                "contradicted: the compute service of its host reported to Nova after the host was "
+                "reported off",
+                f"the compute service on {self._host} reported at {now.seen}",
+            )
+
+    def _service(self) -> hosts.ComputeService | None:
+        """Return the compute service, or None if Nova cannot be asked: then it shows no sign."""
+        try:
+            return hosts.compute_service(self._switch.nova, self._host)
+        except CloudError as error:
+            if error.code in ("LEASE_LOST", "HANDED_BACK"):
+                raise
+            return None
+
+    def _heartbeats(self) -> list[tuple[Address, Heartbeat]]:
+        if self._switch.channel is None:
+            return []
+        found = []
+        for address in self._switch.guests:
+            try:
+                beat = self._switch.channel.heard(address)
+            except (ChannelError, CloudError) as error:
+                if getattr(error, "code", "") in ("LEASE_LOST", "HANDED_BACK"):
+                    raise
+                continue
+            if beat is not None:
+                found.append((address, beat))
+        return found

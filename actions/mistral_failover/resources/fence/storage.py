@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rung ``storage``: the storage refuses every write of the member's host to the group's volumes.
+
+The guest may run on, behind a partition for example: nothing of it reaches the volumes. An operator
+lifts the block by hand after the host was switched off and on again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mistral_failover.model.rungs import Rung
+from mistral_failover.resources.fence.rung import Examined, FenceAttempt, FenceRung, Missing
+
+if TYPE_CHECKING:
+    from mistral_failover.cloud.servers import Evidence
+    from mistral_failover.resources.fence.ceph import Cluster, Image
+    from mistral_failover.resources.fence.devices import Devices
+
+LOG = logging.getLogger(__name__)
+_PAUSE = 0.25
+
+
+class Storage(FenceRung):
+    """It blocks the clients that have the group's volumes open. It proves nothing if no client has
+    one open: a client that comes back later would not be blocked. Nor for a member without volumes,
+    or for one with a resource that is not on a volume."""
+
+    proof = "the storage refuses every write of its host to the group's volumes"
+    limit = 60.0
+    for_dead_host = True
+
+    def missing(self, rung: Rung, examined: Examined) -> Iterator[Missing]:
+        """Require a storage that this project may use."""
+        from mistral_failover.resources.fence import devices
+
+        try:
+            known = devices.for_project(examined.settings, examined.project_id)
+        except devices.NoDevices as error:
+            yield Missing(f"the rung storage proves nothing: {error.message}", error.remedy)
+            return
+        if known.ceph is None:
+            yield Missing(
+                "the rung storage proves nothing: no Ceph cluster is configured",
+                f"Ask the operator of the cloud to add ceph to {devices.OPTION}.",
+            )
+
+    def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
+        """Block the clients of every volume of the member, and see that they are gone."""
+        from mistral_failover.cloud.errors import CloudError
+        from mistral_failover.cloud.servers import Evidence
+        from mistral_failover.resources.fence import ceph, devices, power
+
+        deadline = time.monotonic() + float(rung["limit"])
+        guard = attempt.tools.cloud.guard
+
+        def permit(seconds: float) -> float:
+            guard.permit("POST")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise power.Unproven("the time of the rung was over")
+            return min(seconds, left)
+
+        try:
+            runtime = attempt.tools.runtime
+            if runtime is None:
+                raise devices.NoDevices("this process has no state store")
+            known = devices.for_project(runtime.settings, attempt.tools.project_id)
+            if known.ceph is None:
+                raise devices.NoDevices("no Ceph cluster is configured")
+            said = _fenced(attempt, known, ceph.Cluster(known.ceph, permit), deadline)
+            return Evidence(True, self.kind, said)
+        except (devices.NoDevices, power.Unproven) as error:
+            LOG.warning(
+                "No proof by storage for %s: %s", attempt.target.member.name, error.detail
+            )
+            return Evidence(False, self.kind, error.message)
+        except CloudError as error:
+            raise power.translated(error) from None
+
+
+def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: float) -> str:
+    """Return the proof. Raises Unproven, CloudError."""
+    from mistral_failover.resources.fence import power
+
+    target = attempt.target
+    if not target.volumes:
+        raise power.Unproven(f"no volume of the group is attached to {target.member.name}")
+    if target.beside_volumes:
+        named = ", ".join(target.beside_volumes)
+        raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
+    blocked: dict[str, frozenset[str]] = {}
+    for volume_id in target.volumes:
+        image = cluster.image_of(volume_id)
+        suspects = _suspects(attempt, known, volume_id, image)
+        if not suspects:
+            raise power.Unproven(
+                f"no client of {target.member.name}'s host has volume {volume_id} open, so the "
+                "storage can block none"
+            )
+        for client in sorted(suspects):
+            cluster.block(client)
+        blocked[volume_id] = _gone(attempt, known, cluster, (volume_id, image, suspects), deadline)
+    clients = frozenset().union(*blocked.values())
+    if not clients <= cluster.blocked():
+        raise power.Unproven("a client is missing on the blocklist after it was added")
+    count = f"{len(clients)} client{'s' if len(clients) > 1 else ''}"
+    return f"Ceph blocks {count} of volume {' and '.join(sorted(blocked))}"
+
+
+def _gone(
+    attempt: FenceAttempt,
+    known: Devices,
+    cluster: Cluster,
+    volume: tuple[str, Image, frozenset[str]],
+    deadline: float,
+) -> frozenset[str]:
+    """Wait until no client of the suspect watches the image. A new one is blocked as well. Return
+    all that were blocked. Raises Unproven."""
+    from mistral_failover.resources.fence import power
+    from mistral_failover.resources.fence.ceph import Image
+
+    volume_id, image, blocked = volume
+    while True:
+        now = Image(image.name, cluster.clients_of(image))
+        watching = _suspects(attempt, known, volume_id, now)
+        for client in sorted(watching - blocked):
+            cluster.block(client)
+        blocked |= watching
+        if not watching:
+            return blocked
+        if time.monotonic() + _PAUSE >= deadline:
+            raise power.Unproven(
+                f"contradicted: a blocked client still watches volume {volume_id}",
+                f"{image.name} is still watched by {', '.join(sorted(watching))}",
+            )
+        time.sleep(_PAUSE)
+
+
+def _suspects(
+    attempt: FenceAttempt, known: Devices, volume_id: str, image: Image
+) -> frozenset[str]:
+    """Return the clients of an image that belong to the member. A volume that only the member has
+    has no other clients. Of a shared one only those on the member's host are its own, by the
+    operator's list of addresses. Raises Unproven if that does not tell them apart, CloudError."""
+    from mistral_failover.cloud import volumes
+    from mistral_failover.cloud.hosts import operator_cloud, place_of
+    from mistral_failover.resources.fence import power
+    from mistral_failover.resources.fence.ceph import address_of
+
+    target, tools = attempt.target, attempt.tools
+    holders = volumes.holders(tools.cloud, volume_id)
+    others = sorted(holders - set(target.servers))
+    if not others:
+        return image.clients
+    runtime, ceph = tools.runtime, known.ceph
+    assert runtime is not None
+    assert ceph is not None
+    nova = operator_cloud(known.cloud, tools.cloud.guard, runtime.settings)
+    own = {place_of(nova, server).host for server in target.servers}
+    if own & {place_of(nova, server).host for server in others}:
+        raise power.Unproven(
+            f"volume {volume_id} is attached to another server on the same host, whose clients "
+            "cannot be told apart"
+        )
+    addresses = {each for host in own for each in ceph.addresses.get(host or "", ())}
+    if not addresses:
+        raise power.Unproven(
+            f"volume {volume_id} is shared, and the storage address of the member's host is not "
+            "configured"
+        )
+    return frozenset(
+        client
+        for client in image.clients
+        if address_of(client) in {each.lower() for each in addresses}
+    )

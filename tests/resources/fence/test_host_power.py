@@ -1,0 +1,553 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rung ``host_power``: what the boards and their agents do, what is a proof, and what is none.
+
+Contract: without a proof nothing may move. So each way in which a board or an agent fails is a test
+here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.store import host_fences
+from support.fencing import AGENT, PASSWORD, Fencing
+from support.together import together
+
+
+def test_a_dead_host_is_switched_off_verified_separately_and_nova_is_told(
+    fencing: Fencing,
+) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    evidence = fencing.prove()
+
+    assert evidence.proven, evidence.observed
+    assert evidence.rung == "host_power"
+    assert "fence_simulated reports the power off of its host" in evidence.observed
+    assert "Nova counts its compute service as down" in evidence.observed
+    assert fencing.machines.power(fencing.host) == "off"
+    assert fencing.actions() == ["off", "status"]
+    assert fencing.forced_down()
+
+
+def test_a_host_that_is_already_off_is_proven_off(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.machines.add(fencing.host, "off")
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    assert fencing.prove().proven
+
+
+def test_neither_the_host_nor_the_board_is_shown_to_the_project(fencing: Fencing) -> None:
+    fencing.dies()
+    port = fencing.machines.board("refuses")
+    fencing.configure([fencing.device(port)])
+
+    observed = fencing.prove().observed
+
+    assert fencing.host not in observed
+    assert "127.0.0.1" not in observed
+    assert str(port) not in observed
+
+
+BOARDS = {
+    "refuses": "off: exit code 1",
+    "hangs": "it did not end within",
+    "late": "it did not end within",
+    "half-open": "it did not end within",
+}
+
+
+@pytest.mark.parametrize(("mode", "said"), BOARDS.items())
+def test_a_board_that_does_not_switch_proves_nothing(
+    fencing: Fencing, mode: str, said: str
+) -> None:
+    fencing.dies()
+    options: dict[str, Any] = {"ssl": 1} if mode == "half-open" else {}
+    fencing.configure([fencing.device(fencing.machines.board(mode), limit=1.0, **options)])
+
+    evidence = fencing.prove()
+
+    assert not evidence.proven
+    assert said in evidence.observed
+    assert fencing.machines.power(fencing.host) == "on"
+    assert not fencing.forced_down()
+    assert fencing.seconds < 3
+
+
+def test_a_board_that_is_unreachable_proves_nothing(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(1)])
+
+    assert not fencing.prove().proven
+    assert not fencing.forced_down()
+
+
+def test_a_board_that_switches_the_host_on_again_proves_nothing(fencing: Fencing) -> None:
+    """The look that the agent takes is too early; the separate one is not."""
+    fencing.dies()
+    slow = Path(fencing.folder / "fence_slow")
+    slow.write_text(f'#!/bin/sh\ntest -e {slow}.once && sleep 0.8; touch {slow}.once\nexec {AGENT}\n')
+    slow.chmod(0o755)
+    fencing.configure([fencing.device(fencing.machines.board("returns"), agent=str(slow), limit=4)])
+
+    evidence = fencing.prove()
+
+    assert not evidence.proven
+    assert "reports the power on, although it reported success for off" in evidence.observed
+
+
+def test_a_board_that_lies_is_contradicted_by_the_member_s_agent(fencing: Fencing) -> None:
+    """The compute service is dead, and the guest writes on."""
+    fencing.compute_dies()
+    fencing.configure([fencing.device(fencing.machines.board("lies"))], listen=4)
+
+    evidence = fencing.prove(limit=10)
+
+    assert not evidence.proven
+    assert "contradicted: db_a's agent sent a heartbeat" in evidence.observed
+    assert fencing.actions() == ["off", "status"], "the board itself claims that it is off"
+    assert not fencing.forced_down()
+
+
+def test_a_board_that_lies_is_contradicted_by_the_host_s_compute_service(
+    fencing: Fencing,
+) -> None:
+    fencing.emulated.client.fault("server", fencing.server, "crash")
+    fencing.configure(
+        [fencing.device(fencing.machines.board("lies"))], listen=4, compute_must_be_down=False
+    )
+
+    evidence = fencing.prove(limit=10)
+
+    assert not evidence.proven
+    assert "the compute service of its host reported to Nova after" in evidence.observed
+
+
+def test_a_live_host_that_falls_silent_when_it_is_switched_off_is_proven_off(
+    fencing: Fencing,
+) -> None:
+    fencing.configure(
+        [fencing.device(fencing.machines.board())], compute_must_be_down=False, listen=1.5
+    )
+
+    with fencing.power_of_the_machine_counts():
+        evidence = fencing.prove(limit=10)
+
+    assert evidence.proven, evidence.observed
+    assert fencing.seconds > 1.5, "it listened"
+
+
+def test_a_host_that_nova_reports_up_is_not_switched_off_for_one_project(
+    fencing: Fencing,
+) -> None:
+    """Other projects have servers there."""
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    evidence = fencing.prove(limit=1)
+
+    assert not evidence.proven
+    assert "Nova reports the compute service of its host up" in evidence.observed
+    assert fencing.actions() == []
+
+
+AGENTS = {
+    "floods": "it did not end within",
+    "kills": "signal 11 ended it",
+    "tells": "exit code 1",
+    "ignores": "it did not end within",
+    "boasts": "status: exit code 1",
+    "odd": "exit code 7",
+}
+
+
+@pytest.mark.parametrize(("behaviour", "said"), AGENTS.items())
+def test_an_agent_that_misbehaves_proves_nothing_and_tells_no_password(
+    fencing: Fencing, caplog: pytest.LogCaptureFixture, behaviour: str, said: str
+) -> None:
+    fencing.dies()
+    device = fencing.device(fencing.machines.board(), behaviour=behaviour, limit=1.0)
+    fencing.configure([device])
+
+    evidence = fencing.prove()
+
+    assert not evidence.proven
+    assert said in evidence.observed
+    assert fencing.seconds < 4
+    for text in (evidence.observed, caplog.text):
+        assert PASSWORD not in text
+        assert "\x1b" not in text
+    assert not alive(fencing)
+
+
+def alive(fencing: Fencing) -> list[str]:
+    """Return the processes of the agents' groups that still exist."""
+    time.sleep(0.05)
+    listed = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True)
+    groups = {str(call["pid"]) for call in fencing.logged()}
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    return [row[0] for row in rows if row[0] in groups and not row[1].startswith("Z")]
+
+
+def test_an_agent_that_leaves_a_process_behind_ends_with_it(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board(), behaviour="leaves")])
+
+    evidence = fencing.prove()
+
+    assert evidence.proven, evidence.observed
+    assert not alive(fencing)
+
+
+def test_a_wrong_password_proves_nothing(fencing: Fencing) -> None:
+    fencing.dies()
+    wrong = fencing.secret("wr0ng", "wrong")
+    fencing.configure([fencing.device(fencing.machines.board(), secret=wrong)])
+
+    assert not fencing.prove().proven
+    assert fencing.machines.power(fencing.host) == "on"
+
+
+def test_secrets_reach_the_agent_on_its_standard_input_alone(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    assert fencing.prove().proven
+
+    for call in fencing.logged():
+        assert PASSWORD not in str(call["argv"])
+        assert PASSWORD not in str(call["environment"])
+        assert set(call["environment"]) <= {"PATH", "HOME", "LC_ALL", "LC_CTYPE"}
+
+
+@pytest.mark.parametrize("agent", ["fence_of_nobody", "/nowhere/fence_ipmilan"])
+def test_an_agent_that_is_missing_proves_nothing(fencing: Fencing, agent: str) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(1, agent=agent)])
+
+    assert "is not installed on the executor" in fencing.prove().observed
+
+
+def test_an_agent_that_other_users_can_change_is_not_run(fencing: Fencing) -> None:
+    fencing.dies()
+    theirs = fencing.folder / "fence_theirs"
+    theirs.write_bytes(Path(AGENT).read_bytes())
+    theirs.chmod(0o777)
+    fencing.configure([fencing.device(fencing.machines.board(), agent=str(theirs))])
+
+    assert "is not installed" in fencing.prove().observed
+    assert fencing.actions() == []
+
+
+def test_a_host_that_the_board_does_not_know_is_not_proven_off(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board(), plug="another")])
+
+    assert not fencing.prove().proven
+
+
+def test_a_host_that_the_file_does_not_know_is_not_proven_off(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure()
+
+    evidence = fencing.prove()
+
+    assert not evidence.proven
+    assert evidence.observed == "no fence device is configured for its host"
+
+
+def test_the_next_level_is_tried_when_one_fails(fencing: Fencing) -> None:
+    fencing.dies()
+    broken = fencing.device(fencing.machines.board("refuses"))
+    fencing.configure([broken], [fencing.device(fencing.machines.board())])
+
+    assert fencing.prove().proven
+    assert fencing.actions() == ["off", "off", "status"]
+
+
+def test_every_device_of_a_level_must_report_off(fencing: Fencing) -> None:
+    fencing.dies()
+    broken = fencing.device(1)
+    fencing.configure([fencing.device(fencing.machines.board()), broken])
+
+    assert not fencing.prove().proven
+
+
+def test_all_levels_are_told_when_none_proves_it(fencing: Fencing) -> None:
+    fencing.dies()
+    port = fencing.machines.board("refuses")
+    fencing.configure([fencing.device(port)], [fencing.device(port, behaviour="odd")])
+
+    observed = fencing.prove().observed
+
+    assert "level 1: fence_simulated off: exit code 1" in observed
+    assert "level 2: fence_simulated off: exit code 7" in observed
+
+
+def test_the_limit_of_the_rung_bounds_all_levels_together(fencing: Fencing) -> None:
+    fencing.dies()
+    hanging = fencing.device(fencing.machines.board("hangs"), limit=5)
+    fencing.configure([hanging], [hanging], [hanging])
+
+    assert not fencing.prove(limit=1.5).proven
+    assert fencing.seconds < 3
+
+
+def test_a_server_that_is_elsewhere_after_the_fence_is_not_fenced(fencing: Fencing) -> None:
+    """It was evacuated meanwhile; there it runs."""
+    fencing.dies()
+    moving = fencing.folder / "fence_moving"
+    moving.write_text(f"#!/bin/sh\ntouch {moving}.ran\nexec {AGENT}\n")
+    moving.chmod(0o755)
+    fencing.configure([fencing.device(fencing.machines.board(), agent=str(moving))])
+    servers = fencing.emulated.emulation.state.servers
+    elsewhere = next(name for name in fencing.emulated.emulation.state.hosts if name != fencing.host)
+
+    def evacuate(_: int) -> Any:
+        while not Path(f"{moving}.ran").exists():
+            time.sleep(0.01)
+        servers[fencing.server].host = elsewhere
+
+    def climb(_: int) -> Any:
+        return fencing.prove()
+
+    evidence, _ = together(2, lambda number: (climb, evacuate)[number](number))
+
+    assert not evidence.proven
+    assert "was on another host after the fence" in evidence.observed
+    assert elsewhere not in evidence.observed
+
+
+def test_a_server_that_nova_is_moving_is_not_fenced(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    fencing.emulated.emulation.state.servers[fencing.server].task_state = "migrating"
+
+    assert "may be moving to another host (migrating)" in fencing.prove().observed
+    assert fencing.actions() == []
+
+
+def test_a_proof_counts_though_nova_may_not_be_told(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    fencing.emulated.client.api_fault("service_update", status=403)
+
+    evidence = fencing.prove()
+
+    assert evidence.proven
+    assert "Nova was not told (FORBIDDEN)" in evidence.observed
+
+
+def test_a_credential_that_does_not_see_hosts_proves_nothing(
+    fencing: Fencing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    clouds = fencing.folder / "clouds.yaml"
+    clouds.write_text(clouds.read_text("utf-8").replace("admin", "demo"), "utf-8")
+
+    with pytest.raises(CloudError) as caught:
+        fencing.prove()
+
+    assert caught.value.code == "FORBIDDEN"
+    assert fencing.actions() == []
+
+
+def test_a_credential_that_keystone_refuses_says_nothing_about_the_request_s_rights(
+    fencing: Fencing,
+) -> None:
+    """Else the whole operation would wait for new rights."""
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    clouds = fencing.folder / "clouds.yaml"
+    clouds.write_text(clouds.read_text("utf-8").replace("password: admin", "password: x"), "utf-8")
+
+    with pytest.raises(CloudError) as caught:
+        fencing.prove()
+
+    assert caught.value.code == "CONFIG"
+
+
+def test_a_project_that_is_not_in_the_file_gets_nothing_switched_off(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    evidence = fencing.prove(project="another")
+
+    assert "the operator has not given this project the use" in evidence.observed
+    assert fencing.actions() == []
+
+
+# -- one host, many groups
+
+
+def test_groups_that_fence_a_host_at_once_switch_it_off_once(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    proofs = together(4, lambda number: fencing.prove(limit=20))
+
+    assert all(each.proven for each in proofs), proofs
+    assert fencing.actions().count("off") == 1
+
+
+def test_a_proof_from_before_the_incident_does_not_count(fencing: Fencing) -> None:
+    """Its traversal began after it: the host may have been repaired in between."""
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    assert fencing.prove().proven
+    assert fencing.prove().proven
+
+    assert fencing.actions() == ["off", "status"] * 2
+
+
+def test_a_proof_is_not_used_if_the_host_is_on_again(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    old = fencing.runtime.database.reading(lambda tx: tx.now())
+    assert fencing.prove().proven
+    fencing.machines.add(fencing.host, "on")
+
+    with since(fencing, old):
+        assert fencing.prove().proven
+
+    assert fencing.actions()[2:] == ["status", "off", "status"]
+    assert fencing.machines.power(fencing.host) == "off"
+
+
+def test_a_process_that_died_while_it_fenced_delays_the_others_for_its_lease_only(
+    fencing: Fencing,
+) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    store = fencing.runtime.database
+    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 1.0))
+
+    assert fencing.prove(limit=10).proven
+    assert fencing.seconds > 0.8
+
+
+def test_a_process_that_waits_for_another_one_in_vain_has_no_proof(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    store = fencing.runtime.database
+    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a slow process", 60.0))
+
+    evidence = fencing.prove(limit=1)
+
+    assert "another process is fencing its host" in evidence.observed
+    assert "a slow process" not in evidence.observed
+    assert fencing.actions() == []
+
+
+def test_a_process_that_lost_its_lease_records_no_proof(fencing: Fencing) -> None:
+    fencing.dies()
+    slow = fencing.folder / "fence_slow"
+    slow.write_text(f"#!/bin/sh\nsleep 0.6\nexec {AGENT}\n")
+    slow.chmod(0o755)
+    fencing.configure([fencing.device(fencing.machines.board(), agent=str(slow))])
+    store = fencing.runtime.database
+
+    def take_over(_: int) -> Any:
+        time.sleep(0.3)
+        expired = host_fences.host_fences.update().values(lease_until=0.0)
+        store.atomically(lambda tx: tx.execute(expired))
+        store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "another", 60.0))
+
+    jobs = (lambda _: fencing.prove(limit=5), take_over)
+    evidence, _ = together(2, lambda number: jobs[number](number))
+
+    assert not evidence.proven
+    assert "another process has taken over" in evidence.observed
+    found = store.reading(lambda tx: host_fences.of_host(tx, fencing.host))
+    assert (found.owner, found.proof) == ("another", None)
+
+
+def since(fencing: Fencing, moment: float) -> Any:
+    """Meanwhile the incident began at a moment."""
+    patch = pytest.MonkeyPatch.context()
+
+    class Began:
+        def __enter__(self) -> None:
+            self.patch = patch.__enter__()
+            self.patch.setattr(host_fences, "began", lambda tx, traversal: moment)
+
+        def __exit__(self, *error: Any) -> None:
+            patch.__exit__(None, None, None)
+
+    return Began()
+
+
+# -- the operator's file
+
+
+def wrong(fencing: Fencing, **more: Any) -> str:
+    fencing.dies()
+    fencing.configure(**more)
+    return fencing.prove().observed
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o606])
+def test_a_file_that_others_can_read_or_change_is_not_used(fencing: Fencing, mode: int) -> None:
+    fencing.configure([fencing.device(1)])
+    fencing.file.chmod(mode)
+
+    assert fencing.prove().observed == "the operator's fence devices cannot be used"
+
+
+def test_a_file_of_root_may_be_readable_by_the_group(fencing: Fencing) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a file of root")
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    fencing.file.chmod(0o640)
+
+    assert fencing.prove().proven
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        {"options": {"password": "s3cret"}},
+        {"options": {"action": "on"}},
+        {"options": {"ip": "10.0.0.1\naction=on"}},
+        {"options": {"a=b": "1"}},
+        {"secrets": {"password": "relative"}},
+        {"agent": "../fence_ipmilan"},
+        {"limit": 0},
+        {"unknown": 1},
+    ],
+)
+def test_a_device_that_is_wrong_is_refused_without_a_word_to_the_project(
+    fencing: Fencing, caplog: pytest.LogCaptureFixture, device: dict[str, Any]
+) -> None:
+    fencing.dies()
+    fencing.configure([{"agent": "fence_ipmilan", **device}])
+
+    assert fencing.prove().observed == "the operator's fence devices cannot be used"
+    assert "hosts." in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_a_secret_s_file_that_others_can_read_is_not_used(fencing: Fencing) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    Path(fencing.secret()).chmod(0o644)
+
+    assert not fencing.prove().proven
+    assert fencing.actions() == []
+
+
+def test_without_a_file_nothing_is_proven(fencing: Fencing) -> None:
+    assert fencing.prove().observed == "the operator's fence devices cannot be used"
+
+

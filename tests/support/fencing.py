@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines with simulated management boards, fence agents, and the rungs over them.
+
+What runs is real: boards and agents are processes, Nova is the emulated cloud, the proof goes
+through a state store.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mistral_failover.agent.channel.interface import Means, channel_for
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.servers import Evidence
+from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.resources.fence import host_power
+from mistral_failover.resources.fence.rung import FenceAttempt, FenceTarget
+from mistral_failover.resources.operation_tools import Tools
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.settings import Settings
+from mistral_failover.store.groups import MemberRow
+from support.pages import ROOT
+
+SIMULATORS = ROOT / "tests" / "resources" / "fence" / "simulators"
+AGENT = str(SIMULATORS / "fence_simulated")
+PASSWORD = "s3cret-of-the-board"
+LIMIT = 6.0
+PROJECT = "the-project"
+
+
+class Machines:
+    """Machines, one file with the true power of each, and the boards that switch them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "machines"
+        self._folder.mkdir()
+        self._boards: list[subprocess.Popen[str]] = []
+        self.certificate: Path | None = None
+
+    def add(self, host: str, power: str = "on") -> None:
+        """Add a machine."""
+        (self._folder / host).write_text(power, "utf-8")
+
+    def power(self, host: str) -> str:
+        """Return the true power of a machine."""
+        return (self._folder / host).read_text("utf-8")
+
+    def board(self, mode: str = "works", *, certificate: Path | None = None) -> int:
+        """Start a board; return its port."""
+        more = [str(certificate)] if certificate else []
+        command = [sys.executable, str(SIMULATORS / "bmc.py"), str(self._folder), mode, *more]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._boards.append(process)
+        assert process.stdout is not None
+        return int(process.stdout.readline())
+
+    def stop(self) -> None:
+        """End all boards."""
+        for process in self._boards:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@dataclass
+class Fencing:
+    """A member ``db_a`` on a host, an operator's file, and the rung over them."""
+
+    emulated: EmulatedCloud
+    cloud: Cloud
+    runtime: Runtime
+    server: str
+    host: str
+    folder: Path
+    machines: Machines
+    seconds: float = 0.0
+    began: float = 0.0
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def file(self) -> Path:
+        """The operator's file."""
+        return Path(str(self.runtime.settings.fence_devices_file))
+
+    @property
+    def log(self) -> Path:
+        """Where the agents write down their calls."""
+        return self.folder / "calls"
+
+    def secret(self, text: str = PASSWORD, name: str = "password") -> str:
+        """Write a file with a secret; return its path."""
+        return str(private(self.folder / name, f"{text}\n"))
+
+    def device(self, port: int, **options: Any) -> dict[str, Any]:
+        """Return a device that speaks to the board at a port."""
+        more = {key: options.pop(key) for key in ("agent", "limit", "ca_file") if key in options}
+        secret = options.pop("secret", None) or self.secret()
+        given = {"ipport": port, "username": "fence", "plug": self.host, "log": str(self.log)}
+        return {
+            "agent": AGENT,
+            "limit": 1.5,
+            "options": {**given, **options},
+            "secrets": {"password": secret},
+            **more,
+        }
+
+    def configure(self, *levels: list[dict[str, Any]], **more: Any) -> None:
+        """Write the operator's file, with these levels of devices for the host."""
+        hosts = {self.host: list(levels)} if levels else {}
+        document = {"projects": [PROJECT], "cloud": "operator", "listen": 0, "hosts": hosts}
+        private(self.file, yaml.safe_dump({**document, **more}))
+
+    def dies(self) -> None:
+        """The host loses its power, and Nova notices it; its board does not."""
+        self.emulated.client.fault("host", self.host, "power_off")
+
+    def compute_dies(self) -> None:
+        """The compute service dies; the guest runs on."""
+        self.emulated.client.fault("host", self.host, "compute_down")
+
+    def attempt(self, **more: Any) -> FenceAttempt:
+        """Return an attempt to fence the member."""
+        guard = Unguarded()
+        channel = channel_for(
+            f"emulator+{self.emulated.url}", Means(self.cloud.session, guard, None)
+        )
+        tools = Tools(
+            self.cloud, channel, runtime=self.runtime, project_id=more.pop("project", PROJECT)
+        )
+        member = MemberRow("db_a", self.server, 1.0, 1, None)
+        facts = {"servers": (self.server,), "stops": (), "without_stop_command": (), **more}
+        operation = {
+            "key": "k",
+            "group": "payments",
+            "group_id": "g-1",
+            "ticket": {"traversal_id": "t-1", "lock": {"token": 1}},
+        }
+        target = FenceTarget(member=member, confirmed=lambda: None, **facts)
+        return FenceAttempt(tools, operation, target)
+
+    def prove(self, limit: float = LIMIT, **more: Any) -> Evidence:
+        """Climb the rung host_power once."""
+        rung = host_power.HostPower("host_power")
+        self.began = time.monotonic()
+        try:
+            return rung.prove(self.attempt(**more), {"kind": "host_power", "limit": limit})
+        finally:
+            self.seconds = time.monotonic() - self.began
+
+    def actions(self) -> list[str]:
+        """Return what the agents were asked for, in order."""
+        return [call["action"] for call in self.logged()]
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Return the calls of the agents."""
+        if not self.log.exists():
+            return []
+        return [json.loads(line) for line in self.log.read_text("utf-8").splitlines()]
+
+    def forced_down(self) -> bool:
+        """Return whether Nova was told that the host is fenced."""
+        return self.emulated.emulation.state.hosts[self.host].forced_down
+
+    @contextmanager
+    def power_of_the_machine_counts(self) -> Iterator[None]:
+        """Meanwhile the emulated host loses its power when its machine does."""
+        done = threading.Event()
+
+        def follow() -> None:
+            while not done.wait(0.02):
+                if self.machines.power(self.host) == "off":
+                    self.dies()
+                    return
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def private(file: Path, text: str, mode: int = 0o600) -> Path:
+    """Write a file with a mode."""
+    file.touch(mode=0o600)
+    file.write_text(text, "utf-8")
+    file.chmod(mode)
+    return file
+
+
+def clouds_of_an_operator(emulated: EmulatedCloud, folder: Path, user: str = "admin") -> Path:
+    """Write a clouds.yaml whose entry ``operator`` is a user of the emulated cloud."""
+    auth = {
+        "auth_url": emulated.auth_url,
+        "username": user,
+        "password": user,
+        "project_name": user,
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+    }
+    document = {"clouds": {"operator": {"auth": auth, "region_name": "RegionOne"}}}
+    return private(folder / "clouds.yaml", yaml.safe_dump(document))
+
+
+def runtime_for(folder: Path, **more: Any) -> Runtime:
+    """Return a runtime with a state store and an operator's file."""
+    settings = Settings(
+        database=f"sqlite:///{folder / 'state.sqlite'}",
+        fence_devices_file=str(folder / "fence-devices.yaml"),
+        http_timeout=5,
+        poll_first=0.005,
+        poll_ceiling=0.05,
+        **more,
+    )
+    return Runtime(settings, eager=False)
+
+
+Make = Callable[..., Fencing]
