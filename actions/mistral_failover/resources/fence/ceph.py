@@ -59,9 +59,9 @@ class Cluster:
             raise Unproven(f"volume {volume_id} is in {where}")
         return found[0]
 
-    def clients_of(self, image: Image) -> frozenset[str]:
-        """Return the clients that watch an image now."""
-        return frozenset(self._watchers(image.name) or ())
+    def watchers(self, image: str) -> frozenset[str]:
+        """Return the clients that watch an image now. Raises Unproven."""
+        return frozenset(self._watchers(image) or ())
 
     def block(self, client: str) -> None:
         """Put a client on the blocklist. Raises Unproven."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.rungs import Rung
@@ -17,11 +17,13 @@ from mistral_failover.resources.fence.rung import Examined, FenceAttempt, FenceR
 
 if TYPE_CHECKING:
     from mistral_failover.cloud.servers import Evidence
-    from mistral_failover.resources.fence.ceph import Cluster, Image
+    from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
 
 LOG = logging.getLogger(__name__)
 _PAUSE = 0.25
+Own = Callable[[frozenset[str]], frozenset[str]]
+"""Picks the member's clients from the clients of an image."""
 
 
 class Storage(FenceRung):
@@ -92,10 +94,11 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
     if target.beside_volumes:
         named = ", ".join(target.beside_volumes)
         raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
-    blocked: dict[str, frozenset[str]] = {}
+    blocked: frozenset[str] = frozenset()
     for volume_id in target.volumes:
+        own = _own_clients(attempt, known, volume_id)
         image = cluster.image_of(volume_id)
-        suspects = _suspects(attempt, known, volume_id, image)
+        suspects = own(image.clients)
         if not suspects:
             raise power.Unproven(
                 f"no client of {target.member.name}'s host has volume {volume_id} open, so the "
@@ -103,77 +106,64 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
             )
         for client in sorted(suspects):
             cluster.block(client)
-        blocked[volume_id] = _gone(attempt, known, cluster, (volume_id, image, suspects), deadline)
-    clients = frozenset().union(*blocked.values())
-    if not clients <= cluster.blocked():
+        blocked |= suspects | _until_gone(cluster, image.name, own, suspects, deadline)
+    if not blocked <= cluster.blocked():
         raise power.Unproven("a client is missing on the blocklist after it was added")
-    count = f"{len(clients)} client{'s' if len(clients) > 1 else ''}"
-    return f"Ceph blocks {count} of volume {' and '.join(sorted(blocked))}"
+    count = f"{len(blocked)} client{'s' if len(blocked) > 1 else ''}"
+    return f"Ceph blocks {count} of volume {' and '.join(target.volumes)}"
 
 
-def _gone(
-    attempt: FenceAttempt,
-    known: Devices,
-    cluster: Cluster,
-    volume: tuple[str, Image, frozenset[str]],
-    deadline: float,
+def _until_gone(
+    cluster: Cluster, image: str, own: Own, blocked: frozenset[str], deadline: float
 ) -> frozenset[str]:
-    """Wait until no client of the suspect watches the image. A new one is blocked as well. Return
-    all that were blocked. Raises Unproven."""
+    """Wait until no client of the member watches the image. A new one is blocked as well. Return
+    the new ones. Raises Unproven."""
     from mistral_failover.resources.fence import power
-    from mistral_failover.resources.fence.ceph import Image
 
-    volume_id, image, blocked = volume
-    while True:
-        now = Image(image.name, cluster.clients_of(image))
-        watching = _suspects(attempt, known, volume_id, now)
-        for client in sorted(watching - blocked):
+    new: frozenset[str] = frozenset()
+    while watching := own(cluster.watchers(image)):
+        for client in sorted(watching - blocked - new):
             cluster.block(client)
-        blocked |= watching
-        if not watching:
-            return blocked
+        new |= watching - blocked
         if time.monotonic() + _PAUSE >= deadline:
             raise power.Unproven(
-                f"contradicted: a blocked client still watches volume {volume_id}",
-                f"{image.name} is still watched by {', '.join(sorted(watching))}",
+                "contradicted: a client that Ceph blocks still watches a volume",
+                f"{image} is still watched by {', '.join(sorted(watching))}",
             )
         time.sleep(_PAUSE)
+    return new
 
 
-def _suspects(
-    attempt: FenceAttempt, known: Devices, volume_id: str, image: Image
-) -> frozenset[str]:
-    """Return the clients of an image that belong to the member. A volume that only the member has
-    has no other clients. Of a shared one only those on the member's host are its own, by the
+def _own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
+    """Return what picks the member's clients from those of a volume. A volume that only the member
+    has, has no others. Of a shared one only the clients on the member's host are its own, by the
     operator's list of addresses. Raises Unproven if that does not tell them apart, CloudError."""
-    from mistral_failover.cloud import volumes
     from mistral_failover.cloud.hosts import operator_cloud, place_of
+    from mistral_failover.cloud.volume_holders import holders_of
     from mistral_failover.resources.fence import power
     from mistral_failover.resources.fence.ceph import address_of
 
     target, tools = attempt.target, attempt.tools
-    holders = volumes.holders(tools.cloud, volume_id)
-    others = sorted(holders - set(target.servers))
+    holders = {holder.server_id for holder in holders_of(tools.cloud, volume_id)}
+    others = holders - {*target.servers, None}
     if not others:
-        return image.clients
+        return lambda clients: clients
     runtime, ceph = tools.runtime, known.ceph
     assert runtime is not None
     assert ceph is not None
     nova = operator_cloud(known.cloud, tools.cloud.guard, runtime.settings)
-    own = {place_of(nova, server).host for server in target.servers}
-    if own & {place_of(nova, server).host for server in others}:
+    hosts = {place_of(nova, server).host for server in target.servers}
+    if hosts & {place_of(nova, str(server)).host for server in others}:
         raise power.Unproven(
-            f"volume {volume_id} is attached to another server on the same host, whose clients "
+            f"volume {volume_id} is attached to another server on the same host, and their clients "
             "cannot be told apart"
         )
-    addresses = {each for host in own for each in ceph.addresses.get(host or "", ())}
+    addresses = {
+        each.lower() for host in hosts for each in ceph.addresses.get(host or "", ())
+    }
     if not addresses:
         raise power.Unproven(
             f"volume {volume_id} is shared, and the storage address of the member's host is not "
             "configured"
         )
-    return frozenset(
-        client
-        for client in image.clients
-        if address_of(client) in {each.lower() for each in addresses}
-    )
+    return lambda clients: frozenset(each for each in clients if address_of(each) in addresses)

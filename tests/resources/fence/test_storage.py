@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rung ``storage``: Ceph refuses the writes of the member's clients, and nothing else is proof.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistral_failover.cloud import volumes
+from mistral_failover.cloud.servers import Evidence
+from mistral_failover.resources.fence.storage import Storage
+from support.emulated import Pair
+from support.fencing import SIMULATORS, Fencing
+
+SUSPECT, STANDBY = "172.31.251.11:0/1234567", "172.31.251.12:0/7654321"
+
+
+@dataclass
+class Stored:
+    """A volume of the member in a simulated cluster."""
+
+    fencing: Fencing
+    pair: Pair
+    folder: Path
+    seconds: float = 0.0
+
+    @property
+    def image(self) -> str:
+        """The volume's image."""
+        return f"volumes/volume-{self.pair.volume}"
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of the cluster."""
+        found: dict[str, Any] = json.loads((self.folder / "ceph.conf").read_text("utf-8"))
+        return found
+
+    def cluster(
+        self, *watchers: str, locks: tuple[str, ...] = (), modes: tuple[str, ...] = (), **more: Any
+    ) -> None:
+        """Make the cluster, in which these clients have the volume open."""
+        state = {
+            "watchers": {self.image: list(watchers)},
+            "locks": {self.image: list(locks)},
+            "blocklist": [],
+            "modes": list(modes),
+            "calls": [],
+            **more,
+        }
+        (self.folder / "ceph.conf").write_text(json.dumps(state), "utf-8")
+
+    def configure(self, **more: Any) -> None:
+        """Write the operator's file."""
+        for name in ("ceph", "rbd"):
+            shutil.copy(SIMULATORS / "ceph_simulated", self.folder / name)
+        ceph = {
+            "pools": ["images", "volumes"],
+            "conf": str(self.folder / "ceph.conf"),
+            "name": "client.fence",
+            "limit": 1.5,
+            "ceph": str(self.folder / "ceph"),
+            "rbd": str(self.folder / "rbd"),
+            **more,
+        }
+        self.fencing.configure(ceph=ceph)
+
+    def prove(self, limit: float = 6.0, **more: Any) -> Evidence:
+        """Climb the rung once."""
+        facts = {"volumes": (self.pair.volume,), **more}
+        began = time.monotonic()
+        try:
+            attempt = self.fencing.attempt(**facts)
+            return Storage("storage").prove(attempt, {"kind": "storage", "limit": limit})
+        finally:
+            self.seconds = time.monotonic() - began
+
+
+@pytest.fixture
+def stored(fencing: Fencing, pair: Pair, tmp_path: Path) -> Stored:
+    """A volume that is attached to the member."""
+    volumes.attach(fencing.cloud, pair.volume, pair.a, 10)
+    stored = Stored(fencing, pair, tmp_path)
+    stored.configure()
+    return stored
+
+
+def test_the_clients_of_the_volume_are_blocked_and_the_map_shows_it(stored: Stored) -> None:
+    stored.cluster(SUSPECT)
+
+    evidence = stored.prove()
+
+    assert evidence.proven, evidence.observed
+    assert evidence.rung == "storage"
+    assert evidence.observed == f"Ceph blocks 1 client of volume {stored.pair.volume}"
+    assert stored.state["blocklist"] == [SUSPECT]
+    assert stored.state["watchers"][stored.image] == []
+
+
+def test_every_ceph_command_gets_a_limit_for_its_connection(stored: Stored) -> None:
+    stored.cluster(SUSPECT)
+    stored.prove()
+
+    calls = [call for call in stored.state["calls"] if call[0] == "ceph"]
+    assert calls
+    assert all(call[-1] is not None for call in calls)
+
+
+def test_the_owner_of_the_lock_is_blocked_though_its_watch_has_ended(stored: Stored) -> None:
+    """A client that lost its connection for a while comes back and writes on."""
+    stored.cluster(locks=(SUSPECT,))
+
+    assert stored.prove().proven
+    assert stored.state["blocklist"] == [SUSPECT]
+
+
+def test_without_a_client_to_block_nothing_is_proven(stored: Stored) -> None:
+    """One that comes back later would not be blocked."""
+    stored.cluster()
+
+    evidence = stored.prove()
+
+    assert not evidence.proven
+    assert "has volume" in evidence.observed
+    assert "open, so the storage can block none" in evidence.observed
+
+
+def test_a_client_that_comes_back_under_another_address_is_blocked_too(stored: Stored) -> None:
+    stored.cluster(SUSPECT, modes=("returns",))
+
+    evidence = stored.prove()
+
+    assert evidence.proven, evidence.observed
+    assert stored.state["blocklist"] == [SUSPECT, f"{SUSPECT}7"]
+
+
+FAULTS = {
+    "hangs": "did not end within",
+    "denied": "exit code 13",
+    "garbage": "could not be read",
+    "forgets": "contradicted: a client that Ceph blocks still watches a volume",
+    "stubborn": "contradicted: a client that Ceph blocks still watches a volume",
+    "slow list": "did not end within",
+}
+
+
+@pytest.mark.parametrize(("mode", "said"), FAULTS.items())
+def test_a_cluster_that_does_not_block_or_does_not_show_it_proves_nothing(
+    stored: Stored, caplog: pytest.LogCaptureFixture, mode: str, said: str
+) -> None:
+    stored.cluster(SUSPECT, modes=(mode,))
+
+    evidence = stored.prove(limit=3)
+
+    assert not evidence.proven
+    assert said in evidence.observed
+    assert stored.seconds < 6
+    assert "172.31" not in evidence.observed
+
+
+def test_a_client_that_is_not_on_the_list_after_it_was_added_proves_nothing(
+    stored: Stored,
+) -> None:
+    stored.cluster(locks=(SUSPECT,), modes=("forgets",))
+
+    assert "missing on the blocklist" in stored.prove().observed
+
+
+def test_a_volume_that_is_in_none_of_the_operator_s_pools_proves_nothing(stored: Stored) -> None:
+    stored.cluster(SUSPECT)
+    stored.configure(pools=["images"])
+
+    assert "is in none of the operator's pools" in stored.prove().observed
+
+
+def test_a_member_without_volumes_or_with_more_than_volumes_is_not_fenced_by_its_storage(
+    stored: Stored,
+) -> None:
+    stored.cluster(SUSPECT)
+
+    assert "no volume of the group is attached" in stored.prove(volumes=()).observed
+    assert "address of db_a is on no volume" in stored.prove(beside_volumes=("address",)).observed
+    assert stored.state["blocklist"] == []
+
+
+def test_a_client_with_an_odd_address_is_not_passed_on(stored: Stored) -> None:
+    stored.cluster("--help")
+
+    assert "no usable address" in stored.prove().observed
+    assert stored.state["blocklist"] == []
+
+
+@pytest.mark.parametrize("ceph", ["/nowhere/ceph"])
+def test_a_missing_program_proves_nothing(stored: Stored, ceph: str) -> None:
+    stored.cluster(SUSPECT)
+    stored.configure(rbd=ceph)
+
+    assert "rbd is not installed" in stored.prove().observed
+
+
+def test_a_project_that_is_not_in_the_file_gets_nothing_blocked(stored: Stored) -> None:
+    stored.cluster(SUSPECT)
+
+    assert not stored.prove(project="another").proven
+    assert stored.state["calls"] == []
+
+
+# -- volumes of several servers
+
+
+@pytest.fixture
+def shared(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> Stored:
+    """The volume is attached to the standby too."""
+    from mistral_failover.cloud import volume_holders
+    from mistral_failover.cloud.volume_holders import VolumeHolder
+
+    both = [VolumeHolder(each, each, "attached") for each in (stored.pair.a, stored.pair.b)]
+    monkeypatch.setattr(volume_holders, "holders_of", lambda cloud, volume: both)
+    stored.cluster(SUSPECT, STANDBY)
+    return stored
+
+
+def test_of_a_shared_volume_only_the_clients_of_the_member_s_host_are_blocked(
+    shared: Stored,
+) -> None:
+    shared.configure(addresses={shared.fencing.host: ["172.31.251.11"]})
+
+    evidence = shared.prove()
+
+    assert evidence.proven, evidence.observed
+    assert shared.state["blocklist"] == [SUSPECT]
+    assert shared.state["watchers"][shared.image] == [STANDBY]
+
+
+def test_a_shared_volume_whose_clients_cannot_be_told_apart_proves_nothing(shared: Stored) -> None:
+    assert "the storage address of the member's host is not configured" in shared.prove().observed
+    assert shared.state["blocklist"] == []
+
+
+def test_two_servers_of_a_shared_volume_on_one_host_cannot_be_told_apart(shared: Stored) -> None:
+    shared.configure(addresses={shared.fencing.host: ["172.31.251.11"]})
+    shared.fencing.emulated.emulation.state.servers[shared.pair.b].host = shared.fencing.host
+
+    assert "attached to another server on the same host" in shared.prove().observed
+    assert shared.state["blocklist"] == []
