@@ -22,8 +22,8 @@ TABLES: Mapping[str, str] = {
     "call. A repeat with the same key finds its own row.",
     "incidents": "Alarms and orders: what arrived, and the decision.",
     "observations": "What was last seen of a group. One row for each group.",
-    "host_fences": "The fences of compute hosts, one row for each host, of all projects: who fences "
-    "it now, and the last proof that it was off.",
+    "host_fences": "The fences of compute hosts, one row for each host, for all projects: who "
+    "fences it now, and the last proof that it was off.",
     "plans": "Plans that can be started. The latest 20 of a group are kept, for a day.",
     "deliveries": "Signed alarms that a webhook accepted, to recognise a repeated request.",
     "journal": "One sentence for each step, in the order in which they were written.",

@@ -97,18 +97,26 @@ def place_of(cloud: Cloud, server_id: str) -> Place:
 
 def compute_service(cloud: Cloud, host: str) -> ComputeService | None:
     """Return the compute service of a host; None if Nova knows none. Raises `CloudError`."""
-    query = {"host": host, "binary": "nova-compute"}
-    rows = _get(cloud, "/os-services", "read a compute service", params=query)["services"]
-    for row in rows:
-        if row["host"] == host and row["binary"] == "nova-compute":
-            return ComputeService(
-                id=str(row["id"]),
-                host=host,
-                up=row["state"] == "up",
-                forced_down=bool(row.get("forced_down")),
-                seen=str(row.get("updated_at") or ""),
-            )
-    return None
+    found = [each for each in compute_services(cloud, host) if each.host == host]
+    return found[0] if found else None
+
+
+def compute_services(cloud: Cloud, host: str | None = None) -> list[ComputeService]:
+    """Return the compute services of the cloud, or of one host. Raises `CloudError`; FORBIDDEN if
+    Nova shows them not to this user."""
+    query = {"binary": "nova-compute", **({"host": host} if host else {})}
+    rows = _get(cloud, "/os-services", "read the compute services", params=query)["services"]
+    return [
+        ComputeService(
+            id=str(row["id"]),
+            host=str(row["host"]),
+            up=row["state"] == "up",
+            forced_down=bool(row.get("forced_down")),
+            seen=str(row.get("updated_at") or ""),
+        )
+        for row in rows
+        if row["binary"] == "nova-compute"
+    ]
 
 
 def force_down(cloud: Cloud, service: ComputeService) -> None:

@@ -9,7 +9,16 @@ from dataclasses import asdict
 from typing import Any
 
 from mistral_failover.alarms.admission import COUNTED
-from mistral_failover.doctor import addresses, agents, mistral, rights, store, trusts, volumes
+from mistral_failover.doctor import (
+    addresses,
+    agents,
+    fences,
+    mistral,
+    rights,
+    store,
+    trusts,
+    volumes,
+)
 from mistral_failover.doctor import group as group_checks
 from mistral_failover.doctor.checks import Check, Finding, GroupCheck, Look, examine
 from mistral_failover.runtime.process import Request
@@ -52,6 +61,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("clocks", store.clocks),
     ("channel", agents.channel),
     ("storm", storm),
+    ("fences", fences.fences),
 )
 GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("goal", group_checks.goal),

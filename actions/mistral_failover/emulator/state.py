@@ -87,8 +87,10 @@ class Token:
 
 @dataclass
 class Host:
-    """A hypervisor: `compute_up` is nova-compute, `powered` the machine under it, `forced_down` what
-    an administrator told Nova."""
+    """A hypervisor: `compute_up` is nova-compute, `powered` the machine under it.
+
+    `forced_down`: an administrator has told Nova so.
+    """
 
     name: str
     compute_up: bool = True

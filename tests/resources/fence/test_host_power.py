@@ -95,7 +95,9 @@ def test_a_board_that_switches_the_host_on_again_proves_nothing(fencing: Fencing
     """The look that the agent takes is too early; the separate one is not."""
     fencing.dies()
     slow = Path(fencing.folder / "fence_slow")
-    slow.write_text(f'#!/bin/sh\ntest -e {slow}.once && sleep 0.8; touch {slow}.once\nexec {AGENT}\n')
+    slow.write_text(
+        f"#!/bin/sh\ntest -e {slow}.once && sleep 0.8; touch {slow}.once\nexec {AGENT}\n"
+    )
     slow.chmod(0o755)
     fencing.configure([fencing.device(fencing.machines.board("returns"), agent=str(slow), limit=4)])
 
@@ -309,7 +311,9 @@ def test_a_server_that_is_elsewhere_after_the_fence_is_not_fenced(fencing: Fenci
     moving.chmod(0o755)
     fencing.configure([fencing.device(fencing.machines.board(), agent=str(moving))])
     servers = fencing.emulated.emulation.state.servers
-    elsewhere = next(name for name in fencing.emulated.emulation.state.hosts if name != fencing.host)
+    elsewhere = next(
+        name for name in fencing.emulated.emulation.state.hosts if name != fencing.host
+    )
 
     def evacuate(_: int) -> Any:
         while not Path(f"{moving}.ran").exists():
@@ -549,5 +553,3 @@ def test_a_secret_s_file_that_others_can_read_is_not_used(fencing: Fencing) -> N
 
 def test_without_a_file_nothing_is_proven(fencing: Fencing) -> None:
     assert fencing.prove().observed == "the operator's fence devices cannot be used"
-
-

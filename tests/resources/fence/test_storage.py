@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rung ``storage``: Ceph refuses the writes of the member's clients, and nothing else is proof.
-"""
+"""The rung ``storage``: Ceph refuses the writes of the member's clients; nothing else is proof."""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ class Cluster:
         rows = self._json("ceph", ["osd", "blocklist", "ls", "--format", "json"], "the blocklist")
         if not isinstance(rows, list):
             raise Unproven("the blocklist was not readable")
-        return frozenset(str(row["addr"]) for row in rows if isinstance(row, dict) and "addr" in row)
+        return frozenset(
+            str(row["addr"]) for row in rows if isinstance(row, dict) and "addr" in row
+        )
 
     def check(self) -> None:
         """Read the blocklist and every pool's list of images, to see that it can be done. Raises

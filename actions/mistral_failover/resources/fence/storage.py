@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rung ``storage``: the storage refuses every write of the member's host to the group's volumes.
+"""The rung ``storage``: the storage refuses the writes of the member's host to its volumes.
 
 The guest may run on, behind a partition for example: nothing of it reaches the volumes. An operator
 lifts the block by hand after the host was switched off and on again.
@@ -76,9 +76,7 @@ class Storage(FenceRung):
             said = _fenced(attempt, known, ceph.Cluster(known.ceph, permit), deadline)
             return Evidence(True, self.kind, said)
         except (devices.NoDevices, power.Unproven) as error:
-            LOG.warning(
-                "No proof by storage for %s: %s", attempt.target.member.name, error.detail
-            )
+            LOG.warning("No proof by storage for %s: %s", attempt.target.member.name, error.detail)
             return Evidence(False, self.kind, error.message)
         except CloudError as error:
             raise power.translated(error) from None
@@ -158,9 +156,7 @@ def _own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
             f"volume {volume_id} is attached to another server on the same host, and their clients "
             "cannot be told apart"
         )
-    addresses = {
-        each.lower() for host in hosts for each in ceph.addresses.get(host or "", ())
-    }
+    addresses = {each.lower() for host in hosts for each in ceph.addresses.get(host or "", ())}
     if not addresses:
         raise power.Unproven(
             f"volume {volume_id} is shared, and the storage address of the member's host is not "

@@ -3,13 +3,13 @@
 
 python bmc.py FOLDER MODE [CERTIFICATE]
 
-FOLDER has one file for each host, ``on`` or ``off``: the true power of the machine. The board prints
-its port, then serves until it is killed. The user is ``fence``, the password ``s3cret-of-the-board``.
-With a CERTIFICATE (with its key) it speaks TLS.
+FOLDER has one file for each host, ``on`` or ``off``: the true power of the machine. The board
+prints its port, then serves until it is killed. With a CERTIFICATE (with its key) it speaks TLS.
 
-MODE: ``works``; ``refuses`` answers 503 to every change; ``hangs`` takes requests and never answers;
-``lies`` reports a change that it does not make; ``late`` answers after 3 s; ``half-open`` accepts
-connections and says nothing; ``returns`` switches the machine on again right after it was off.
+MODE: ``works``; ``refuses`` answers 503 to every change; ``hangs`` takes requests and never
+answers; ``lies`` reports a change that it does not make; ``late`` answers after 3 s; ``half-open``
+accepts connections and says nothing; ``returns`` switches the machine on again right after it was
+off.
 """
 
 from __future__ import annotations

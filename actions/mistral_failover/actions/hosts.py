@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on compute hosts, for operators of the cloud."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.actions.base import FailoverAction
+from mistral_failover.orders.fence_host import FenceRequest, fence_host
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.inputs import flag, optional_text
+from mistral_failover.runtime.process import Request
+
+
+class FenceHost(FailoverAction):
+    """Switch a compute host off by its fence devices, and prove it; or show what would be done."""
+
+    def __init__(
+        self,
+        host: Any = None,
+        group: Any = None,
+        member: Any = None,
+        because: Any = None,
+        dry_run: Any = False,
+        even_if_up: Any = False,
+    ) -> None:
+        super().__init__()
+        self.host = host
+        self.group = group
+        self.member = member
+        self.because = because
+        self.dry_run = dry_run
+        self.even_if_up = even_if_up
+
+    def answer(self, request: Request) -> Any:
+        because = optional_text("because", self.because)
+        if (because is None) != flag("dry_run", self.dry_run):
+            raise ActionError(
+                "BAD_INPUT", "because: give a reason, or dry_run", "Give exactly one of them."
+            )
+        asked = FenceRequest(
+            optional_text("host", self.host),
+            optional_text("group", self.group),
+            optional_text("member", self.member),
+            because,
+            even_if_up=flag("even_if_up", self.even_if_up),
+        )
+        return fence_host(request, asked)

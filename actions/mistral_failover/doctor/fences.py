@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the operator's fence devices. Only an operator gets to see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from mistral_failover.cloud import hosts
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.resources.fence import agents, ceph, devices, power
+from mistral_failover.resources.fence.devices import Device, Devices
+
+LIMIT = 10.0
+"""Seconds for one device."""
+_TOGETHER = 32
+_RESERVE = 3.0  # seconds that the other checks keep
+_NAMED = 10
+
+
+def fences(look: Look) -> Iterable[Finding]:
+    """Check that every fence device answers and accepts its credential, all of them side by side,
+    and that every compute host has one. Nothing is switched. For a caller to whom Nova does not
+    show compute services, check nothing."""
+    if not look.settings.fence_devices_file:
+        return
+    try:
+        services = hosts.compute_services(look.cloud)
+    except CloudError as refusal:
+        if refusal.code == "FORBIDDEN":
+            return
+        raise
+    try:
+        known = devices.load(look.settings)
+    except devices.NoDevices as broken:
+        yield error(f"{broken.message}: {broken.detail}", "Correct the file.")
+        return
+    yield from _tried(look, known)
+    missing = sorted({service.host for service in services} - known.hosts.keys())
+    if missing and known.hosts:
+        more = ", ..." if len(missing) > _NAMED else ""
+        yield warn(
+            f"compute hosts without a fence device: {', '.join(missing[:_NAMED])}{more}",
+            f"Add them to hosts of the file in {devices.OPTION}.",
+        )
+
+
+def _tried(look: Look, known: Devices) -> Iterable[Finding]:
+    """Try all devices at once. A device that does not answer delays no other one."""
+    end = max(0.0, look.left - _RESERVE)
+    remedy = f"Check the device, and its options in the file of {devices.OPTION}."
+
+    def permit(seconds: float) -> float:
+        return min(seconds, LIMIT, end)
+
+    jobs: list[tuple[str, Callable[[], str]]] = [
+        (f"level {number} of {host}: {device.agent}", _monitor(device, permit))
+        for host, levels in sorted(known.hosts.items())
+        for number, level in enumerate(levels, 1)
+        for device in level
+    ]
+    if known.ceph is not None:
+        jobs.append(("Ceph", _cluster(known.ceph, permit)))
+    pool = ThreadPoolExecutor(_TOGETHER, thread_name_prefix="fences")
+    tried = [(what, pool.submit(job)) for what, job in jobs]
+    wait([future for _, future in tried], timeout=end)
+    pool.shutdown(wait=False, cancel_futures=True)
+    good = 0
+    for what, future in tried:
+        if not future.done() or future.cancelled():
+            yield warn(f"{what}: not tried, the time was over", "Run it again.")
+        elif wrong := future.result():
+            yield error(f"{what}: {wrong}", remedy)
+        else:
+            good += 1
+    if good:
+        yield ok(f"{good} of {len(tried)} fence devices answer")
+
+
+def _monitor(device: Device, permit: agents.Permit) -> Callable[[], str]:
+    """Return a job that tells what is wrong with a device; empty if nothing is."""
+
+    def job() -> str:
+        answer = agents.monitor(device, permit)
+        return "" if answer.ok else answer.detail
+
+    return job
+
+
+def _cluster(cluster: devices.Ceph, permit: ceph.Permit) -> Callable[[], str]:
+    def job() -> str:
+        try:
+            ceph.Cluster(cluster, permit).check()
+        except power.Unproven as found:
+            return found.detail
+        return ""
+
+    return job

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover fence``: an operator switches a compute host off, or asks what would be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import base
+from mistral_failover.actions.hosts import FenceHost
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.emulator.state import stable_hex
+from mistral_failover.store import groups
+from support.emulated import Pair, cloud, connect, emulated, emulator, pair
+from support.fencing import PASSWORD, Fencing, Machines, clouds_of_an_operator, runtime_for
+
+__all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
+
+
+@pytest.fixture
+def fencing(
+    emulated: EmulatedCloud,
+    cloud: Cloud,
+    pair: Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Fencing]:
+    """A host with fence devices, and actions on its state store."""
+    clouds = clouds_of_an_operator(emulated, tmp_path)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    machines = Machines(tmp_path)
+    host = emulated.emulation.state.servers[pair.a].host
+    machines.add(host)
+    runtime = runtime_for(tmp_path)
+    monkeypatch.setattr(base, "runtime", lambda: runtime)
+    yield Fencing(emulated, cloud, runtime, pair.a, host, tmp_path, machines)
+    machines.stop()
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(fencing: Fencing) -> Run:
+    """Run the action as a user; return its answer or its error."""
+
+    def run(user: str = "admin", **inputs: Any) -> Any:
+        security = SecurityContext(
+            auth_uri=fencing.emulated.auth_url,
+            auth_token=fencing.emulated.client.mint_token(user=user),
+            project_id=stable_hex("project", user),
+            region_name="RegionOne",
+        )
+        context = ActionContext(security, ExecutionContext(workflow_execution_id="e"))
+        answer = FenceHost(**inputs).run(context)
+        return answer.error if isinstance(answer, Result) else answer
+
+    return run
+
+
+def test_a_dry_run_asks_the_devices_and_switches_nothing(fencing: Fencing, run: Run) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())], [fencing.device(1)])
+
+    found = run(host=fencing.host, dry_run=True)
+
+    assert (found["fenced"], found["proof"], found["compute_service"]) == (False, None, "down")
+    powers = [[device["power"] for device in level] for level in found["levels"]]
+    assert powers == [["on"], ["unknown"]]
+    assert f"would switch {fencing.host} off" in found["sentence"]
+    assert set(fencing.actions()) == {"status"}
+    assert fencing.machines.power(fencing.host) == "on"
+
+
+def test_a_host_is_switched_off_with_a_reason_and_nova_is_told(fencing: Fencing, run: Run) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    found = run(host=fencing.host, because="it burns")
+
+    assert found["fenced"] is True, found
+    assert "reports the power off" in found["proof"]
+    assert fencing.machines.power(fencing.host) == "off"
+    assert fencing.forced_down()
+
+
+def test_a_member_stands_for_its_host(fencing: Fencing, run: Run) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    admin = stable_hex("project", "admin")
+    definition = {
+        "document": {
+            "failover_template_version": "2026-11-21",
+            "stack": "payments",
+            "members": {"servers": ["db_a", "db_b"]},
+            "resources": {},
+        },
+        "types": [],
+    }
+    seen = [("db_a", fencing.server, 1.0)]
+
+    def define(tx: Any) -> None:
+        identity = groups.define(tx, admin, "payments", definition)
+        groups.see_members(tx, identity, seen)
+
+    fencing.runtime.database.atomically(define)
+
+    assert run(group="payments", member="db_a", dry_run=True)["host"] == fencing.host
+    assert run(group="payments", member="db_x", dry_run=True)["code"] == "UNKNOWN_MEMBER"
+    assert run(group="shop", member="db_a", dry_run=True)["code"] == "UNKNOWN_GROUP"
+
+
+def test_only_a_user_who_sees_compute_services_may_do_it(fencing: Fencing, run: Run) -> None:
+    """A host serves many projects."""
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    found = run("demo", host=fencing.host, because="I want to")
+
+    assert found["code"] == "FORBIDDEN"
+    assert fencing.actions() == []
+
+
+def test_a_host_that_nova_reports_up_is_switched_off_only_if_told_so(
+    fencing: Fencing, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistral_failover.orders.fence_host.LIMIT", 11.0)
+    fencing.configure([fencing.device(fencing.machines.board())])
+
+    assert "Refused as long as" in run(host=fencing.host, dry_run=True)["sentence"]
+    refused = run(host=fencing.host, because="maintenance")
+    assert refused["code"] == "FENCE_UNPROVEN"
+    assert "is up" in refused["message"]
+    assert fencing.machines.power(fencing.host) == "on"
+
+    assert run(host=fencing.host, because="maintenance", even_if_up=True)["fenced"]
+
+
+def test_without_a_proof_it_fails_and_says_why_without_the_password(
+    fencing: Fencing, run: Run
+) -> None:
+    fencing.dies()
+    device = fencing.device(fencing.machines.board(), behaviour="tells")
+    fencing.configure([device])
+
+    found = run(host=fencing.host, because="it burns")
+
+    assert found["code"] == "FENCE_UNPROVEN"
+    assert "failed with password" in found["message"], "the operator sees the agent's words"
+    assert PASSWORD not in str(found)
+    assert not fencing.forced_down()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code"),
+    [
+        ({}, "BAD_INPUT"),
+        ({"host": "cmp1"}, "BAD_INPUT"),
+        ({"host": "cmp1", "dry_run": True, "because": "x"}, "BAD_INPUT"),
+        ({"dry_run": True}, "BAD_INPUT"),
+        ({"host": "cmp1", "group": "payments", "dry_run": True}, "BAD_INPUT"),
+        ({"host": "another", "dry_run": True}, "CONFIG"),
+    ],
+)
+def test_what_is_not_clear_is_refused(
+    fencing: Fencing, run: Run, inputs: dict[str, Any], code: str
+) -> None:
+    fencing.configure([fencing.device(1)])
+
+    assert run(**inputs)["code"] == code
+
+
+def test_without_a_file_of_fence_devices_it_says_which_option_is_missing(
+    fencing: Fencing, run: Run
+) -> None:
+    found = run(host=fencing.host, dry_run=True)
+
+    assert found["code"] == "CONFIG"
+    assert "fence_devices_file" in found["remedy"]
