@@ -315,9 +315,12 @@ def kinds_of_alarms() -> tuple[Found, Found]:
     return {cells[0].strip("`") for cells in kinds}, set(adapters.sources())
 
 
+FILES_WITH_SECRETS = {"agent_key_file", "fence_devices_file"}
+
+
 @both_ways
 def secrets() -> tuple[Found, Found]:
-    existing = {each.name for each in options() if each.secret} | {"agent_key_file"}
+    existing = {each.name for each in options() if each.secret} | FILES_WITH_SECRETS
     named = re.findall(r"`(\w+)`", section(page("security"), "Where secrets are stored"))
     return set(named) & {each.name for each in options()}, existing
 

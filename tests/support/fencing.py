@@ -121,7 +121,7 @@ class Fencing:
         """Write the operator's file, with these levels of devices for the host."""
         hosts = {self.host: list(levels)} if levels else {}
         document = {"projects": [PROJECT], "cloud": "operator", "listen": 0, "hosts": hosts}
-        private(self.file, yaml.safe_dump({**document, **more}))
+        private(self.file, json.dumps({**document, **more}))
 
     def dies(self) -> None:
         """The host loses its power, and Nova notices it; its board does not."""

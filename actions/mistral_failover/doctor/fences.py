@@ -55,7 +55,7 @@ def _tried(look: Look, known: Devices) -> Iterable[Finding]:
         return min(seconds, LIMIT, end)
 
     jobs: list[tuple[str, Callable[[], str]]] = [
-        (f"level {number} of {host}: {device.agent}", _monitor(device, permit))
+        (f"level {number} of {host}", _monitor(device, permit))
         for host, levels in sorted(known.hosts.items())
         for number, level in enumerate(levels, 1)
         for device in level

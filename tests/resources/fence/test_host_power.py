@@ -299,7 +299,10 @@ def test_the_limit_of_the_rung_bounds_all_levels_together(fencing: Fencing) -> N
     hanging = fencing.device(fencing.machines.board("hangs"), limit=5)
     fencing.configure([hanging], [hanging], [hanging])
 
-    assert not fencing.prove(limit=1.5).proven
+    evidence = fencing.prove(limit=1.5)
+
+    assert "level 1: fence_simulated off: it did not end within" in evidence.observed
+    assert "level 3: the time of the rung was over" in evidence.observed
     assert fencing.seconds < 3
 
 
