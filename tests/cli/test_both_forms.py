@@ -65,6 +65,7 @@ ELSEWHERE = {
     "agent key": "cli/test_agent_commands.py",
     "confirm-fenced": "cli/test_confirming.py",
     "failback": "cli/test_switchover_commands.py",
+    "fence": "cli/test_fence_command.py",
     "forget": "cli/test_group_commands.py",
     "group create": "cli/test_group_commands.py",
     "group delete": "cli/test_group_commands.py",

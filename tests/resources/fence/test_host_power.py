@@ -350,7 +350,7 @@ def test_a_proof_counts_though_nova_may_not_be_told(fencing: Fencing) -> None:
     evidence = fencing.prove()
 
     assert evidence.proven
-    assert "Nova was not told (FORBIDDEN)" in evidence.observed
+    assert "Nova did not accept that (FORBIDDEN)" in evidence.observed
 
 
 def test_a_credential_that_does_not_see_hosts_proves_nothing(

@@ -117,8 +117,8 @@ def tell_nova(switch: Switch, host: str) -> str:
     except CloudError as error:
         if error.code == "LEASE_LOST" or error.code == "HANDED_BACK":
             raise
-        LOG.warning("Nova was not told that %s is fenced: %s", host, error.message)
-        return f"Nova was not told ({error.code})"
+        LOG.warning("Nova did not accept that %s is fenced: %s", host, error.message)
+        return f"Nova did not accept that ({error.code})"
 
 
 def described(devices: Devices, host: str) -> list[str]:
