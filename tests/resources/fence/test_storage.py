@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.servers import Evidence
+from mistral_failover.resources.fence import power
 from mistral_failover.resources.fence.storage import Storage
 from support.emulated import Pair
 from support.fencing import SIMULATORS, Fencing
@@ -55,7 +57,7 @@ class Stored:
         }
         (self.folder / "ceph.conf").write_text(json.dumps(state), "utf-8")
 
-    def configure(self, **more: Any) -> None:
+    def configure(self, levels: Sequence[Any] = (), **more: Any) -> None:
         """Write the operator's file."""
         for name in ("ceph", "rbd"):
             shutil.copy(SIMULATORS / "ceph_simulated", self.folder / name)
@@ -68,7 +70,7 @@ class Stored:
             "rbd": str(self.folder / "rbd"),
             **more,
         }
-        self.fencing.configure(ceph=ceph)
+        self.fencing.configure(*levels, ceph=ceph)
 
     def prove(self, limit: float = 6.0, **more: Any) -> Evidence:
         """Climb the rung once."""
@@ -248,3 +250,40 @@ def test_two_servers_of_a_shared_volume_on_one_host_cannot_be_told_apart(shared:
 
     assert "attached to another server on the same host" in shared.prove().observed
     assert shared.state["blocklist"] == []
+
+
+# -- a host that is reported off
+
+
+def power_off(stored: Stored, **more: Any) -> Evidence:
+    """Have the board switch the host off, with the cluster known."""
+    stored.fencing.dies()
+    device = stored.fencing.device(stored.fencing.machines.board())
+    stored.configure(levels=[[device]])
+    return stored.fencing.prove(volumes=(stored.pair.volume,), **more)
+
+
+def test_a_client_that_still_watches_contradicts_a_board_that_reports_the_host_off(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power, "WATCH", 0.5)
+    stored.cluster(SUSPECT)
+
+    evidence = power_off(stored)
+
+    assert not evidence.proven
+    assert "contradicted: a client still has volume" in evidence.observed
+    assert SUSPECT not in evidence.observed
+    assert not stored.fencing.forced_down()
+
+
+def test_a_host_whose_clients_are_gone_is_off(stored: Stored) -> None:
+    stored.cluster()
+
+    assert power_off(stored).proven
+
+
+def test_a_cluster_that_cannot_be_asked_contradicts_nothing(stored: Stored) -> None:
+    stored.cluster(SUSPECT, modes=("denied",))
+
+    assert power_off(stored).proven

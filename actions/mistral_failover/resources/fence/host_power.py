@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.rungs import Rung
@@ -13,6 +13,7 @@ from mistral_failover.resources.fence.rung import Examined, FenceAttempt, FenceR
 
 if TYPE_CHECKING:
     from mistral_failover.cloud.servers import Evidence
+    from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.fence.power import Switch
 
 LOG = logging.getLogger(__name__)
@@ -81,7 +82,40 @@ def _switch(attempt: FenceAttempt, limit: float) -> Switch:
             Address(operation["group_id"], operation["group"], member, server)
             for server in attempt.target.servers
         ),
+        watching=_watching(attempt, known),
     )
+
+
+def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[], tuple[str, str]] | None:
+    """Return what tells which of the member's volumes are still open; None if the storage is not
+    known. A storage that cannot be asked contradicts nothing."""
+    from mistral_failover.resources.fence import ceph, power, storage
+
+    if known.ceph is None or not attempt.target.volumes:
+        return None
+    guard = attempt.tools.cloud.guard
+
+    def permit(seconds: float) -> float:
+        guard.permit("GET")
+        return seconds
+
+    cluster = ceph.Cluster(known.ceph, permit)
+
+    def watching() -> tuple[str, str]:
+        for volume_id in attempt.target.volumes:
+            try:
+                own = storage.own_clients(attempt, known, volume_id)
+                image = cluster.image_of(volume_id)
+                clients = own(cluster.watchers(image.name))
+            except power.Unproven as unknown:
+                LOG.warning("Ceph does not tell who watches %s: %s", volume_id, unknown.detail)
+                continue
+            if clients:
+                words = f"a client still has volume {volume_id} open"
+                return words, f"{image.name} is watched by {', '.join(sorted(clients))}"
+        return "", ""
+
+    return watching
 
 
 def _fenced(attempt: FenceAttempt, switch: Switch) -> str:

@@ -33,6 +33,9 @@ LOG = logging.getLogger(__name__)
 RECENT = 25.0
 """Seconds since its last heartbeat within which an agent may still be alive: one comes every 10 s.
 """
+WATCH = 40.0
+"""Seconds after which a client that died has certainly lost its watch of a volume: Ceph ends it
+after 30 s."""
 _SETTLE = 1.0
 """Seconds for what was on its way when the host was switched off."""
 _MARGIN = 20.0
@@ -42,7 +45,7 @@ _PAUSE = 0.25
 
 class Unproven(Exception):  # noqa: N818 - it names the finding
     """The host is not proven off. ``message`` is for the project and names no host; ``detail`` is
-    for the operator. ``denied``: what to do is a decision of the operator, so nothing was tried."""
+    for the operator."""
 
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
@@ -57,6 +60,8 @@ class Switch:
     ``nova``: the cloud with the operator's credential. ``guard``: is asked before each call; it
     raises LeaseLost. ``deadline``: on the monotonic clock. ``owner``: who switches, for people.
     ``channel`` and ``guests``: where heartbeats of agents on the host would come from.
+    ``watching``: says which volumes a client on the host still has open, as far as the storage is
+    known; for the project and for the operator, empty if none.
     """
 
     devices: Devices
@@ -67,6 +72,7 @@ class Switch:
     owner: str
     channel: Channel | None = None
     guests: tuple[Address, ...] = ()
+    watching: Callable[[], tuple[str, str]] | None = None
     sleep: Callable[[float], None] = time.sleep
 
     @property
@@ -223,7 +229,8 @@ class _Fence:
             try:
                 words = self._level(level)
                 self._contradicted_by_devices()
-                signs.contradict()
+                signs.contradict(self._hold)
+                self._contradicted_by_storage()
             except Unproven as error:
                 tried.append(f"level {number}: {error.message}")
                 details.append(f"level {number}: {error.detail}")
@@ -256,20 +263,42 @@ class _Fence:
             if answer.power is Power.ON:
                 raise Unproven(f"contradicted: {answer.words}")
 
+    def _contradicted_by_storage(self) -> None:
+        """Wait until no client on the host has a volume open: one that died disappears after half a
+        minute."""
+        if self.switch.watching is None:
+            return
+        end = time.monotonic() + min(WATCH, self.switch.left)
+        while (found := self.switch.watching())[0]:
+            if time.monotonic() >= end:
+                words, detail = found
+                raise Unproven(f"contradicted: {words}", f"contradicted: {detail}")
+            self._hold()
+            self.switch.sleep(4 * _PAUSE)
+
+    def _hold(self) -> None:
+        """Keep the claim while nothing is called."""
+        self.switch.guard.permit("GET")
+        self._renew(0.0)
+
     def _permit(self, seconds: float) -> float:
         """Permit one call, for which the claim is renewed. Raises Unproven, LeaseLost."""
         self.switch.guard.permit("POST")
         seconds = min(seconds, self.switch.left)
+        self._renew(max(seconds, 0.0))
+        if seconds <= 0:
+            raise Unproven("the time of the rung was over")
+        return seconds
+
+    def _renew(self, seconds: float) -> None:
+        """Have the claim last for a call of so many seconds. Raises Unproven if it is lost."""
         asked = time.clock_gettime(time.CLOCK_BOOTTIME)
         renewed = self.switch.store.atomically(
-            lambda tx: host_fences.renew(tx, self.claim, max(seconds, 0.0) + _MARGIN)
+            lambda tx: host_fences.renew(tx, self.claim, seconds + _MARGIN)
         )
         late = time.clock_gettime(time.CLOCK_BOOTTIME) - asked
         if not renewed or late > _MARGIN / 2:
             raise Unproven("another process has taken over the fence of its host")
-        if seconds <= 0:
-            raise Unproven("the time of the rung was over")
-        return seconds
 
 
 class _Signs:
@@ -282,9 +311,9 @@ class _Signs:
         self._was_up = service is not None and service.up
         self._was_heard = any(beat.ago <= RECENT for _, beat in self._heartbeats())
 
-    def contradict(self) -> None:
+    def contradict(self, hold: Callable[[], None]) -> None:
         """Listen for a sign of life after the host was reported off, if there was one shortly
-        before. Raises Unproven if one comes."""
+        before; ``hold`` is called meanwhile. Raises Unproven if one comes."""
         listen = self._switch.devices.listen
         if not listen or not (self._was_up or self._was_heard):
             return
@@ -299,7 +328,7 @@ class _Signs:
                 return
             if self._switch.left <= 0:
                 raise Unproven("the time of the rung was over while it listened for signs of life")
-            self._switch.guard.permit("GET")
+            hold()
             self._switch.sleep(min(2 * _PAUSE, max(0.0, end - time.monotonic())))
 
     def _look(

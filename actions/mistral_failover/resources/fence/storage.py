@@ -94,7 +94,7 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
         raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
     blocked: frozenset[str] = frozenset()
     for volume_id in target.volumes:
-        own = _own_clients(attempt, known, volume_id)
+        own = own_clients(attempt, known, volume_id)
         image = cluster.image_of(volume_id)
         suspects = own(image.clients)
         if not suspects:
@@ -132,7 +132,7 @@ def _until_gone(
     return new
 
 
-def _own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
+def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     """Return what picks the member's clients from those of a volume. A volume that only the member
     has, has no others. Of a shared one only the clients on the member's host are its own, by the
     operator's list of addresses. Raises Unproven if that does not tell them apart, CloudError."""
