@@ -23,9 +23,7 @@ __all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
 
 
 @pytest.fixture
-def fencing(
-    emulated: EmulatedCloud, cloud: Cloud, pair: Pair, tmp_path: Path
-) -> Iterator[Fencing]:
+def fencing(emulated: EmulatedCloud, cloud: Cloud, pair: Pair, tmp_path: Path) -> Iterator[Fencing]:
     """A host with fence devices."""
     machines = Machines(tmp_path)
     host = emulated.emulation.state.servers[pair.a].host

@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 import time
@@ -186,6 +187,7 @@ def test_an_agent_that_misbehaves_proves_nothing_and_tells_no_password(
     assert fencing.seconds < 4
     for text in (evidence.observed, caplog.text):
         assert PASSWORD not in text
+        assert base64.b64encode(f"fence:{PASSWORD}".encode()).decode() not in text
         assert "\x1b" not in text
     assert not alive(fencing)
 

@@ -7,13 +7,16 @@ An agent gets its options as ``name=value`` lines on its standard input. Exit co
 
 from __future__ import annotations
 
+import base64
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import quote
 
 from mistral_failover.resources.fence import programs
 from mistral_failover.resources.fence.devices import Device, NoDevices
+from mistral_failover.runtime.errors import masked
 
 LOG = logging.getLogger(__name__)
 _OFF = 2
@@ -84,13 +87,24 @@ def _call(device: Device, action: str, permit: Permit) -> tuple[Answer, int | No
         limit=permit(device.limit),
         stdin=text.encode(),
         environment=dict.fromkeys(trust, device.ca_file) if device.ca_file else None,
-        secrets=secrets.values(),
+        secrets=_forms(device.options.get("username", ""), secrets.values()),
     )
     end = ended.why if ended.code is None else f"exit code {ended.code}"
-    words, detail = f"{name} {action}: {end}", f"{name} {action}: {ended.words}"
+    words, detail = f"{name} {action}: {end}", masked(f"{name} {action}: {ended.words}")
     if ended.code != 0 and not (action == "status" and ended.code == _OFF):
         LOG.warning("%s (after %.1f s)", detail, ended.seconds)
     return Answer(ended.code == 0, words, detail), ended.code
+
+
+def _forms(username: str, secrets: Iterable[str]) -> set[str]:
+    """Return the forms in which an agent may print a secret: as it is, quoted in a URL, and in the
+    header of HTTP's basic authentication."""
+    found = set()
+    for secret in secrets:
+        found |= {secret, quote(secret), quote(secret, safe="")}
+        for login in (secret, f"{username}:{secret}"):
+            found.add(base64.b64encode(login.encode()).decode())
+    return found
 
 
 def _name(device: Device) -> str:

@@ -92,8 +92,8 @@ def run(
                 with suppress(OSError):
                     pipe.close()
     hidden = _longest_first(secrets)
-    text = _without(out.decode("utf-8", "replace"), hidden)
-    said = _line(_without(err.decode("utf-8", "replace"), hidden)) or _line(text)
+    text = _without(out, hidden)
+    said = _line(_without(err, hidden)) or _line(text)
     seconds = _elapsed() - began
     if late:
         why = f"it did not end within {limit:.0f} s" if limit >= 1 else "it did not end in time"
@@ -195,9 +195,14 @@ def _longest_first(secrets: Iterable[str]) -> list[str]:
     return sorted(parts, key=len, reverse=True)
 
 
-def _without(text: str, secrets: Iterable[str]) -> str:
+def _without(data: bytes, secrets: Sequence[str]) -> str:
+    """Return an output as text without secrets. Of one that was cut off, the end may be a part of a
+    secret, so it goes too."""
+    text = data.decode("utf-8", "replace")
     for secret in secrets:
         text = text.replace(secret, _HIDDEN)
+    if secrets and len(data) >= MAX_OUTPUT:
+        text = text[: -len(secrets[0])]
     return text
 
 
