@@ -130,17 +130,17 @@ def _fenced(attempt: FenceAttempt, switch: Switch) -> str:
     proofs = []
     for host in sorted({host for host in places.values() if host is not None}):
         proofs.append(f"{power.switch_off(switch, host, since)}; {power.tell_nova(switch, host)}")
-    for server in (server for server, host in places.items() if host is None):
+    for server in (each for each, where in places.items() if where is None):
         gone = servers.deletion(attempt.tools.cloud, server)
         if not gone.proven:
             raise power.Unproven(gone.observed.rstrip("."))
         proofs.append(gone.observed.rstrip("."))
     after = _places(attempt, switch)
-    for server, host in places.items():
-        if after[server] != host and after[server] is not None:
+    for server, before in places.items():
+        if after[server] not in (before, None):
             raise power.Unproven(
                 f"server {server} was on another host after the fence",
-                f"server {server} was on {host} before the fence, and on {after[server]} after it",
+                f"server {server} was on {before} before the fence, and on {after[server]} after",
             )
     return ". ".join(proofs)
 
