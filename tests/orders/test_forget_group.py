@@ -155,6 +155,7 @@ def test_all_groups_of_a_project_stand_in_one_answer(
     assert answer["groups"] == ["ledger", "payments", "shop"]
     assert answer["total"] == 3
     ledger, payments, shop = answer["overview"]
+    assert reports.Status(after="ledger").run(context)["overview"] == [payments, shop]
     assert (ledger["status"], ledger["roles"], ledger["lost"], ledger["held"]) == (
         "IN_PROGRESS",
         {"active": "db_b"},

@@ -47,13 +47,24 @@ def test_a_traversal_is_told_with_its_operations_stages_and_way(
     assert (operation["verb"], operation["resource"]) == ("create", "thing")
     assert operation["result"] == "done (id: x1)"
     assert operation["execution"] == context.execution.workflow_execution_id
+    assert (operation["stage"], operation["resource_id"]) == ("fence", begun.node.resource_id)
     (stage,) = found["stages"]
     assert (stage["stage"], stage["operations"]) == ("fence", 1)
+    assert found["critical_path"]["steps"][0]["key"] == operation["key"]
     assert found["critical_path"]["steps"][0]["resource"] == "thing"
     assert found["lock_waits"] == {"count": 0, "seconds": 0}
     assert [row["kind"] for row in found["history"]][-1] == "complete"
     assert found["executions"]["trees"] == []
     assert found["executions"]["left_out"]
+
+
+def test_a_caller_that_needs_no_executions_lets_mistral_alone(
+    begun: Ready, done: dict[str, Any], context: ActionContext
+) -> None:
+    found = reports.Show(begun.traversal_id, executions=False).run(context)
+
+    assert found["status"] == "COMPLETE"
+    assert "executions" not in found
 
 
 def test_each_kind_of_thing_is_found_by_its_first_digits(

@@ -7,13 +7,14 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.reports.durations import critical_path, stages
+from mistral_failover.reports.durations import critical_path, stage_of, stages
 
 
 def operation(
     resource: str, kind: str, verb: str, start: float, end: float | None
 ) -> dict[str, Any]:
     return {
+        "key": f"{verb} {resource}",
         "resource_id": resource,
         "resource": resource,
         "type": kind,
@@ -57,6 +58,12 @@ def test_an_operation_whose_stage_is_not_recorded_counts_in_the_last_one() -> No
     assert (found["stage"], found["operations"]) == ("end", 1)
 
 
+def test_each_operation_has_its_stage() -> None:
+    found = stage_of(GRAPH, [QUIESCE, *DETACH, ATTACH, operation("w2", "x", "create", 1.0, None)])
+
+    assert list(found) == ["quiesce", "move_volumes", "move_volumes", "move_volumes", "end"]
+
+
 def test_the_critical_path_is_the_heaviest_way_through_the_graph() -> None:
     graph = nx.DiGraph()
     for volume in ("v1", "v2"):
@@ -69,3 +76,4 @@ def test_the_critical_path_is_the_heaviest_way_through_the_graph() -> None:
 
     assert found["seconds"] == 1.0 + 5.0 + 2.0
     assert [step["resource"] for step in found["steps"]] == ["app", "v2", "w1"]
+    assert [step["key"] for step in found["steps"]] == ["delete app", "delete v2", "create w1"]

@@ -66,3 +66,21 @@ def test_what_is_left_of_a_traversal_that_was_forgotten_is_told_by_its_whole_id(
 
     assert told(context, begun.traversal_id) == rows
     assert told(context, begun.traversal_id[:8]) == "UNKNOWN_ID"
+
+
+def test_without_a_group_the_journal_of_the_whole_project_is_returned(
+    begun: Ready,
+    serve: Callable[..., str],
+    context: ActionContext,
+    context_of: Callable[..., ActionContext],
+) -> None:
+    other = serve("ledger")
+    rows = History().run(context)
+
+    assert {row["group"] for row in rows} == {"payments", other}
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert History(after=rows[0]["id"], limit=1).run(context) == rows[1:2]
+    assert History(limit=1).run(context) == rows[-1:]
+    assert History().run(context_of("another-project")) == []
+    refused = History(traversal=begun.traversal_id).run(context)
+    assert refused.error["code"] == "BAD_INPUT"

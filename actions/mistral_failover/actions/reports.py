@@ -17,16 +17,19 @@ class Status(FailoverAction):
     """Show the status of a group, with its definition if asked for; without a group, the status of
     all groups of the project."""
 
-    def __init__(self, group: Any = None, definition: Any = False, agents: Any = False) -> None:
+    def __init__(
+        self, group: Any = None, definition: Any = False, agents: Any = False, after: Any = None
+    ) -> None:
         super().__init__()
         self.group = group
         self.definition = definition
         self.agents = agents
+        self.after = after
 
     def answer(self, request: Request) -> Any:
         group = optional_text("group", self.group)
         if group is None:
-            return project.project(request)
+            return project.project(request, after=optional_text("after", self.after))
         found = status.status(request, group, agents=flag("agents", self.agents))
         if flag("definition", self.definition):
             found |= {"definition": define_group.definition(request, group)}
@@ -34,12 +37,15 @@ class Status(FailoverAction):
 
 
 class History(FailoverAction):
-    """Show a group's journal, one sentence per step, oldest first.
+    """Show the journal of a group, or of all groups of the project, one sentence per step, oldest
+    first.
 
     ``after`` is the id of the last sentence that the caller knows.
     """
 
-    def __init__(self, group: Any, after: Any = 0, limit: Any = 100, traversal: Any = None) -> None:
+    def __init__(
+        self, group: Any = None, after: Any = 0, limit: Any = 100, traversal: Any = None
+    ) -> None:
         super().__init__()
         self.group = group
         self.after = after
@@ -49,7 +55,7 @@ class History(FailoverAction):
     def answer(self, request: Request) -> Any:
         return status.history(
             request,
-            text("group", self.group),
+            optional_text("group", self.group),
             after=whole("after", self.after, 0, 2**62),
             limit=whole("limit", self.limit, 1, 1000),
             traversal=optional_text("traversal", self.traversal),
@@ -91,13 +97,19 @@ class Show(FailoverAction):
     ``id`` is that of an incident, traversal, goal, operation, plan, or of a locked resource.
     """
 
-    def __init__(self, id: Any, group: Any = None) -> None:
+    def __init__(self, id: Any, group: Any = None, executions: Any = True) -> None:
         super().__init__()
         self.id = id
         self.group = group
+        self.executions = executions
 
     def answer(self, request: Request) -> Any:
-        return details.show(request, text("id", self.id), optional_text("group", self.group))
+        return details.show(
+            request,
+            text("id", self.id),
+            optional_text("group", self.group),
+            trees=flag("executions", self.executions),
+        )
 
 
 class Metrics(FailoverAction):

@@ -11,7 +11,7 @@ from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
 from mistral_failover.mistral.executions import execution_of
 from mistral_failover.reports import status_details
-from mistral_failover.reports.durations import critical_path, stages
+from mistral_failover.reports.durations import critical_path, stage_of, stages
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.short_ids import identified
 from mistral_failover.store import details, groups, incidents, plans, views
@@ -26,12 +26,13 @@ OPERATIONS = 100
 Row = dict[str, Any]
 
 
-def show(request: Request, said: str, group: str | None) -> Row:
+def show(request: Request, said: str, group: str | None, *, trees: bool = True) -> Row:
     """Return everything about the one object of the project whose id begins with these digits.
 
     Returns ``kind`` (incident, traversal, goal, operation, resource, plan), ``id``, ``group`` (its
     name, None if unknown), ``now``, the fields of the kind, and ``executions``, the trees in
-    Mistral (see ``executions.trees``). Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID.
+    Mistral (see ``executions.trees``); without ``trees`` Mistral is not asked. Raises ActionError
+    UNKNOWN_ID, AMBIGUOUS_ID.
     """
 
     def read(tx: SqlTransaction) -> tuple[Row, list[Row], list[str | None]]:
@@ -43,9 +44,11 @@ def show(request: Request, said: str, group: str | None) -> Row:
     found, operations, began = request.runtime.database.reading(read)
     if found.get("chain"):
         snapshot = group_snapshot(request, found["group"])
-        found["chain"] = status_details.chain(request, snapshot.group, found["chain"], ask=True)
+        found["chain"] = status_details.chain(request, snapshot.group, found["chain"], ask=trees)
         if found["status"] == "IN_PROGRESS" and not found["reason"]:
             found["reason"] = status_details.chain_reason(found["chain"])
+    if not trees:
+        return found
     work: dict[str, list[str]] = {}
     for row in operations:
         if identity := execution_of(row["owner"]):
@@ -137,14 +140,19 @@ def _traversal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
         "started_at": since,
         "ended_at": ended,
         "seconds": (now if ended is None else ended) - since,
-        "operations": [_operation_row(row, now) for row in operations],
+        "superseded_by": found["superseded_by"],
+        "operations": [
+            _operation_row(row, now) | {"stage": stage.value, "resource_id": row["resource_id"]}
+            for row, stage in zip(operations, stage_of(graph, operations), strict=True)
+        ],
         "stages": stages(graph, operations, since, now),
         "critical_path": critical_path(graph, operations, since, now),
         "lock_waits": {"count": len(met), "seconds": sum(waited)},
         "deferrals": met,
         "steals": details.steals(tx, match.id),
         "history": [
-            {"at": row["at"], "kind": row["kind"], "sentence": row["sentence"]} for row in history
+            {name: row[name] for name in ("at", "kind", "sentence", "resource_id")}
+            for row in history
         ],
     }
     began = [begun.execution if begun else None, held["execution"] if held else None]

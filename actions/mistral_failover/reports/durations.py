@@ -31,10 +31,9 @@ def stages(
     last end, and ``work``, the sum of its operations, which is more than that if they ran in
     parallel.
     """
-    of = {node["id"]: node.get("stage") for node in (graph or {}).get("nodes", ())}
+    rows = list(operations)
     members: dict[Stage, list[tuple[float, float | None]]] = {}
-    for row in operations:
-        stage = Stage(of.get(_node(row)) or Stage.END)
+    for stage, row in zip(stage_of(graph, rows), rows, strict=True):
         members.setdefault(stage, []).append((max(row["started_at"], since), row["ended_at"]))
     found = []
     for stage in Stage:
@@ -57,6 +56,14 @@ def stages(
     return found
 
 
+def stage_of(
+    graph: Mapping[str, Any] | None, operations: Iterable[Mapping[str, Any]]
+) -> list[Stage]:
+    """Return the stage of each operation; END if the graph does not name one."""
+    of = {node["id"]: node.get("stage") for node in (graph or {}).get("nodes", ())}
+    return [Stage(of.get(_node(row)) or Stage.END) for row in operations]
+
+
 def critical_path(
     graph: Mapping[str, Any] | None,
     operations: Sequence[Mapping[str, Any]],
@@ -67,7 +74,7 @@ def critical_path(
     traversal could not have been faster.
 
     ``graph``: node-link JSON, of nodes ``update:ID`` and ``cleanup:ID``. Returns ``seconds`` and
-    ``steps``, each with ``resource``, ``verb``, ``seconds``, in order.
+    ``steps``, each with ``key`` (of the operation), ``resource``, ``verb``, ``seconds``, in order.
     """
     if graph is None:
         return {"seconds": 0.0, "steps": []}
@@ -82,7 +89,12 @@ def critical_path(
         best[node] = (before[0] + own, (*before[1], node))
     seconds, way = max(best.values(), default=(0.0, ()))
     steps = [
-        {"resource": row["resource"], "verb": row["verb"], "seconds": _seconds(row, since, now)}
+        {
+            "key": row["key"],
+            "resource": row["resource"],
+            "verb": row["verb"],
+            "seconds": _seconds(row, since, now),
+        }
         for node in way
         for row in of.get(node, ())
     ]

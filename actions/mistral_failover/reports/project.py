@@ -15,16 +15,17 @@ MOST = 500
 """Maximum groups described in one answer; it has the names of all."""
 
 
-def project(request: Request) -> dict[str, Any]:
+def project(request: Request, *, after: str | None = None) -> dict[str, Any]:
     """Return the project's groups: ``groups``, all of their names; ``total``; ``overview``, of the
-    first 500 by name ``name``, ``stack``, ``status`` (DEFINED: it has never had a goal),
-    ``reason``, ``cause``, ``since`` (seconds), ``roles``, ``lost``, ``pause``, ``maintenance``,
-    ``held`` (how many of its alarms wait for an operator), ``service`` (as last seen; null: not
-    looked at since the engine last worked on it); ``now``."""
+    first 500 by name (of those behind the name ``after``, if it is given) ``name``, ``stack``,
+    ``status`` (DEFINED: it has never had a goal), ``reason``, ``cause``, ``since`` (seconds),
+    ``roles``, ``lost``, ``pause``, ``maintenance``, ``held`` (how many of its alarms wait for an
+    operator), ``service`` (as last seen; null: not looked at since the engine last worked on it);
+    ``now``."""
 
     def read(tx: SqlTransaction) -> dict[str, Any]:
         now = tx.now()
-        total, rows = overview(tx, request.project_id, MOST)
+        total, rows = overview(tx, request.project_id, MOST, after=after)
         return {
             "groups": groups.names(tx, request.project_id),
             "total": total,

@@ -14,6 +14,7 @@ from mistral_failover.orders import switchover
 from mistral_failover.reports import status_details
 from mistral_failover.resources.observed import missing
 from mistral_failover.runtime import rights
+from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.short_ids import identified
@@ -140,10 +141,17 @@ def _remedies(
 
 
 def history(
-    request: Request, name: str, *, after: int, limit: int, traversal: str | None
+    request: Request, name: str | None, *, after: int, limit: int, traversal: str | None
 ) -> list[dict[str, Any]]:
     """Return the group's journal, one sentence per step; with ``traversal``, an id or its first
-    digits, of that traversal alone. Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID."""
+    digits, of that traversal alone. Without a name, return that of all groups of the project, each
+    row with its ``group``. Raises ActionError BAD_INPUT, UNKNOWN_ID, AMBIGUOUS_ID."""
+    if name is None:
+        if traversal is not None:
+            raise ActionError("BAD_INPUT", "traversal: it needs its group", "Give the group too.")
+        return request.runtime.database.reading(
+            lambda tx: views.history_of_project(tx, request.project_id, after=after, limit=limit)
+        )
     group_id = group_snapshot(request, name).state.id
 
     def read(tx: SqlTransaction) -> list[dict[str, Any]]:

@@ -11,8 +11,11 @@ from mistral_failover.store.session import Session
 from mistral_failover.store.tables import goals, groups, incidents, observations, traversals
 
 
-def overview(tx: Session, project_id: str, limit: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return the number of the project's groups, and the first ``limit`` by name: name, definition
+def overview(
+    tx: Session, project_id: str, limit: int, *, after: str | None = None
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of the project's groups, and the first ``limit`` by name, of those behind
+    the name ``after`` if it is given: name, definition
     (the group file), status (None: no goal was given yet), reason, cause, ``since`` (when this
     state began, in seconds), goal (the document, None if there is none), pause, maintenance,
     ``held``, the number of its alarms that wait for an operator, and ``service``, as last observed
@@ -53,5 +56,7 @@ def overview(tx: Session, project_id: str, limit: int) -> tuple[int, list[dict[s
         .order_by(groups.c.name)
         .limit(limit)
     )
+    if after is not None:
+        query = query.where(groups.c.name > after)
     rows = [dict(row._mapping) for row in tx.connection.execute(query)]
     return int(total.scalar_one()), rows

@@ -10,7 +10,14 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import END
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import journal, nodes, operations, resources, traversals
+from mistral_failover.store.tables import (
+    groups,
+    journal,
+    nodes,
+    operations,
+    resources,
+    traversals,
+)
 
 
 def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
@@ -232,6 +239,32 @@ def history(
         query = query.where(journal.c.id > after).order_by(journal.c.id).limit(limit)
         return [dict(row._mapping) for row in tx.connection.execute(query)]
     query = query.order_by(journal.c.id.desc()).limit(limit)
+    return [dict(row._mapping) for row in tx.connection.execute(query)][::-1]
+
+
+def history_of_project(
+    tx: Session, project_id: str, *, after: int = 0, limit: int = 100
+) -> list[dict[str, Any]]:
+    """Return journal entries of all groups of a project, each with the name of its ``group``, in
+    order: with ``after`` those behind that id, otherwise the latest."""
+    query = (
+        sa.select(
+            journal.c.id,
+            journal.c.at,
+            journal.c.kind,
+            journal.c.sentence,
+            journal.c.traversal_id,
+            journal.c.resource_id,
+            groups.c.name.label("group"),
+        )
+        .join(groups, groups.c.id == journal.c.group_id)
+        .where(groups.c.project_id == project_id)
+        .limit(limit)
+    )
+    if after:
+        query = query.where(journal.c.id > after).order_by(journal.c.id)
+        return [dict(row._mapping) for row in tx.connection.execute(query)]
+    query = query.order_by(journal.c.id.desc())
     return [dict(row._mapping) for row in tx.connection.execute(query)][::-1]
 
 
