@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.cli.base import clock, counted, lasted, when
@@ -20,6 +21,21 @@ _ATTACHMENT = "volume_attachment"
 _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
 _CODE = re.compile(r" \[[A-Z_]+\]$")
+_CORRECTED = "correct the cause, then"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A command that helps: ``condition``, when to run it, and ``note``, what it does; both may be
+    empty."""
+
+    command: str
+    condition: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        before = f"{self.condition}: " if self.condition else ""
+        return f"{before}{self.command}" + (f"   ({self.note})" if self.note else "")
 
 
 def suspended(row: Mapping[str, Any]) -> list[str]:
@@ -105,61 +121,72 @@ def short(reason: str) -> str:
 
 
 def helps(status: Mapping[str, Any]) -> list[str]:
+    """Return the commands that help as lines of text, the most useful one first."""
+    return [str(each) for each in advice(status)]
+
+
+def advice(status: Mapping[str, Any]) -> list[Advice]:
     """Return the commands that help, the most useful one first."""
     group = shlex.quote(status["group"])
     match status["status"]:
         case "BLOCKED":
-            return _unblocking(status) or [f"correct the cause, then: failover sweep {group}"]
+            return _unblocking(status) or [Advice(f"failover sweep {group}", _CORRECTED)]
         case "FAILED" if not status["roles"]:
             return [
-                f"correct the cause, then: failover group delete {group}",
-                f"or, to bring it up: failover group activate {group}",
+                Advice(f"failover group delete {group}", _CORRECTED),
+                Advice(f"failover group activate {group}", "or, to bring it up"),
             ]
         case "FAILED":
             # Whether an earlier goal needs a member that is lost now, only the rollback finds out.
             back = status["last_complete_goal"] and not status["lost"]
             return [
-                f"correct the cause, then: failover start {group}",
-                *([f"or, to go back: failover rollback {group}"] if back else []),
+                Advice(f"failover start {group}", _CORRECTED),
+                *([Advice(f"failover rollback {group}", "or, to go back")] if back else []),
             ]
         case "IN_PROGRESS":
             chain = status["chain"]
             needed = chain["remedy"] if chain else status["reason"]
-            again = [f"failover sweep {group}"] if needed else []
-            return [*again, f"failover watch {group}"]
+            again = [Advice(f"failover sweep {group}")] if needed else []
+            return [*again, Advice(f"failover watch {group}")]
         case "DEFINED":
-            return [f"failover group activate {group}"]
+            return [Advice(f"failover group activate {group}")]
     if not status["roles"]:
-        return [f"failover group activate {group}"]
+        return [Advice(f"failover group activate {group}")]
     return [*_serving_again(status, group), *_undoing(status, group)]
 
 
-def _serving_again(status: Mapping[str, Any], group: str) -> list[str]:
+def _serving_again(status: Mapping[str, Any], group: str) -> list[Advice]:
     """Return the commands for a group that reached its goal, and does not serve as it should."""
     service = status["service"]
     if service["status"] == Service.DOWN and service["gone"]:
         lost = " ".join(f"--lost {shlex.quote(member)}" for member in service["gone"])
         return [
-            f"failover start {group} {lost}   (moves its roles)",
-            f"or, to see first what that does: failover plan {group} {lost}",
+            Advice(f"failover start {group} {lost}", note="moves its roles"),
+            Advice(f"failover plan {group} {lost}", "or, to see first what that does"),
         ]
     if service["status"] in (Service.DOWN, Service.UNKNOWN) or (
         service["status"] == Service.DEGRADED and not status["lost"]
     ):
-        return [f"failover doctor {group}   (looks, and names what helps)"]
+        return [Advice(f"failover doctor {group}", note="looks, and names what helps")]
     return []
 
 
-def _undoing(status: Mapping[str, Any], group: str) -> list[str]:
+def _undoing(status: Mapping[str, Any], group: str) -> list[Advice]:
     """Return the commands that end what keeps members or alarms away."""
     healthy = [
-        f"failover start {group} --lost '' --recovered {shlex.quote(member)}   (once {member} is "
-        f"healthy; then failover failback {group})"
+        Advice(
+            f"failover start {group} --lost '' --recovered {shlex.quote(member)}",
+            note=f"once {member} is healthy; then failover failback {group}",
+        )
         for member in status["lost"]
     ]
-    paused = [f"failover resume {group}   (alarms count again)"] if status["pause"] else []
-    work = [f"failover maintenance off {group}"] if status["maintenance"] else []
-    return healthy + paused + work
+    paused = [Advice(f"failover resume {group}", note="alarms count again")]
+    work = [Advice(f"failover maintenance off {group}")]
+    return [
+        *healthy,
+        *(paused if status["pause"] else []),
+        *(work if status["maintenance"] else []),
+    ]
 
 
 def where(status: Mapping[str, Any]) -> str:
@@ -168,7 +195,7 @@ def where(status: Mapping[str, Any]) -> str:
     return ", ".join(f"{role} {stands} {member}" for role, member in status["roles"].items())
 
 
-def _unblocking(status: Mapping[str, Any]) -> list[str]:
+def _unblocking(status: Mapping[str, Any]) -> list[Advice]:
     """Return what an operator can do about fences without a proof: first what needs no
     confirmation."""
     rows = status["remedies"]
@@ -179,10 +206,13 @@ def _unblocking(status: Mapping[str, Any]) -> list[str]:
     verb = "start" if status["roles"] else "group delete"
     lost = " ".join(f"--lost {shlex.quote(member)}" for member in members)
     are = "is" if len(members) == 1 else "are"
-    again = f"if {' and '.join(members)} {are} back: failover {verb} {group} {lost}"
     return [
-        f"{again}   (tries the proof again)",
-        *(f"once you are sure that {row['member']} is off: {row['command']}" for row in rows),
+        Advice(
+            f"failover {verb} {group} {lost}",
+            f"if {' and '.join(members)} {are} back",
+            "tries the proof again",
+        ),
+        *(Advice(row["command"], f"once you are sure that {row['member']} is off") for row in rows),
     ]
 
 
