@@ -87,7 +87,7 @@ class Exporter(Command):
                 interval=parsed_args.interval,
                 anywhere=parsed_args.listen_anywhere,
             )
-            with server, _told_to_end() as ended:
+            with server, told_to_end() as ended:
                 self.app.stdout.write(f"The metrics are at {server.url}\n")
                 self.app.stdout.flush()
                 ended.wait()
@@ -103,7 +103,7 @@ class Exporter(Command):
 
 
 @contextlib.contextmanager
-def _told_to_end() -> Iterator[threading.Event]:
+def told_to_end() -> Iterator[threading.Event]:
     """Yield an event that SIGTERM and Ctrl-C set while the block runs."""
     ended = threading.Event()
     before = {

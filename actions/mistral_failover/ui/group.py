@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view of one group: first what is wrong, since when, and which commands help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cli import status_screen
+from mistral_failover.cli.base import clock, counted, lasted, when
+from mistral_failover.cli.connection import whole
+from mistral_failover.cli.status_screen import Advice
+from mistral_failover.model.observation import Service
+from mistral_failover.ui.levels import Level, of_group
+
+_ABOVE = frozenset({"group", "next", "why", "held", "alarms", "members"})
+"""Answers of the status screen that the page shows elsewhere."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to "Stuck?": one ``sentence``, since when (empty: not known), and the commands
+    that help, the most useful one first."""
+
+    level: Level
+    sentence: str
+    since: str
+    lasting: str
+    commands: tuple[Advice, ...]
+
+
+@dataclass(frozen=True)
+class MemberRow:
+    """A member, in words."""
+
+    name: str
+    server: str
+    roles: str
+    epoch: int
+    lost: bool
+    agent: str
+
+
+@dataclass(frozen=True)
+class HeldAlarm:
+    """An alarm that waits for a decision, with the commands for both."""
+
+    incident: str
+    sentence: str
+    heard: str
+    admit: str
+    dismiss: str
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A group, in words. ``traversal``: the id of the present one, empty if there is none."""
+
+    name: str
+    stack: str
+    level: Level
+    status: str
+    verdict: Verdict
+    facts: tuple[tuple[str, tuple[str, ...]], ...]
+    members: tuple[MemberRow, ...]
+    holders: tuple[str, ...]
+    held: tuple[HeldAlarm, ...]
+    paused: bool
+    lost: tuple[str, ...]
+    blocked: tuple[str, ...]
+    traversal: str
+    goal: str
+
+
+def group_view(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> GroupView:
+    """Return the view of a group; ``status`` is the answer of failover.status, ``held`` are the
+    rows of failover.held."""
+    facts = status_screen.facts(status)
+    traversal = status["traversal"]
+    return GroupView(
+        name=status["group"],
+        stack=status["stack"],
+        level=of_group(status, status["service"]["status"]),
+        status=str(status["status"]).replace("_", " "),
+        verdict=verdict(status),
+        facts=tuple(
+            (name, tuple(text.splitlines())) for name, text in facts.items() if name not in _ABOVE
+        ),
+        members=tuple(_member(status, row) for row in status["members"]),
+        holders=tuple(dict.fromkeys(status["roles"].values())),
+        held=tuple(_held(row) for row in held),
+        paused=bool(status["pause"]),
+        lost=tuple(status["lost"]),
+        blocked=tuple(sorted({row["member"] for row in status["remedies"]})),
+        traversal=traversal["id"] if traversal else "",
+        goal=status["goal"] or "",
+    )
+
+
+def verdict(status: Mapping[str, Any]) -> Verdict:
+    """Return what is wrong with a group in one sentence, and what helps."""
+    level, sentence, since = _wrong(status)
+    return Verdict(
+        level=level,
+        sentence=whole(sentence),
+        since=when(since) if since is not None else "",
+        lasting=lasted(max(0.0, status["now"] - since)) if since is not None else "",
+        commands=tuple(status_screen.advice(status)),
+    )
+
+
+def _wrong(status: Mapping[str, Any]) -> tuple[Level, str, float | None]:
+    """Return the level, the sentence and the time for the first thing that is wrong."""
+    since, service = status["since"], status["service"]
+    match status["status"]:
+        case "BLOCKED":
+            reason = status_screen.why(status)
+            return Level.TROUBLE, f"Stuck: it waits for an operator. {reason}", since
+        case "FAILED":
+            return Level.TROUBLE, f"Stopped: {status_screen.why(status)}", since
+        case "IN_PROGRESS":
+            return _moving(status, since)
+        case "DEFINED":
+            return Level.NEUTRAL, "Not stuck: the group was never activated", None
+    if not status["roles"]:
+        return Level.NEUTRAL, "Not stuck: the group is out of service", since
+    word, reasons = service["status"], "; ".join(service["reasons"])
+    if word == Service.DOWN:
+        return (
+            Level.TROUBLE,
+            f"Not serving: {reasons or 'its server does not run'}",
+            service["since"],
+        )
+    if status["held"]:
+        said = f"{counted(status['held'], 'alarm')} held: decide whether to admit or dismiss"
+        return Level.ATTENTION, f"Waiting for you: {said}", None
+    if word == Service.UNKNOWN:
+        return Level.ATTENTION, f"Not known whether it serves: {reasons}", service["since"]
+    if word == Service.DEGRADED:
+        return Level.ATTENTION, f"Serving, but degraded: {reasons}", service["since"]
+    if paused := status_screen.suspended(status):
+        return Level.ATTENTION, f"Serving, but alarms are held: {'; '.join(paused)}", None
+    if status["lost"]:
+        lost = ", ".join(status["lost"])
+        return Level.ATTENTION, f"Serving; still declared lost: {lost}", None
+    return Level.GOOD, f"Not stuck: {status_screen.where(status)}", service["since"]
+
+
+def _moving(status: Mapping[str, Any], since: float | None) -> tuple[Level, str, float | None]:
+    chain = status["chain"]
+    if chain and chain["remedy"]:
+        return Level.TROUBLE, f"Stuck: {chain['sentence']}", since
+    if status["reason"]:
+        return Level.TROUBLE, f"Stuck: {status['reason']}", since
+    if status["waiting"]:
+        row = status["waiting"][0]
+        on = f" on {row['member']}" if row["member"] else ""
+        said = f"{row['verb']} {row['resource']}{on} waits for {row['waiting_for']}"
+        return Level.ATTENTION, f"Waiting: {said} since {clock(row['since'])}", row["since"]
+    cause = (status["traversal"] or {}).get("cause", "")
+    return Level.WORKING, f"Not stuck: at work ({cause})", since
+
+
+def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
+    name = row["name"]
+    roles = [role for role, member in status["roles"].items() if member == name]
+    return MemberRow(
+        name=name,
+        server=row["server"] or "not known",
+        roles=", ".join(roles),
+        epoch=row["epoch"],
+        lost=name in status["lost"],
+        agent=status["agents"].get(name, ""),
+    )
+
+
+def _held(row: Mapping[str, Any]) -> HeldAlarm:
+    return HeldAlarm(
+        incident=row["incident"],
+        sentence=row["sentence"],
+        heard=f"heard {counted(row['heard'], 'time')}, last {when(row['last_at'])}",
+        admit=row["admit"],
+        dismiss=row["dismiss"],
+        lost=tuple(row["lost"] or ()),
+    )

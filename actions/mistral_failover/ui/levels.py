@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How urgent something is. Pages show it as a word and a colour, never as a colour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from mistral_failover.model.observation import Service
+
+
+class Level(StrEnum):
+    """From the most urgent to the least."""
+
+    TROUBLE = "trouble"
+    ATTENTION = "attention"
+    WORKING = "working"
+    NEUTRAL = "neutral"
+    GOOD = "good"
+
+
+URGENCY = {level: place for place, level in enumerate(Level)}
+"""The place of each level, the most urgent first."""
+_OF_STATUS = {
+    "BLOCKED": Level.TROUBLE,
+    "FAILED": Level.TROUBLE,
+    "IN_PROGRESS": Level.WORKING,
+    "DEFINED": Level.NEUTRAL,
+    "COMPLETE": Level.GOOD,
+    "RETURNED": Level.ATTENTION,
+    "SUPERSEDED": Level.NEUTRAL,
+}
+_OF_SERVICE = {
+    Service.DOWN: Level.TROUBLE,
+    Service.DEGRADED: Level.ATTENTION,
+    Service.UNKNOWN: Level.ATTENTION,
+}
+
+
+def of_status(status: str) -> Level:
+    """Return the level of a group's or a traversal's status."""
+    return _OF_STATUS.get(status, Level.ATTENTION)
+
+
+def of_group(row: Mapping[str, Any], service: str | None) -> Level:
+    """Return the level of a group: of its status, of its service as last seen, and of what waits
+    for an operator. ``row`` has ``status``, ``roles``, ``lost``, ``held``, ``pause`` and
+    ``maintenance``."""
+    level = of_status(row["status"])
+    if level is Level.GOOD and not row["roles"]:
+        level = Level.NEUTRAL
+    found = [level]
+    if level is not Level.WORKING and service is not None:
+        found.append(_OF_SERVICE.get(Service(service), level))
+    if row["held"] or row["lost"] or row["pause"] or row["maintenance"]:
+        found.append(Level.ATTENTION)
+    return min(found, key=URGENCY.__getitem__)

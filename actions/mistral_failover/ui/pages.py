@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each page shows: its questions to Mistral, its view models, its template."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.ui import drawing
+from mistral_failover.ui.asking import Asking, Trouble
+from mistral_failover.ui.group import group_view
+from mistral_failover.ui.groups import SORTS, Query, groups_view
+from mistral_failover.ui.history import episodes
+from mistral_failover.ui.levels import Level
+from mistral_failover.ui.plan import plan_view
+from mistral_failover.ui.timeline import timeline
+from mistral_failover.ui.topology import topology, topology_at
+
+PLANNED = ("failover", "switchover", "failback")
+"""The verbs that the page can plan."""
+_HELD = 100
+_PAGE = 500  # groups in one answer
+_PAGES = 20
+_LATEST = 1000
+_FINISHED = 64
+
+Parameters = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: ``template`` is the part within the frame, ``content`` what it shows. ``live``: how
+    many seconds between two looks; None: it does not change."""
+
+    template: str
+    title: str
+    content: Mapping[str, Any]
+    live: float | None = None
+
+
+class Pages:
+    """Makes pages. Every method raises Trouble."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._lock = threading.Lock()
+        self._finished: OrderedDict[str, Any] = OrderedDict()
+
+    def groups(self, given: Parameters) -> Page:
+        """All groups."""
+        rows: list[Any] = []
+        now = 0.0
+        for _ in range(_PAGES):
+            after = rows[-1]["name"] if rows else None
+            answer = self._asking.ask("failover.status", after=after)
+            rows += answer["overview"]
+            now = answer["now"]
+            if len(answer["overview"]) < _PAGE:
+                break
+        view = groups_view(rows, now, Query.read(given))
+        content = {"view": view, "levels": list(Level), "sorts": list(SORTS)}
+        return Page("groups.html", "Groups", content, live=3.0)
+
+    def group(self, given: Parameters) -> Page:
+        """One group: what is wrong, who has what, and the present traversal."""
+        name = _needed(given, "name")
+        status = self._asking.ask("failover.status", group=name)
+        held = (
+            self._asking.ask("failover.held", group=name, limit=_HELD)["held"]
+            if status["held"]
+            else []
+        )
+        view = group_view(status, held)
+        drawn = topology(status)
+        chart = timeline(self._traversal(view.traversal)) if view.traversal else None
+        content = {
+            "view": view,
+            "topology": drawn,
+            "topology_svg": drawing.draw_topology(drawn, f"Members and volumes of {name}"),
+            "timeline": chart,
+            "timeline_svg": chart and drawing.draw_timeline(chart, f"Timeline of {name}"),
+        }
+        running = chart is not None and chart.running
+        return Page("group.html", name, content, live=1.0 if running else 3.0)
+
+    def timeline(self, given: Parameters) -> Page:
+        """One traversal, whole or as it was after a step."""
+        found = self._traversal(_needed(given, "id"))
+        step = given.get("step", "")
+        chart = timeline(found, int(step) if step.isdecimal() and len(step) < 9 else None)
+        status = self._asking.ask("failover.status", group=found["group"])
+        content: dict[str, Any] = {
+            "timeline": chart,
+            "timeline_svg": drawing.draw_timeline(chart, f"Timeline of {chart.group}"),
+            "topology": None,
+        }
+        if chart.shown is not None:
+            at = topology_at(found, status, found["started_at"] + chart.shown.at)
+            label = f"Members and volumes of {chart.group} after step {chart.shown.number}"
+            content |= {"topology": at, "topology_svg": drawing.draw_topology(at, label)}
+        live = 1.0 if chart.running and chart.shown is None else None
+        return Page("timeline.html", f"{chart.group}: {chart.cause}", content, live=live)
+
+    def plan(self, given: Parameters) -> Page:
+        """What an order would do. Without a verb, only the form."""
+        group = _needed(given, "group")
+        status = self._asking.ask("failover.status", group=group)
+        members = [row["name"] for row in status["members"]]
+        lost, to, verb = given.get("lost", ""), given.get("to", ""), given.get("verb", "")
+        found = None
+        if verb:
+            if verb not in PLANNED:
+                raise Trouble(f"{verb} cannot be planned here.", "Use failover plan.", "USAGE")
+            inputs: dict[str, Any] = {"verb": verb, "to": to or None}
+            if verb == "failover":
+                inputs["lost"] = [lost] if lost else None
+            found = plan_view(self._asking.ask("failover.plan", group=group, **inputs))
+        content = {
+            "group": group,
+            "members": members,
+            "verbs": PLANNED,
+            "chosen": {"verb": verb or "failover", "lost": lost, "to": to},
+            "plan": found,
+        }
+        return Page("plan.html", f"Plan for {group}", content)
+
+    def history(self, given: Parameters) -> Page:
+        """The journal of a group, or of all."""
+        group = given.get("group") or None
+        rows = self._asking.ask("failover.history", group=group, limit=_LATEST)
+        content = {"group": group or "", "episodes": episodes(rows), "full": len(rows) >= _LATEST}
+        title = f"History of {group}" if group else "History of all groups"
+        return Page("history.html", title, content, live=5.0)
+
+    def _traversal(self, identity: str) -> Any:
+        """Return a traversal; one that has ended is asked for once."""
+        with self._lock:
+            if identity in self._finished:
+                return self._finished[identity]
+        found = self._asking.ask("failover.show", id=identity, executions=False)
+        if found["kind"] != "traversal":
+            what = f"{found['kind']} {found['id']}"
+            raise Trouble(f"{what} is not a failover.", f"failover show {identity}", "UNKNOWN_ID")
+        if found["ended_at"] is not None:
+            with self._lock:
+                self._finished[identity] = found
+                while len(self._finished) > _FINISHED:
+                    self._finished.popitem(last=False)
+        return found
+
+
+def _needed(given: Parameters, name: str) -> str:
+    if found := given.get(name, ""):
+        return found
+    raise Trouble(f"The address has no {name}.", "Begin at the list of groups.", "USAGE")

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serve the pages on loopback, from a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from mistral_failover.ui.access import Door
+from mistral_failover.ui.app import application
+from mistral_failover.ui.asking import Asking
+
+_STARTS = 10.0  # seconds
+
+
+class NotLoopback(Exception):
+    """The address can be reached from other machines."""
+
+
+@contextlib.contextmanager
+def serving(
+    asking: Asking,
+    host: str,
+    port: int,
+    *,
+    read_only: bool,
+    announce: Callable[[str], None],
+) -> Iterator[str]:
+    """Serve while the block lasts; yield the address. ``port`` 0 takes a free one. ``announce`` is
+    given each link for a login, see `Door`.
+
+    Raises NotLoopback, and OSError if the port is taken.
+    """
+    if not ipaddress.ip_address(host).is_loopback:
+        raise NotLoopback(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit it; without it every answer waits 40 ms for a delayed ACK.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening.bind((host, port))
+        listening.listen(64)
+        shown = f"[{host}]" if ":" in host else host
+        url = f"http://{shown}:{listening.getsockname()[1]}"
+        door = Door(lambda token: announce(f"{url}/login?token={token}"))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application(asking, door, read_only=read_only),
+                log_config=None,
+                access_log=False,  # it would have the tokens of the links
+                lifespan="off",
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=1,
+                limit_concurrency=256,
+            )
+        )
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listening]}, name="ui", daemon=True
+        )
+        thread.start()
+        try:
+            until = time.monotonic() + _STARTS
+            while not server.started and thread.is_alive() and time.monotonic() < until:
+                time.sleep(0.01)
+            door.open()
+            yield url
+        finally:
+            door.close()  # pages that are updated would keep the server from ending
+            server.should_exit = True
+            thread.join(timeout=10)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A traversal as a chart: its stages and steps over time, the critical path, retries and waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from mistral_failover.cli.base import clock, counted, lasted, when
+from mistral_failover.model.stages import Stage
+from mistral_failover.ui import words
+from mistral_failover.ui.levels import Level, of_status
+
+_MARKED = frozenset({"waiting", "steal", "broken", "failed"})
+"""Kinds of journal entries that are marked on the bar of their step: a wait for a service, a lock
+that was taken from its owner, a failure."""
+
+
+class Outcome(StrEnum):
+    """What a step came to."""
+
+    DONE = "done"
+    RUNNING = "running"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment on a bar, in seconds from the traversal's start, and what happened."""
+
+    at: float
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A bar: ``start`` and ``end`` in seconds from the traversal's start, ``end`` is now for one
+    that runs. ``lock_wait``: seconds that it waited for a lock before it began."""
+
+    key: str
+    label: str
+    start: float
+    end: float
+    outcome: Outcome
+    critical: bool
+    attempts: int
+    result: str
+    lock_wait: float
+    marks: tuple[Mark, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, or runs."""
+        return self.end - self.start
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what the bar does not show, in words."""
+        found = []
+        if self.attempts > 1:
+            found.append(counted(self.attempts, "attempt"))
+        if self.lock_wait > 0:
+            found.append(f"waited {lasted(self.lock_wait)} for a lock")
+        return (*found, *(mark.sentence for mark in self.marks))
+
+
+@dataclass(frozen=True)
+class StageBar:
+    """A stage with its steps, in the order of their start."""
+
+    label: str
+    start: float
+    end: float
+    running: bool
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the journal; ``number`` from 1."""
+
+    number: int
+    at: float
+    time: str
+    kind: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A traversal. ``seconds``: how long it took, or has been running; ``shown``: where the replay
+    is, None for the whole."""
+
+    id: str
+    group: str
+    cause: str
+    status: str
+    level: Level
+    reason: str
+    began: str
+    lasted: str
+    running: bool
+    seconds: float
+    critical: str
+    stages: tuple[StageBar, ...]
+    entries: tuple[Entry, ...]
+    shown: Entry | None
+
+
+def timeline(traversal: Mapping[str, Any], step: int | None = None) -> Timeline:
+    """Return the chart of a traversal, the answer of failover.show; with ``step`` as it was after
+    that entry of its journal (from 1; a number outside of them counts as the nearest)."""
+    since = float(traversal["started_at"])
+    entries = tuple(_entries(traversal["history"], since))
+    shown = entries[min(max(step, 1), len(entries)) - 1] if step is not None and entries else None
+    now = since + float(traversal["seconds"])
+    moment = now if shown is None else since + shown.at
+    critical = {row["key"] for row in traversal["critical_path"]["steps"]}
+    locked = {
+        row["resource"]: row["seconds"] or 0.0
+        for row in traversal["deferrals"]
+        if row["at"] <= moment
+    }
+    marks = _marks(traversal["history"], since, moment)
+    steps: dict[str, list[Step]] = {}
+    for row in traversal["operations"]:
+        if row["started_at"] <= moment or shown is None:
+            found = _step(row, since, moment, row["key"] in critical, locked, marks)
+            steps.setdefault(row["stage"], []).append(found)
+    way = float(traversal["critical_path"]["seconds"])
+    running = traversal["ended_at"] is None
+    return Timeline(
+        id=traversal["id"],
+        group=traversal["group"],
+        cause=traversal["cause"],
+        status=str(traversal["status"]).replace("_", " "),
+        level=of_status(traversal["status"]),
+        reason=traversal["reason"],
+        began=when(since),
+        lasted=lasted(float(traversal["seconds"])),
+        running=running,
+        seconds=max(float(traversal["seconds"]), 0.0),
+        critical=lasted(way) if way else "",
+        stages=tuple(_stage(name, steps[name]) for name in Stage if name in steps),
+        entries=entries,
+        shown=shown,
+    )
+
+
+def _entries(history: Iterable[Mapping[str, Any]], since: float) -> Iterable[Entry]:
+    for number, row in enumerate(history, 1):
+        at = max(0.0, row["at"] - since)
+        yield Entry(number, at, clock(row["at"]), row["kind"], row["sentence"])
+
+
+def _marks(
+    history: Iterable[Mapping[str, Any]], since: float, moment: float
+) -> Mapping[str, list[Mark]]:
+    found: dict[str, list[Mark]] = {}
+    for row in history:
+        if row["kind"] in _MARKED and row["resource_id"] and row["at"] <= moment:
+            mark = Mark(max(0.0, row["at"] - since), row["sentence"])
+            found.setdefault(row["resource_id"], []).append(mark)
+    return found
+
+
+def _step(
+    row: Mapping[str, Any],
+    since: float,
+    moment: float,
+    critical: bool,
+    locked: Mapping[str, float],
+    marks: Mapping[str, Sequence[Mark]],
+) -> Step:
+    start = max(0.0, row["started_at"] - since)
+    over = row["ended_at"] is not None and row["ended_at"] <= moment
+    end = max(start, (row["ended_at"] if over else moment) - since)
+    return Step(
+        key=row["key"],
+        label=words.step(row["verb"], row["type"], row["resource"], row["member"]),
+        start=start,
+        end=end,
+        outcome=_OUTCOMES.get(row["status"], Outcome.UNKNOWN) if over else _unfinished(row),
+        critical=critical,
+        attempts=row["attempts"],
+        result=row["result"] if over else "in progress",
+        lock_wait=locked.get(row["resource"], 0.0),
+        # An operation of the same record at another time has its own.
+        marks=tuple(m for m in marks.get(row["resource_id"], ()) if start <= m.at <= end),
+    )
+
+
+def _unfinished(row: Mapping[str, Any]) -> Outcome:
+    doubtful = row["status"] in ("unknown", "overtaken")
+    return Outcome.UNKNOWN if doubtful and row["ended_at"] is None else Outcome.RUNNING
+
+
+def _stage(stage: Stage, steps: Sequence[Step]) -> StageBar:
+    return StageBar(
+        label=words.STAGES[stage],
+        start=min(step.start for step in steps),
+        end=max(step.end for step in steps),
+        running=any(step.outcome is Outcome.RUNNING for step in steps),
+        steps=tuple(sorted(steps, key=lambda step: step.start)),
+    )
+
+
+_OUTCOMES = {"done": Outcome.DONE, "failed": Outcome.FAILED}

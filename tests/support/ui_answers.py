@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of the actions as the pages get them, and an `Asking` that gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.ui.asking import Trouble
+
+NOW = 1_800_000_000.0
+TRAVERSAL = "b0394ddc-9123-5a79-b7e8-44cb89ac20d5"
+
+
+def overview(name: str = "payments", status: str = "COMPLETE", **more: Any) -> dict[str, Any]:
+    """A row of failover.status without a group."""
+    return {
+        "name": name,
+        "stack": name,
+        "status": status,
+        "reason": "",
+        "cause": "a test",
+        "since": NOW - 60,
+        "roles": {"active": "db_b"},
+        "lost": [],
+        "pause": None,
+        "maintenance": None,
+        "held": 0,
+        "service": "SERVING",
+        **more,
+    }
+
+
+def resource(name: str, kind: str, member: str | None, status: str, **more: Any) -> dict[str, Any]:
+    """A resource in an answer of failover.status."""
+    return {
+        "name": name,
+        "type": kind,
+        "member": member,
+        "status": status,
+        "reason": "",
+        "physical_id": "de140495",
+        "attributes": {},
+        "goal": "aac642cc",
+        "owner": None,
+        "token": 1,
+        "lease_left": None,
+        "id": f"{name}-{member}",
+        **more,
+    }
+
+
+AT_REST = [
+    resource("data", "volume_attachment", "db_b", "CREATE_COMPLETE", attributes={"device": "/vdb"}),
+    resource("database", "activation", "db_b", "CREATE_COMPLETE"),
+    resource("routing", "stack_parameters", None, "UPDATE_COMPLETE"),
+]
+MOVING = [
+    resource("fence:db_a", "fence", None, "CREATE_COMPLETE"),
+    resource("data", "volume_attachment", "db_a", "DELETE_IN_PROGRESS"),
+    resource("data", "volume_attachment", "db_b", "INIT_COMPLETE"),
+    resource("database", "activation", "db_b", "INIT_COMPLETE"),
+]
+
+
+def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
+    """An answer of failover.status about a group that stands so."""
+    under_way = word in ("IN_PROGRESS", "BLOCKED")
+    return {
+        "group": "payments",
+        "stack": "payments",
+        "status": word,
+        "reason": "",
+        "roles": {"active": "db_b"},
+        "lost": [],
+        "goal": "0123456789abcdef",
+        "last_complete_goal": "fedcba9876543210",
+        "traversal": {
+            "id": TRAVERSAL,
+            "started_at": NOW - 90,
+            "ended_at": None if under_way else NOW - 30,
+            "cause": "db_a is lost",
+            "nodes": {"DONE": 2, "WAITING": 3},
+        },
+        "members": [
+            {"name": "db_a", "server": "dbaab98b-7963-45b5", "epoch": 1},
+            {"name": "db_b", "server": "da1ce15d-5f04-46de", "epoch": 1},
+        ],
+        "resources": AT_REST,
+        "since": NOW - 30,
+        "held": 0,
+        "remedies": [],
+        "under_way": [],
+        "deferred": [],
+        "waiting": [],
+        "chain": None,
+        "agents": {},
+        "pause": None,
+        "maintenance": None,
+        "service": {
+            "status": "SERVING",
+            "since": NOW - 30,
+            "reasons": [],
+            "seen_at": NOW - 12,
+            "gone": [],
+        },
+        "now": NOW,
+        **more,
+    }
+
+
+def operation(
+    verb: str,
+    name: str,
+    kind: str,
+    member: str | None,
+    stage: str,
+    start: float,
+    end: float | None,
+    **more: Any,
+) -> dict[str, Any]:
+    """An operation of a traversal; ``start`` and ``end`` in seconds after its start."""
+    return {
+        "key": f"{verb}-{name}-{member}",
+        "verb": verb,
+        "resource": name,
+        "resource_id": f"{name}-{member}",
+        "type": kind,
+        "member": member,
+        "stage": stage,
+        "status": "done" if end is not None else "started",
+        "owner": "",
+        "execution": None,
+        "attempts": 1,
+        "started_at": NOW - 90 + start,
+        "ended_at": None if end is None else NOW - 90 + end,
+        "seconds": (90 if end is None else end) - start,
+        "result": "done",
+        **more,
+    }
+
+
+OPERATIONS = [
+    operation("create", "fence:db_a", "fence", None, "fence", 0, 4),
+    operation("delete", "data", "volume_attachment", "db_a", "move_volumes", 4, 5),
+    operation("create", "data", "volume_attachment", "db_b", "move_volumes", 5, 7, attempts=3),
+    operation("create", "database", "activation", "db_b", "activate", 7, 8),
+]
+JOURNAL = [
+    (0, "traversal", "db_a is lost", None),
+    (0, "started", "fence: fence:db_a: started", "fence:db_a-None"),
+    (4, "done", "proven by stop", "fence:db_a-None"),
+    (4, "started", "detach volume: data on db_a: started", "data-db_a"),
+    (5, "done", "detach volume: data on db_a: done", "data-db_a"),
+    (5, "started", "attach volume: data on db_b: started", "data-db_b"),
+    (6, "waiting", "attach volume: data on db_b waits for Nova", "data-db_b"),
+    (7, "done", "attach volume: data on db_b: done", "data-db_b"),
+    (7, "started", "activate: database on db_b: started", "database-db_b"),
+    (8, "done", "activate: database on db_b: done", "database-db_b"),
+    (8, "complete", "the goal is reached", None),
+]
+
+
+def traversal(**more: Any) -> dict[str, Any]:
+    """An answer of failover.show about a traversal."""
+    return {
+        "kind": "traversal",
+        "id": TRAVERSAL,
+        "group": "payments",
+        "now": NOW,
+        "cause": "db_a is lost",
+        "goal": "0123456789abcdef",
+        "status": "COMPLETE",
+        "reason": "",
+        "chain": None,
+        "incident": None,
+        "superseded_by": None,
+        "roles": {"active": "db_b"},
+        "lost": ["db_a"],
+        "nodes": {"DONE": 4},
+        "started_at": NOW - 90,
+        "ended_at": NOW - 82,
+        "seconds": 8.0,
+        "operations": OPERATIONS,
+        "stages": [],
+        "critical_path": {
+            "seconds": 8.0,
+            "steps": [
+                {"key": row["key"], "resource": row["resource"], "verb": row["verb"], "seconds": 1}
+                for row in OPERATIONS
+                if row["type"] != "activation"
+            ],
+        },
+        "lock_waits": {"count": 0, "seconds": 0},
+        "deferrals": [],
+        "steals": [],
+        "history": [
+            {"at": NOW - 90 + at, "kind": kind, "sentence": sentence, "resource_id": of}
+            for at, kind, sentence, of in JOURNAL
+        ],
+        **more,
+    }
+
+
+def history() -> list[dict[str, Any]]:
+    """An answer of failover.history without a group."""
+    return [
+        {
+            "id": number,
+            "at": NOW - 90 + at,
+            "kind": kind,
+            "sentence": sentence,
+            "traversal_id": TRAVERSAL,
+            "resource_id": of,
+            "group": "payments",
+        }
+        for number, (at, kind, sentence, of) in enumerate(JOURNAL, 1)
+    ]
+
+
+def plan(**more: Any) -> dict[str, Any]:
+    """An answer of failover.plan."""
+    return {
+        "plan": "a416c00c-7b12-538d-9db5-c40bbbabe986",
+        "verb": "failover",
+        "group": "payments",
+        "sentence": "failover of payments: active on db_a; db_b lost (now active on db_b)",
+        "inputs": {"lost": ["db_b"]},
+        "goal": "a7ced567",
+        "roles": {"active": "db_a"},
+        "lost": ["db_b"],
+        "steps": [
+            {
+                "number": 1,
+                "what": "fence: fence:db_b",
+                "verb": "create",
+                "resource": "fence:db_b",
+                "type": "fence",
+                "member": None,
+                "certain": True,
+                "after": [],
+                "expected": None,
+            },
+            {
+                "number": 2,
+                "what": "detach volume: data on db_b",
+                "verb": "delete",
+                "resource": "data",
+                "type": "volume_attachment",
+                "member": "db_b",
+                "certain": False,
+                "after": [1],
+                "expected": 0.187,
+            },
+        ],
+        "parallel": [[1], [2]],
+        "fences": [{"member": "db_b", "sentence": "db_b is fenced: its agent confirms it"}],
+        "risks": [
+            {"code": "NO_STANDBY", "sentence": "no member could take over", "remedy": "Repair one."}
+        ],
+        "seconds": None,
+        "expires_at": NOW + 3600,
+        "changed": [],
+        **more,
+    }
+
+
+def held(**more: Any) -> dict[str, Any]:
+    """A row of failover.held."""
+    return {
+        "incident": "d3b9775c-bbec-5427-b5ff-c0c3dd981b60",
+        "group": "payments",
+        "lost": ["db_b"],
+        "sentence": "alarm server_lost: payments is paused",
+        "rule": "paused",
+        "source": "aodh",
+        "heard": 2,
+        "first_at": NOW - 9,
+        "last_at": NOW - 3,
+        "admit": "failover admit d3b9775c --because WHY",
+        "dismiss": "failover dismiss d3b9775c --because WHY",
+        **more,
+    }
+
+
+class Answers:
+    """An `Asking` with prepared answers: a value, a Trouble, or a function of the inputs.
+    ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have what it
+    was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers: dict[str, Any] = {
+            "status": status(),
+            "groups": {"overview": [overview()], "total": 1, "groups": ["payments"], "now": NOW},
+            "show": traversal(),
+            "history": history(),
+            "plan": plan(),
+            "held": {"held": [held()], "total": 1},
+            "pause": {"sentence": "payments is paused"},
+            "resume": {"sentence": "payments is resumed"},
+            "dismiss": {"dismissed": [{"incident": "d3b9775c", "sentence": "it is dismissed"}]},
+            **answers,
+        }
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.started: list[tuple[str, dict[str, Any]]] = []
+
+    def ask(self, action: str, **inputs: Any) -> Any:
+        """See `Asking`."""
+        inputs = {name: value for name, value in inputs.items() if value is not None}
+        self.asked.append((action, inputs))
+        name = action.removeprefix("failover.")
+        answer = self.answers["groups" if name == "status" and "group" not in inputs else name]
+        if isinstance(answer, Trouble):
+            raise answer
+        return answer(**inputs) if callable(answer) else answer
+
+    def start(self, workflow: str, **inputs: Any) -> str:
+        """See `Asking`."""
+        inputs = {name: value for name, value in inputs.items() if value is not None}
+        self.started.append((workflow, inputs))
+        return "e7f7a5a0-execution"

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The drawings: what is in them, not where."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET  # noqa: S405 - of our own making
+
+from markupsafe import Markup
+
+from mistral_failover.ui.drawing import draw_timeline, draw_topology
+from mistral_failover.ui.svg import node, shortened
+from mistral_failover.ui.timeline import timeline
+from mistral_failover.ui.topology import topology
+from support.ui_answers import MOVING, operation, status, traversal
+
+
+def outline(drawing: Markup) -> list[str]:
+    """Return the class of each group, and its tooltip; raises if it is no XML."""
+    root = ET.fromstring(str(drawing))  # noqa: S314 - of our own making
+    return [
+        f"{group.get('class')}: {title.text}"
+        for group in root.iter("g")
+        if (title := group.find("title")) is not None
+    ]
+
+
+def test_a_group_that_moves() -> None:
+    found = topology(status("IN_PROGRESS", resources=MOVING, lost=["db_a"]))
+
+    assert outline(draw_topology(found, "payments")) == [
+        "member lost fenced: db_a: standby, LOST, fenced",
+        "thing volume leaving: volume data: leaving",
+        "member active: db_b: active",
+        "thing application wanted: application database: to come",
+        "thing volume wanted: volume data: to come",
+        "moving: data is moving",
+    ]
+
+
+def test_a_timeline_has_a_row_for_each_stage_and_step() -> None:
+    found = outline(draw_timeline(timeline(traversal()), "payments"))
+
+    assert found == [
+        "stage: Fence: 4.0 s",
+        "step done critical: Fence db_a: done in 4.0 s",
+        "stage: Move volumes: 3.0 s",
+        "step done critical: Detach data from db_a: done in 1.0 s",
+        "step done critical: Attach data to db_b: done in 2.0 s; 3 attempts; "
+        "attach volume: data on db_b waits for Nova",
+        "stage: Activate: 1.0 s",
+        "step done: Start database on db_b: done in 1.0 s",
+    ]
+
+
+def test_what_is_drawn_is_also_said_without_colours() -> None:
+    text = str(draw_timeline(timeline(traversal()), "payments"))
+
+    assert "◆ Attach data to db_b" in text
+    assert "2.0 s ×3" in text
+
+
+def test_a_drawing_of_nothing_is_a_drawing() -> None:
+    empty = status(members=[], resources=[])
+
+    assert outline(draw_topology(topology(empty), "payments")) == []
+    assert outline(draw_timeline(timeline(traversal(operations=[], seconds=0.0)), "x")) == []
+
+
+def test_a_bar_of_no_length_is_seen() -> None:
+    at_once = operation("create", "data", "volume_attachment", "db_b", "move_volumes", 5, 5)
+    root = ET.fromstring(str(draw_timeline(timeline(traversal(operations=[at_once])), "x")))  # noqa: S314
+
+    (bar,) = (rect for rect in root.iter("rect") if rect.get("class") == "bar")
+    assert float(bar.get("width", 0)) >= 3
+
+
+def test_texts_and_attributes_are_escaped_in_one_place() -> None:
+    assert node("text", "<a>&\x1b", class_='"x"', text_anchor="end", x=1.5, y=None) == (
+        '<text class="&#34;x&#34;" text-anchor="end" x="1.5">&lt;a&gt;&amp;\\x1b</text>'
+    )
+    assert shortened("abcdef", 4) == "abc…"
+    assert shortened("abcd", 4) == "abcd"

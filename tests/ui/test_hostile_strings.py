@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever comes from outside is text on a page, in every field of every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from mistral_failover.model.text import clean
+from mistral_failover.ui.asking import Trouble
+from support.ui_answers import (
+    MOVING,
+    TRAVERSAL,
+    Answers,
+    held,
+    history,
+    overview,
+    plan,
+    status,
+    traversal,
+)
+from ui.conftest import Opened
+
+HOSTILE = (
+    "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"' \x1b[2J\u202e{{7*7}}"
+)
+READ = ["/", "/group?name=payments", f"/timeline?id={TRAVERSAL}&step=5", "/history"]
+READ += ["/plan?group=payments&verb=failover", "/order?what=admit&group=payments&incident=1&lost=x"]
+_WORDS = frozenset({"status", "kind", "type", "stage", "verb", "key", "id", "traversal_id"})
+"""Fields whose values are words of ours: the code decides by them."""
+_NOT_TEXT = frozenset({"service"})
+_TAGS = frozenset(
+    {"html", "head", "meta", "title", "link", "script", "noscript", "body", "a", "header", "nav"}
+    | {"form", "input", "button", "main", "p", "div", "footer", "h1", "h2", "h3", "section", "ol"}
+    | {"li", "ul", "span", "code", "table", "thead", "tbody", "tr", "th", "td", "caption", "svg"}
+    | {"g", "path", "rect", "text", "details", "summary", "dl", "dt", "dd", "label", "select"}
+    | {"option", "strong"}
+)
+
+
+def poisoned(value: Any, name: str = "") -> Any:
+    """Return an answer with the hostile string behind each of its texts."""
+    if isinstance(value, Mapping):
+        return {
+            (key if key in _KNOWN else f"{key}{HOSTILE}"): (
+                item if key in _WORDS | _NOT_TEXT else poisoned(item, key)
+            )
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [poisoned(item, name) for item in value]
+    return f"{value}{HOSTILE}" if isinstance(value, str) else value
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            if key not in ("roles", "agents"):
+                yield from _keys(item)
+    if isinstance(value, list):
+        for item in value:
+            yield from _keys(item)
+
+
+_BLOCKED = status("BLOCKED", reason="no proof", resources=MOVING, agents={"db_a": "silent"}, held=1)
+_ANSWERS = {
+    "status": _BLOCKED
+    | {
+        "pause": {"by": "me", "because": "why", "since": 1.0},
+        "remedies": [{"resource": "r", "member": "db_a", "reason": "r", "command": "c"}],
+        "waiting": [
+            {
+                "resource": "data",
+                "member": "db_b",
+                "verb": "create",
+                "waiting_for": "Nova",
+                "since": 1.0,
+                "next_try": 1.0,
+                "tries": 2,
+            }
+        ],
+    },
+    "groups": {"overview": [overview(lost=["db_a"], reason="r")], "total": 1, "now": 1.0},
+    "show": traversal(),
+    "history": history(),
+    "plan": plan(changed=["the goal"]),
+    "held": {"held": [held()], "total": 1},
+}
+_KNOWN = frozenset(_keys(_ANSWERS))
+
+
+class Reader(HTMLParser):
+    """Collects the elements, attributes and texts of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.scripts = 0
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.scripts += tag == "script"
+
+    def handle_data(self, data: str) -> None:
+        """Note a text."""
+        self.text += data
+
+
+@pytest.mark.parametrize("path", READ)
+def test_every_text_of_every_answer_stays_text(opened: Opened, path: str) -> None:
+    page = opened(Answers(**poisoned(_ANSWERS))).get(path).text
+    reader = Reader()
+    reader.feed(page)
+
+    assert reader.tags <= _TAGS
+    assert reader.scripts == 3
+    assert [name for name in reader.attributes if name.startswith("on") or name == "style"] == []
+    assert clean("alert(1)") in reader.text
+    assert "{{7*7}}" in reader.text
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert "\\x1b[2J" in reader.text
+
+
+def test_a_hostile_address_and_a_hostile_error_stay_text(opened: Opened) -> None:
+    browser = opened(Answers(status=Trouble(HOSTILE, HOSTILE, "UNKNOWN_GROUP")))
+    found = [
+        browser.get("/group", params={"name": HOSTILE}),
+        browser.get("/", params={"text": HOSTILE, "level": HOSTILE, "sort": HOSTILE}),
+        browser.get("/history", params={"group": HOSTILE}),
+        browser.get("/order", params={"what": "pause", "group": HOSTILE}),
+    ]
+
+    for answer in found:
+        reader = Reader()
+        reader.feed(answer.text)
+        assert reader.scripts == 3
+        assert "img" not in reader.tags

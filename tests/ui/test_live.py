@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live updates: an event whenever the page has changed, and nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from mistral_failover.ui import app
+from mistral_failover.ui.asking import Trouble
+from support.ui_answers import Answers, status
+from ui.conftest import Browser, Opened
+
+
+def events(answer: requests.Response) -> Iterator[tuple[str, str]]:
+    """Return each event's name and data."""
+    name, data = "", []
+    for line in answer.iter_lines(chunk_size=1, decode_unicode=True):
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            data.append(line.removeprefix("data: "))
+        elif not line and name:
+            yield name, "\n".join(data)
+            name, data = "", []
+
+
+def stream(browser: Browser, path: str) -> requests.Response:
+    return browser.get(f"/live?page={path}", stream=True)
+
+
+def test_a_page_says_where_its_updates_are(opened: Opened) -> None:
+    browser = opened()
+
+    assert 'sse-connect="/live?name=payments&amp;page=%2Fgroup"' in (
+        browser.get("/group?name=payments").text
+    )
+    assert "sse-connect" not in browser.get("/plan?group=payments").text
+    assert '<noscript><meta http-equiv="refresh"' in browser.get("/").text
+
+
+def test_a_change_is_an_event_and_a_repeat_is_none(opened: Opened) -> None:
+    moving = status("IN_PROGRESS")
+    answers = Answers(status=moving)
+    browser = opened(answers)
+    with stream(browser, "/group&name=payments") as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        found = events(answer)
+        assert next(found) == ("trouble", "")
+        name, first = next(found)
+        assert name == "page"
+        assert "at work (db_a is lost)" in first
+        answers.answers["status"] = status("BLOCKED", reason="no proof")
+        name, second = next(found)
+
+    assert name == "page"
+    assert "no proof" in second
+    assert "<html" not in second
+
+
+def test_a_mistral_that_is_away_is_said_and_taken_back(opened: Opened) -> None:
+    answers = Answers(status=Trouble("no answer", "Start it.", "MISTRAL_UNREACHABLE"))
+    with stream(opened(answers), "/group&name=payments") as answer:
+        found = events(answer)
+        name, told = next(found)
+        assert (name, "no answer" in told) == ("trouble", True)
+        answers.answers["status"] = status()
+        assert next(found) == ("trouble", "")
+        assert next(found)[0] == "page"
+
+
+def test_a_log_out_ends_the_updates(opened: Opened) -> None:
+    browser = opened()
+    token = browser.csrf()
+    with stream(browser, "/") as answer:
+        found = events(answer)
+        next(found)
+        requests.post(
+            f"{browser.url}/logout",
+            data={"csrf": token},
+            cookies=browser.session.cookies,
+            timeout=10,
+        )
+
+        assert [name for name, _ in found if name not in ("page", "trouble")] == []
+
+
+def test_too_many_streams_are_not_opened(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "STREAMS", 1)
+    browser = opened()
+    with stream(browser, "/") as first:
+        found = events(first)
+        next(found)
+        assert stream(browser, "/").status_code == 204
+    until = time.monotonic() + 8
+    while (answer := stream(browser, "/")).status_code == 204 and time.monotonic() < until:
+        time.sleep(0.1)
+    answer.close()
+    assert answer.status_code == 200
+
+
+def test_many_open_pages_ask_mistral_no_more_than_one(opened: Opened) -> None:
+    asked: list[Any] = []
+
+    def slow(**inputs: Any) -> Any:
+        asked.append(inputs)
+        return status()
+
+    browser = opened(Answers(status=slow))
+    begun = time.monotonic()
+    for _ in range(10):
+        browser.get("/group?name=payments")
+    took = time.monotonic() - begun
+
+    assert len(asked) <= 1 + took

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders: what a form starts, what it needs for that, and that --read-only has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.orders import ORDERS
+from support.ui_answers import Answers, status
+from ui.conftest import Opened
+
+PLAN = "a416c00c-7b12-538d-9db5-c40bbbabe986"
+WHY = {"because": "new disks"}
+SURE = {"typed": "payments"}
+ACTIONS = [
+    ("pause", {}, ("failover.pause", {"group": "payments", **WHY})),
+    ("resume", {}, ("failover.resume", {"group": "payments", "only": "pause", **WHY})),
+    ("dismiss", {"incident": "d3b9775c"}, ("failover.dismiss", {"incident": ["d3b9775c"], **WHY})),
+]
+WORKFLOWS = [
+    (
+        "admit",
+        {"incident": "d3b9775c"},
+        ("failover.failover", {"group": "payments", "incident": "d3b9775c", **WHY}),
+    ),
+    ("start", {"plan": PLAN}, ("failover.start_plan", {"plan": PLAN, **WHY})),
+    (
+        "confirm-fenced",
+        {"member": "db_a"},
+        ("failover.confirm_fenced", {"group": "payments", "member": "db_a", **WHY}),
+    ),
+]
+Case = tuple[str, dict[str, str], tuple[str, dict[str, Any]]]
+
+
+@pytest.mark.parametrize("case", ACTIONS, ids=lambda case: case[0])
+def test_an_order_runs_the_action_of_the_command_line(opened: Opened, case: Case) -> None:
+    name, fields, expected = case
+    answers = Answers()
+
+    answer = opened(answers).post("/order", what=name, group="payments", **WHY, **fields)
+
+    assert expected in answers.asked
+    assert answer.url.endswith("/group?name=payments")
+    assert '<p class="said" role="status">' in answer.text
+
+
+@pytest.mark.parametrize("case", WORKFLOWS, ids=lambda case: case[0])
+def test_a_dangerous_order_starts_its_workflow_once_the_name_is_typed(
+    opened: Opened, case: Case
+) -> None:
+    name, fields, expected = case
+    answers = Answers()
+    browser = opened(answers)
+    order = {"what": name, "group": "payments", **WHY, **fields}
+
+    for typed in ({}, {"typed": "payment"}, {"typed": "Payments"}):
+        refused = browser.post("/order", **order, **typed)
+        assert refused.status_code == 400
+        assert "Nothing was done." in refused.text
+    assert answers.started == []
+    done = browser.post("/order", **order, **SURE)
+
+    assert answers.started == [expected]
+    assert "Started as execution e7f7a5a0-execution" in done.text
+    assert "Started as execution" not in browser.get("/group?name=payments").text
+
+
+@pytest.mark.parametrize("name", [order.name for order in ORDERS.values() if order.reason])
+def test_an_order_needs_a_reason(opened: Opened, name: str) -> None:
+    answers = Answers()
+    fields = {"incident": "d3b9775c", "member": "db_a", **SURE}
+
+    refused = opened(answers).post("/order", what=name, group="payments", because=" ", **fields)
+
+    assert refused.status_code == 400
+    assert "Give a reason" in refused.text
+    assert answers.started == []
+
+
+def test_a_form_that_is_not_complete_does_nothing(opened: Opened) -> None:
+    answers = Answers()
+    browser = opened(answers)
+
+    assert browser.post("/order", what="admit", group="payments", **WHY, **SURE).status_code == 400
+    assert browser.post("/order", what="pause", **WHY).status_code == 400
+    assert browser.post("/order", what="nothing", group="payments").status_code == 404
+    assert answers.started == []
+    assert {action for action, _ in answers.asked} == {"failover.status"}
+
+
+def test_what_mistral_refuses_is_said(opened: Opened) -> None:
+    refused = Trouble("payments is paused already", "Resume it.", "BAD_INPUT")
+    answer = opened(Answers(pause=refused)).post("/order", what="pause", group="payments", **WHY)
+
+    assert answer.status_code == 502
+    assert "payments is paused already" in answer.text
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "what=pause",
+        "what=admit&incident=d3b9775c&lost=db_b",
+        f"what=start&plan={PLAN}",
+        "what=confirm-fenced&member=db_a",
+    ],
+)
+def test_a_form_says_what_it_does_and_shows_the_plan(opened: Opened, asked: str) -> None:
+    page = opened().get(f"/order?group=payments&{asked}").text
+    order = ORDERS[asked.partition("&")[0].removeprefix("what=")]
+
+    assert order.title in page
+    assert ("Type the group&#39;s name" in page or "Type the group's name" in page) == (
+        order.dangerous
+    )
+    assert ("What would happen" in page) == (order.name in ("admit", "start"))
+
+
+def test_read_only_pages_have_no_orders(opened: Opened) -> None:
+    answers = Answers(status=status(held=1, remedies=[{"member": "db_a", "command": "x"}]))
+    browser = opened(answers, read_only=True)
+
+    group = browser.get("/group?name=payments").text
+    plan = browser.get("/plan?group=payments&verb=failover").text
+
+    assert "/order" not in group + plan
+    assert browser.get("/order?what=pause&group=payments").status_code == 404
+    assert browser.post("/order", what="pause", group="payments", **WHY).status_code == 404
+    assert "failover.pause" not in [action for action, _ in answers.asked]

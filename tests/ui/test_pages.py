@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages over HTTP, as a browser without JavaScript reads them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from mistral_failover.ui.asking import Trouble
+from support.ui_answers import MOVING, NOW, TRAVERSAL, Answers, held, overview, status
+from ui.conftest import Opened
+
+READ = ["/", "/group?name=payments", f"/timeline?id={TRAVERSAL}", "/history"]
+READ += [f"/timeline?id={TRAVERSAL}&step=3", "/history?group=payments", "/plan?group=payments"]
+READ += ["/plan?group=payments&verb=failover&lost=db_b"]
+
+
+@pytest.mark.parametrize("path", READ)
+def test_every_page_is_whole_and_has_a_heading(opened: Opened, path: str) -> None:
+    answer = opened().get(path)
+
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert answer.text.rstrip().endswith("</html>")
+    assert answer.text.count("<h1>") == 1
+    assert '<html lang="en">' in answer.text
+
+
+def test_the_list_has_every_group_of_every_answer(opened: Opened) -> None:
+    rows = [overview(f"group{i:04}") for i in range(1000)]
+
+    def project(after: str = "", **_: Any) -> Any:
+        behind = [row for row in rows if row["name"] > after]
+        return {"overview": behind[:500], "total": 1000, "groups": [], "now": NOW}
+
+    browser = opened(Answers(groups=project))
+    begun = time.monotonic()
+    page = browser.get("/").text
+    took = time.monotonic() - begun
+
+    assert "1000 of 1000 groups." in page
+    assert page.count('data-label="Group"') == 1000
+    assert took < 1.0
+
+
+def test_a_filter_and_an_order_are_addresses(opened: Opened) -> None:
+    rows = [overview("shop", "BLOCKED", reason="no proof"), overview("ledger"), overview("books")]
+    browser = opened(Answers(groups={"overview": rows, "total": 3, "groups": [], "now": NOW}))
+
+    page = browser.get("/?level=trouble").text
+    ordered = browser.get("/?sort=name").text
+
+    assert "1 of 3 groups." in page
+    assert "no proof" in page
+    assert "/group?name=ledger" not in page
+    assert ordered.index("name=books") < ordered.index("name=ledger") < ordered.index("name=shop")
+
+
+def test_a_group_begins_with_what_is_wrong_and_what_helps(opened: Opened) -> None:
+    remedies = [
+        {
+            "resource": "fence:db_a",
+            "member": "db_a",
+            "reason": "no proof",
+            "command": "failover confirm-fenced payments db_a --because '...'",
+        }
+    ]
+    blocked = status("BLOCKED", reason="fence: no proof", remedies=remedies, resources=MOVING)
+    page = opened(Answers(status=blocked)).get("/group?name=payments").text
+
+    assert "Stuck: it waits for an operator. fence: no proof." in page
+    first = page.index("failover start payments --lost db_a")
+    assert first < page.index("failover confirm-fenced payments db_a --because")
+    assert 'class="moving"' in page
+
+
+def test_held_alarms_have_their_commands_and_their_orders(opened: Opened) -> None:
+    answers = Answers(status=status(held=1), held={"held": [held()], "total": 1})
+    page = opened(answers).get("/group?name=payments").text
+
+    assert "Waiting for you: 1 alarm held" in page
+    assert "failover admit d3b9775c --because WHY" in page
+    assert "what=admit&amp;group=payments&amp;incident=d3b9775c" in page
+
+
+def test_the_plan_for_a_lost_member_is_shown_before_anything_happens(opened: Opened) -> None:
+    answers = Answers()
+    page = opened(answers).get("/plan?group=payments&verb=failover&lost=db_b").text
+
+    asked = {"group": "payments", "verb": "failover", "lost": ["db_b"]}
+    assert ("failover.plan", asked) in answers.asked
+    assert "Fence db_b" in page
+    assert "Detach data from db_b (only if needed)" in page
+    assert "no member could take over. Repair one." in page
+    assert answers.started == []
+
+
+def test_a_finished_failover_is_replayed_step_by_step(opened: Opened) -> None:
+    browser = opened()
+
+    fourth = browser.get(f"/timeline?id={TRAVERSAL}&step=4").text
+    last = browser.get(f"/timeline?id={TRAVERSAL}&step=999").text
+
+    assert "Step 4 of 11" in fourth
+    assert "data is leaving" in fourth
+    assert "data moves from db_a to db_b" not in fourth
+    assert f"/timeline?id={TRAVERSAL}&amp;step=5" in fourth
+    assert "Step 11 of 11" in last
+    assert "data is here" in last
+
+
+def test_a_finished_failover_is_asked_for_once(opened: Opened) -> None:
+    answers = Answers()
+    browser = opened(answers)
+
+    for step in range(1, 4):
+        browser.get(f"/timeline?id={TRAVERSAL}&step={step}")
+
+    assert [action for action, _ in answers.asked].count("failover.show") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [("UNKNOWN_GROUP", 404), ("MISTRAL_UNREACHABLE", 502)]
+)
+def test_what_keeps_a_page_from_being_read_is_said_with_its_remedy(
+    opened: Opened, code: str, expected: int
+) -> None:
+    trouble = Trouble("no answer from Mistral", "Start it.", code)
+    answer = opened(Answers(status=trouble)).get("/group?name=payments")
+
+    assert answer.status_code == expected
+    assert "no answer from Mistral" in answer.text
+    assert "Start it." in answer.text
+    assert code in answer.text
+
+
+def test_an_address_without_a_group_leads_back(opened: Opened) -> None:
+    answer = opened().get("/group")
+
+    assert answer.status_code == 400
+    assert "Begin at the list of groups." in answer.text
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/static/../app.py", "/live?page=/nothing"])
+def test_an_unknown_address_is_not_found(opened: Opened, path: str) -> None:
+    assert opened().get(path).status_code == 404

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has what, now and at each step of a finished failover."""
+
+from __future__ import annotations
+
+import pytest
+
+from mistral_failover.ui.topology import Fenced, Hold, Movement, Topology, topology, topology_at
+from support.ui_answers import MOVING, NOW, resource, status, traversal
+
+
+def holds(found: Topology) -> dict[str, dict[str, Hold]]:
+    return {m.name: {thing.name: thing.hold for thing in m.things} for m in found.members}
+
+
+def test_at_rest_the_holder_has_everything() -> None:
+    found = topology(status())
+
+    assert holds(found) == {"db_a": {}, "db_b": {"data": Hold.HELD, "database": Hold.HELD}}
+    assert found.movements == ()
+    assert [member.role for member in found.members] == ["", "active"]
+
+
+def test_what_leaves_one_member_for_another_is_moving() -> None:
+    found = topology(status("IN_PROGRESS", resources=MOVING, lost=["db_a"]))
+
+    assert holds(found) == {
+        "db_a": {"data": Hold.LEAVING},
+        "db_b": {"data": Hold.WANTED, "database": Hold.WANTED},
+    }
+    assert found.movements == (Movement("data", "db_a", "db_b"),)
+    assert (found.members[0].lost, found.members[0].fenced) == (True, Fenced.FENCED)
+    assert "data moves from db_a to db_b" in found.sentences()
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ("CREATE_IN_PROGRESS", Hold.ARRIVING),
+        ("CREATE_FAILED", Hold.FAILED),
+        ("UPDATE_IN_PROGRESS", Hold.HELD),
+        ("DELETE_IN_PROGRESS", Hold.LEAVING),
+        ("DELETE_FAILED", Hold.FAILED),
+        ("INIT_COMPLETE", Hold.WANTED),
+    ],
+)
+def test_a_record_says_how_its_member_has_the_resource(record: str, expected: Hold) -> None:
+    rows = [resource("data", "volume_attachment", "db_b", record)]
+    assert holds(topology(status(resources=rows)))["db_b"] == {"data": expected}
+
+
+def test_what_was_deleted_is_not_drawn() -> None:
+    rows = [resource("data", "volume_attachment", "db_b", "DELETE_COMPLETE")]
+    assert holds(topology(status(resources=rows)))["db_b"] == {}
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ("CREATE_IN_PROGRESS", Fenced.FENCING),
+        ("CREATE_COMPLETE", Fenced.FENCED),
+        ("CREATE_FAILED", Fenced.UNPROVEN),
+    ],
+)
+def test_a_fence_is_of_its_member(record: str, expected: Fenced) -> None:
+    found = topology(status(resources=[resource("fence:db_a", "fence", None, record)]))
+
+    assert [member.fenced for member in found.members] == [expected, Fenced.NO]
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (2.0, {"db_a": {"data": Hold.HELD}, "db_b": {}}),
+        (4.5, {"db_a": {"data": Hold.LEAVING}, "db_b": {}}),
+        (6.0, {"db_a": {}, "db_b": {"data": Hold.ARRIVING}}),
+        (7.5, {"db_a": {}, "db_b": {"data": Hold.HELD, "database": Hold.ARRIVING}}),
+        (8.0, {"db_a": {}, "db_b": {"data": Hold.HELD, "database": Hold.HELD}}),
+    ],
+)
+def test_a_replay_shows_who_had_what(second: float, expected: dict[str, dict[str, Hold]]) -> None:
+    found = topology_at(traversal(), status(), NOW - 90 + second)
+
+    assert holds(found) == expected
+
+
+def test_a_replay_of_an_old_failover_has_the_members_of_its_time() -> None:
+    members = [{"name": "db_c", "server": "1234", "epoch": 1}]
+    now = status(members=members, traversal={"id": "another"}, resources=[])
+    found = topology_at(traversal(), now, NOW - 82)
+
+    assert [member.name for member in found.members] == ["db_c", "db_a", "db_b"]
