@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``failover ui`` over a real Mistral and an emulated cloud."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+
+from mistral_failover.ui.asking import OverMistral, Trouble
+from mistral_failover.ui.serving import NotLoopback, serving
+from support.commands import failover
+
+PROGRAM = Path(sys.executable).with_name("failover")
+
+
+class Browser:
+    """A browser that has opened the link."""
+
+    def __init__(self, link: str) -> None:
+        self.url = link.partition("/login")[0]
+        self.session = requests.Session()
+        self.session.trust_env = False
+        assert self.session.get(link, timeout=30).status_code == 200
+
+    def page(self, path: str) -> str:
+        answer = self.session.get(f"{self.url}{path}", timeout=30)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def order(self, **fields: str) -> str:
+        found = re.search(r'name="csrf" value="([^"]+)"', self.page("/"))
+        assert found is not None
+        data = {"csrf": found[1], **fields}
+        return self.session.post(f"{self.url}/order", data=data, timeout=30).text
+
+
+def asking(deployment: Any) -> OverMistral:
+    """What the command asks with, by its options."""
+    options = SimpleNamespace(
+        mistral_url=deployment.mistral.url, mistral_token_file=deployment.mistral.token_file
+    )
+    return OverMistral(SimpleNamespace(options=options))
+
+
+@pytest.fixture
+def browser(deployment: Any) -> Iterator[Browser]:
+    links: list[str] = []
+    with serving(asking(deployment), "127.0.0.1", 0, read_only=False, announce=links.append):
+        yield Browser(links[0])
+
+
+def test_the_pages_show_a_failover_that_was_made(deployment: Any, browser: Browser) -> None:
+    listed, group = browser.page("/"), browser.page(f"/group?name={deployment.group}")
+    found = re.search(r'href="/timeline\?id=([^&"]+)&amp;step=1"', group)
+    assert found is not None
+    last = browser.page(f"/timeline?id={found[1]}&step=999")
+    first = browser.page(f"/timeline?id={found[1]}&step=1")
+    history = browser.page("/history")
+
+    assert f"/group?name={deployment.group}" in listed
+    assert "Attach data to db_b" in group
+    assert "◆ " in group
+    assert "role active" in last
+    assert "data is here" in first + last
+    assert found[1] in history
+
+
+def test_a_plan_changes_nothing_and_an_order_does(deployment: Any, browser: Browser) -> None:
+    group = "seen"
+    deployment.protect(group)
+
+    plan = browser.page(f"/plan?group={group}&verb=failover&lost=db_a")
+    assert "Fence db_a" in plan
+    assert deployment.status(group)["pause"] is None
+
+    said = browser.order(what="pause", group=group, because="a test of the page")
+    assert "Serving, but alarms are held" in said
+    assert deployment.status(group)["pause"]["because"] == "a test of the page"
+    browser.order(what="resume", group=group, because="done")
+    assert deployment.status(group)["pause"] is None
+
+
+def test_a_plan_that_is_started_from_the_page_is_carried_out(
+    deployment: Any, browser: Browser
+) -> None:
+    group = "moved"
+    deployment.protect(group)
+    page = browser.page(f"/plan?group={group}&verb=switchover&to=db_b")
+    found = re.search(r"what=start&amp;group=moved&amp;plan=([0-9a-f-]+)", page)
+    assert found is not None
+
+    said = browser.order(what="start", group=group, plan=found[1], typed=group)
+
+    execution = re.search(r"Started as execution ([0-9a-f-]+)", said)
+    assert execution is not None
+    assert deployment.mistral.client.wait(execution[1])["state"] == "SUCCESS"
+    assert deployment.status(group)["roles"] == {"active": "db_b"}
+
+
+def test_an_unknown_group_is_said(deployment: Any) -> None:
+    with pytest.raises(Trouble) as refused:
+        asking(deployment).ask("failover.status", group="nowhere")
+    assert refused.value.code == "UNKNOWN_GROUP"
+
+
+def test_a_mistral_that_is_away_is_trouble_and_asked_anew() -> None:
+    options = SimpleNamespace(mistral_url="http://127.0.0.1:9/v2")
+    away = OverMistral(SimpleNamespace(options=options))
+    for _ in range(2):
+        with pytest.raises(Trouble) as refused:
+            away.ask("failover.status")
+        assert refused.value.code == "MISTRAL_UNREACHABLE"
+
+
+def test_it_prints_a_link_and_ends_at_a_signal(deployment: Any) -> None:
+    where = ["--mistral-url", deployment.mistral.url]
+    where += ["--mistral-token-file", str(deployment.mistral.token_file)]
+    words = [str(PROGRAM), *where, "ui", "--listen", "127.0.0.1:0", "--read-only"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            browser = Browser(line.split(": ", 1)[1].strip())
+            page = browser.page(f"/group?name={deployment.group}")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=20)
+
+    assert line.startswith("Open (once): http://127.0.0.1:")
+    assert "/order" not in page
+    assert process.returncode == 0
+    assert err == ""
+    assert out.count("/login?token=") == 1, "a link was used, so another one is printed"
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:0", "[::]:0"])
+def test_it_listens_on_loopback_only(deployment: Any, address: str) -> None:
+    done = deployment.failover("ui", "--listen", address)
+
+    assert done.returncode == 1
+    assert "LOOPBACK_ONLY" in done.stderr
+
+
+def test_serving_anywhere_is_refused_by_the_function_too(deployment: Any) -> None:
+    with (
+        pytest.raises(NotLoopback),
+        serving(asking(deployment), "0.0.0.0", 0, read_only=True, announce=print),  # noqa: S104
+    ):
+        pass
+
+
+def test_a_mistral_that_is_away_is_said_before_anything_is_served() -> None:
+    done = failover("--mistral-url", "http://127.0.0.1:9/v2", "ui", "--listen", "127.0.0.1:0")
+
+    assert done.returncode == 1
+    assert "MISTRAL_UNREACHABLE" in done.stderr
+    assert "login" not in done.stdout
