@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test docs drills test-cloud test-outages test-broker test-browser faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
+.PHONY: drill test docs drills test-cloud test-outages test-broker test-browser test-ui faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +44,11 @@ test-broker: $(STAMP)
 test-browser: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[browser]'
 	$(BIN)/pytest -m browser tests/security -n 0
+
+# The web page in a real Chromium; screenshots in build/ui.
+test-ui: $(STAMP)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[browser]'
+	$(BIN)/pytest -m browser tests/ui -n 0
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

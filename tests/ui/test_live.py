@@ -89,9 +89,7 @@ def test_a_log_out_ends_the_updates(opened: Opened) -> None:
         assert [name for name, _ in found if name not in ("page", "trouble")] == []
 
 
-def test_too_many_streams_are_not_opened(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_streams_are_not_opened(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "STREAMS", 1)
     browser = opened()
     with stream(browser, "/") as first:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ipaddress
 import logging
 import os
@@ -11,6 +12,7 @@ import shlex
 import signal
 import sys
 import threading
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +23,7 @@ from mistral_failover.cli import connection
 from mistral_failover.cli.base import for_people
 
 _DEFAULT_API, _DEFAULT_WEBHOOK = "127.0.0.1:8989", "127.0.0.1:8990"
+_DEFAULT_UI = "127.0.0.1:8991"
 
 
 class Server(Lister):
@@ -139,6 +142,13 @@ class Server(Lister):
             help="use an emulated cloud, which starts beside it with an example stack",
         )
         parser.add_argument(
+            "--ui",
+            nargs="?",
+            const=_DEFAULT_UI,
+            metavar="HOST:PORT",
+            help=f"serve the web page of 'failover ui' too, on loopback (default {_DEFAULT_UI})",
+        )
+        parser.add_argument(
             "--check", action="store_true", help="only show what is wrong; start nothing"
         )
         parser.add_argument(
@@ -163,7 +173,7 @@ class Server(Lister):
             if parsed_args.check:
                 self._found = _findings(options)
                 return int(super().run(parsed_args)) or int(self._grave)
-            _serve(options)
+            _serve(options, parsed_args.ui)
         except (EmbeddedError, CloudError, MistralError) as error:
             raise connection.CommandFailed(
                 f"{error.message.rstrip('.')}. {error.remedy} [{error.code}]"
@@ -247,7 +257,7 @@ def _findings(options: Any) -> list[Any]:
     return checks.look(options)
 
 
-def _serve(options: Any) -> None:
+def _serve(options: Any, ui: str | None) -> None:
     """Serve until a signal, and end the process, whatever actions are still running: Python would
     wait for their threads. The ledger records their work."""
     from mistral_failover.agent.systemd import log_to_stderr
@@ -260,10 +270,26 @@ def _serve(options: Any) -> None:
     for handler in logging.getLogger().handlers[:]:
         logging.getLogger().removeHandler(handler)
     log_to_stderr()
-    service.serve(options, lambda found: _tell(options, found), ended)
+    with contextlib.ExitStack() as stack:
+
+        def ready(found: Any) -> None:
+            _tell(options, found)
+            if ui is not None:
+                stack.enter_context(_page().beside(options.state_dir, sys.stdout, ui))
+
+        if ui is not None:
+            _page().check()
+        service.serve(options, ready, ended)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _page() -> Any:
+    """The command of the web page. It uses the other commands, so it is not imported here, but
+    found as every command is."""
+    (point,) = entry_points(group="failover.cli", name="ui")
+    return point.load()
 
 
 def _tell(options: Any, found: Any) -> None:

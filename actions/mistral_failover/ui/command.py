@@ -4,8 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
-from typing import Any
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TextIO
 
 from cliff.command import Command
 
@@ -50,31 +55,57 @@ class Ui(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Serve until a signal comes."""
-        lacking = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-        if lacking:
-            raise connection.CommandFailed(
-                f"The page needs {', '.join(lacking)}",
-                "Run: pip install 'mistral-failover[ui]'. [NOT_INSTALLED]",
-            )
-        # Imported here, because every other command would wait for these imports.
+        self.check()
         from mistral_failover.ui.asking import OverMistral, Trouble
-        from mistral_failover.ui.serving import NotLoopback, serving
 
-        asking = OverMistral(self.app)
-        host, port = parsed_args.listen
         try:
-            asking.ask("failover.status")
-            with (
-                serving(
-                    asking, host, port, read_only=parsed_args.read_only, announce=self._announce
-                ),
-                told_to_end() as ended,
-            ):
-                ended.wait()
+            OverMistral(self.app).ask("failover.status")
         except Trouble as error:
             raise connection.CommandFailed(
                 error.message, f"{error.remedy} [{error.code}]".lstrip()
             ) from None
+        with (
+            page(self.app, self.app.stdout, *parsed_args.listen, read_only=parsed_args.read_only),
+            told_to_end() as ended,
+        ):
+            ended.wait()
+
+    @staticmethod
+    def check() -> None:
+        """Check that the packages of the extra ``ui`` are there. Raises CommandFailed."""
+        if lacking := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+            raise connection.CommandFailed(
+                f"The page needs {', '.join(lacking)}",
+                "Run: pip install 'mistral-failover[ui]'. [NOT_INSTALLED]",
+            )
+
+    @staticmethod
+    def beside(state_dir: Path, stream: TextIO, listen: str) -> AbstractContextManager[None]:
+        """Return a context manager that serves the page of the ``failover server`` with this state
+        directory, and writes the links to ``stream``. Raises CommandFailed."""
+        options = SimpleNamespace(embedded=True, server_state=state_dir)
+        return page(SimpleNamespace(options=options), stream, *address(listen))
+
+
+@contextlib.contextmanager
+def page(
+    app: Any, stream: TextIO, host: str, port: int, *, read_only: bool = False
+) -> Iterator[None]:
+    """Serve the page over the Mistral of ``app`` while the block lasts. Raises CommandFailed if it
+    cannot listen."""
+    # Imported here, because every other command would wait for these imports.
+    from mistral_failover.ui.asking import OverMistral
+    from mistral_failover.ui.serving import NotLoopback, serving
+
+    def announce(link: str) -> None:
+        stream.write(f"Open (once): {link}\n")
+        stream.flush()
+
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(
+                serving(OverMistral(app), host, port, read_only=read_only, announce=announce)
+            )
         except NotLoopback:
             raise connection.CommandFailed(
                 f"{host} is not an address of loopback",
@@ -83,9 +114,6 @@ class Ui(Command):
         except (OSError, ValueError) as error:
             why: Any = getattr(error, "strerror", None) or error
             raise connection.CommandFailed(
-                f"Cannot listen on {host}:{port}: {why}", "Give another --listen."
+                f"Cannot serve the page at {host}:{port}: {why}", "Give another address."
             ) from None
-
-    def _announce(self, link: str) -> None:
-        self.app.stdout.write(f"Open (once): {link}\n")
-        self.app.stdout.flush()
+        yield

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages in a real Chromium: live updates, narrow screens, the policy, the keyboard.
+
+Needs Chromium and playwright: ``make test-ui``. It leaves screenshots in ``build/ui``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.pages import ROOT
+from support.ui_answers import MOVING, TRAVERSAL, Answers, held, operation, status, traversal
+from ui.conftest import Browser, Opened
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+if CHROMIUM is None:
+    pytest.skip("chromium is not installed", allow_module_level=True)
+
+SHOTS = ROOT / "build" / "ui"
+RUNNING = traversal(
+    status="IN_PROGRESS",
+    ended_at=None,
+    seconds=90.0,
+    operations=[
+        operation("create", "fence:db_a", "fence", None, "fence", 0, 40),
+        operation("delete", "data", "volume_attachment", "db_a", "move_volumes", 41, None),
+    ],
+)
+BLOCKED = status(
+    "BLOCKED",
+    reason="fence db_a: no rung proved that it is off [FENCE_UNPROVEN]",
+    resources=MOVING,
+    lost=["db_a"],
+    held=1,
+    remedies=[
+        {
+            "resource": "fence:db_a",
+            "member": "db_a",
+            "reason": "no proof",
+            "command": "failover confirm-fenced payments db_a --because '...'",
+        }
+    ],
+)
+PATHS = {
+    "groups": "/",
+    "group": "/group?name=payments",
+    "timeline": f"/timeline?id={TRAVERSAL}",
+    "replay": f"/timeline?id={TRAVERSAL}&step=6",
+    "plan": "/plan?group=payments&verb=failover&lost=db_b",
+    "history": "/history",
+    "order": "/order?what=confirm-fenced&group=payments&member=db_a",
+}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """The browser."""
+    with playwright.sync_playwright() as started:
+        sandbox = os.geteuid() != 0  # as root Chromium has none
+        found = started.chromium.launch(executable_path=CHROMIUM, chromium_sandbox=sandbox)
+        yield found
+        found.close()
+
+
+class Tab:
+    """A page that is logged in; ``wrong`` has what the browser's console complained about."""
+
+    def __init__(self, chromium: Any, browser: Browser, **context: Any) -> None:
+        self.url = browser.url
+        self.context = chromium.new_context(**context)
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.goto(browser.links[-1])
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.wrong.append(message.text)
+
+    def open(self, path: str) -> None:
+        """Open an address of the server."""
+        self.page.goto(f"{self.url}{path}")
+
+    def shot(self, name: str) -> None:
+        """Take a screenshot."""
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=str(SHOTS / f"{name}.png"), full_page=True)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("name", PATHS)
+def test_a_page_obeys_its_policy_and_fits(
+    chromium: Any, opened: Opened, name: str, width: int, scheme: str
+) -> None:
+    answers = Answers(status=BLOCKED, held={"held": [held()], "total": 1})
+    size = {"width": width, "height": 800}
+    tab = Tab(chromium, opened(answers, login=False), viewport=size, color_scheme=scheme)
+
+    tab.open(PATHS[name])
+
+    tab.shot(f"{name}-{width}-{scheme}")
+    assert tab.wrong == []
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.page.evaluate("typeof htmx") == "object"
+    tab.context.close()
+
+
+def test_a_page_changes_without_a_reload(chromium: Any, opened: Opened) -> None:
+    answers = Answers(status=status("IN_PROGRESS", resources=MOVING), show=RUNNING)
+    tab = Tab(chromium, opened(answers, login=False))
+    tab.open("/group?name=payments")
+    tab.page.evaluate("window.same = true")
+    tab.page.locator("summary").first.click()
+    assert tab.page.locator(".moving").count() == 1
+
+    answers.answers |= {"status": status(), "show": traversal()}
+    tab.page.get_by_text("Not stuck: active on db_b.").wait_for(timeout=10_000)
+
+    assert tab.page.locator(".moving").count() == 0
+    assert tab.page.evaluate("window.same") is True
+    assert tab.wrong == []
+    tab.context.close()
+
+
+def test_the_keyboard_reaches_the_content_first(chromium: Any, opened: Opened) -> None:
+    tab = Tab(chromium, opened(login=False))
+    tab.open("/")
+
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    tab.page.keyboard.press("Enter")
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.name") == "text"
+    tab.context.close()
+
+
+def test_without_javascript_everything_can_be_read(chromium: Any, opened: Opened) -> None:
+    tab = Tab(chromium, opened(login=False), java_script_enabled=False)
+    tab.open("/")
+    tab.page.get_by_role("link", name="payments").click()
+
+    assert tab.page.locator("h1").inner_text().startswith("payments")
+    tab.page.get_by_text("The same as a table").click()
+    assert tab.page.get_by_role("rowheader", name="Attach data to db_b").is_visible()
+    tab.context.close()
+
+
+def test_an_order_is_given_by_its_form(chromium: Any, opened: Opened) -> None:
+    answers = Answers(status=BLOCKED)
+    tab = Tab(chromium, opened(answers, login=False))
+    tab.open("/group?name=payments")
+    tab.page.get_by_role("link", name="db_a is off...").click()
+    tab.page.get_by_label("Reason").fill("I pulled the plug")
+    tab.page.get_by_label("Type the group's name").fill("payments")
+    tab.page.get_by_role("button", name="Confirm that the member is off").click()
+
+    tab.page.get_by_text("Started as execution").wait_for()
+    because = "I pulled the plug"
+    expected = {"group": "payments", "member": "db_a", "because": because}
+    assert answers.started == [("failover.confirm_fenced", expected)]
+    assert tab.wrong == []
+    tab.context.close()
