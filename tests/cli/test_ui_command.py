@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import requests
 from mistral_failover.ui.asking import OverMistral, Trouble
 from mistral_failover.ui.serving import NotLoopback, serving
 from support.commands import failover
+from support.ui_answers import Answers
 
 PROGRAM = Path(sys.executable).with_name("failover")
 
@@ -145,19 +147,44 @@ def test_it_prints_a_link_and_ends_at_a_signal(deployment: Any) -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:0", "[::]:0"])
-def test_it_listens_on_loopback_only(deployment: Any, address: str) -> None:
-    done = deployment.failover("ui", "--listen", address)
+def test_it_listens_on_loopback_only(address: str) -> None:
+    done = failover("ui", "--listen", address)
 
     assert done.returncode == 1
     assert "LOOPBACK_ONLY" in done.stderr
 
 
-def test_serving_anywhere_is_refused_by_the_function_too(deployment: Any) -> None:
+def test_a_name_is_no_address_and_a_port_may_be_taken() -> None:
+    named = failover("ui", "--listen", "localhost:0")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(OSError, match="in use"),
+            serving(Answers(), "127.0.0.1", port, read_only=True, announce=print),
+        ):
+            pass
+
+    assert named.returncode == 1
+    assert "Cannot serve the page at localhost:0" in named.stderr
+
+
+def test_serving_anywhere_is_refused_by_the_function_too() -> None:
     with (
         pytest.raises(NotLoopback),
-        serving(asking(deployment), "0.0.0.0", 0, read_only=True, announce=print),  # noqa: S104
+        serving(Answers(), "0.0.0.0", 0, read_only=True, announce=print),  # noqa: S104
     ):
         pass
+
+
+def test_without_its_packages_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mistral_failover.ui.command._NEEDED", ("not_there",))
+    done = failover("ui")
+
+    assert done.returncode == 1
+    assert "The page needs not_there" in done.stderr
+    assert "pip install 'mistral-failover[ui]'" in done.stderr
 
 
 def test_a_mistral_that_is_away_is_said_before_anything_is_served() -> None:

@@ -57,7 +57,11 @@ class Ui(Command):
         """Serve until a signal comes."""
         self.check()
         from mistral_failover.ui.asking import OverMistral, Trouble
+        from mistral_failover.ui.serving import check_loopback
 
+        host, port = parsed_args.listen
+        with _cannot_listen(host, port):
+            check_loopback(host)
         try:
             OverMistral(self.app).ask("failover.status")
         except Trouble as error:
@@ -65,7 +69,7 @@ class Ui(Command):
                 error.message, f"{error.remedy} [{error.code}]".lstrip()
             ) from None
         with (
-            page(self.app, self.app.stdout, *parsed_args.listen, read_only=parsed_args.read_only),
+            page(self.app, self.app.stdout, host, port, read_only=parsed_args.read_only),
             told_to_end() as ended,
         ):
             ended.wait()
@@ -95,25 +99,34 @@ def page(
     cannot listen."""
     # Imported here, because every other command would wait for these imports.
     from mistral_failover.ui.asking import OverMistral
-    from mistral_failover.ui.serving import NotLoopback, serving
+    from mistral_failover.ui.serving import serving
 
     def announce(link: str) -> None:
         stream.write(f"Open (once): {link}\n")
         stream.flush()
 
     with contextlib.ExitStack() as stack:
-        try:
+        with _cannot_listen(host, port):
             stack.enter_context(
                 serving(OverMistral(app), host, port, read_only=read_only, announce=announce)
             )
-        except NotLoopback:
-            raise connection.CommandFailed(
-                f"{host} is not an address of loopback",
-                "Use 127.0.0.1 and a tunnel: ssh -L 8991:127.0.0.1:8991 HOST. [LOOPBACK_ONLY]",
-            ) from None
-        except (OSError, ValueError) as error:
-            why: Any = getattr(error, "strerror", None) or error
-            raise connection.CommandFailed(
-                f"Cannot serve the page at {host}:{port}: {why}", "Give another address."
-            ) from None
         yield
+
+
+@contextlib.contextmanager
+def _cannot_listen(host: str, port: int) -> Iterator[None]:
+    """Turn what keeps a server from listening into a failed command."""
+    from mistral_failover.ui.serving import NotLoopback
+
+    try:
+        yield
+    except NotLoopback:
+        raise connection.CommandFailed(
+            f"{host} is not an address of loopback",
+            "Use 127.0.0.1 and a tunnel: ssh -L 8991:127.0.0.1:8991 HOST. [LOOPBACK_ONLY]",
+        ) from None
+    except (OSError, ValueError) as error:
+        why: Any = getattr(error, "strerror", None) or error
+        raise connection.CommandFailed(
+            f"Cannot serve the page at {host}:{port}: {why}", "Give another address."
+        ) from None

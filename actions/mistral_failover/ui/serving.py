@@ -23,6 +23,13 @@ class NotLoopback(Exception):
     """The address can be reached from other machines."""
 
 
+def check_loopback(host: str) -> None:
+    """Check that other machines cannot reach an address. Raises NotLoopback; ValueError if it is
+    no IP address."""
+    if not ipaddress.ip_address(host).is_loopback:
+        raise NotLoopback(host)
+
+
 @contextlib.contextmanager
 def serving(
     asking: Asking,
@@ -37,8 +44,7 @@ def serving(
 
     Raises NotLoopback, and OSError if the port is taken.
     """
-    if not ipaddress.ip_address(host).is_loopback:
-        raise NotLoopback(host)
+    check_loopback(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
