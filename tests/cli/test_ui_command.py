@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import signal
 import socket
@@ -17,6 +19,7 @@ import pytest
 import requests
 
 from mistral_failover.ui.asking import OverMistral, Trouble
+from mistral_failover.ui.command import Ui
 from mistral_failover.ui.serving import NotLoopback, serving
 from support.commands import failover
 from support.ui_answers import Answers
@@ -144,6 +147,18 @@ def test_it_prints_a_link_and_ends_at_a_signal(deployment: Any) -> None:
     assert process.returncode == 0
     assert err == ""
     assert out.count("/login?token=") == 1, "a link was used, so another one is printed"
+
+
+def test_it_is_served_beside_a_server_that_announces_itself(
+    deployment: Any, tmp_path: Path
+) -> None:
+    facts = {"url": deployment.mistral.url, "token_file": str(deployment.mistral.token_file)}
+    (tmp_path / "server.json").write_text(json.dumps(facts), "utf-8")
+    written = io.StringIO()
+
+    with Ui.beside(tmp_path, written, "127.0.0.1:0"):
+        link = written.getvalue().split(": ", 1)[1].strip()
+        assert f"/group?name={deployment.group}" in Browser(link).page("/")
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:0", "[::]:0"])

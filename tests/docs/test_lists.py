@@ -434,7 +434,7 @@ def codes_of_the_sources() -> set[str]:
         if "emulator" not in path.parts:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             codes |= set(_codes_of(tree, findings="embedded" in path.parts))
-    for path in SOURCES.glob("cli/*.py"):
+    for path in [*SOURCES.glob("cli/*.py"), SOURCES / "ui" / "command.py"]:
         codes |= set(re.findall(r"\[([A-Z][A-Z_]+)\]\"", path.read_text(encoding="utf-8")))
     for path in workflows.paths():
         codes |= set(re.findall(r"^\s+code: (\w+)$", Path(path).read_text("utf-8"), re.MULTILINE))

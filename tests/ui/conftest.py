@@ -17,11 +17,13 @@ from support.ui_answers import Answers
 
 
 class Browser:
-    """A browser that is logged in. ``links`` are those that were printed for a login."""
+    """A browser that is logged in. ``links`` are those that were printed for a login; ``end`` ends
+    the server."""
 
-    def __init__(self, url: str, links: list[str]) -> None:
+    def __init__(self, url: str, links: list[str], end: Callable[[], None]) -> None:
         self.url = url
         self.links = links
+        self.end = end
         self.session = requests.Session()
         self.session.trust_env = False
 
@@ -59,12 +61,13 @@ def opened() -> Iterator[Opened]:
             asking: Asking | None = None, *, read_only: bool = False, login: bool = True
         ) -> Browser:
             links: list[str] = []
-            url = stack.enter_context(
+            served = stack.enter_context(contextlib.ExitStack())
+            url = served.enter_context(
                 serving(
                     asking or Answers(), "127.0.0.1", 0, read_only=read_only, announce=links.append
                 )
             )
-            browser = Browser(url, links)
+            browser = Browser(url, links, served.close)
             # Before the server ends: it waits for open connections.
             stack.callback(browser.session.close)
             if login:

@@ -14,7 +14,17 @@ from typing import Any
 import pytest
 
 from support.pages import ROOT
-from support.ui_answers import MOVING, TRAVERSAL, Answers, held, operation, status, traversal
+from support.ui_answers import (
+    MOVING,
+    NOW,
+    TRAVERSAL,
+    Answers,
+    held,
+    operation,
+    overview,
+    status,
+    traversal,
+)
 from ui.conftest import Browser, Opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -126,8 +136,37 @@ def test_a_page_changes_without_a_reload(chromium: Any, opened: Opened) -> None:
     tab.page.get_by_text("Not stuck: active on db_b.").wait_for(timeout=10_000)
 
     assert tab.page.locator(".moving").count() == 0
+    assert tab.page.locator("details").first.get_attribute("open") is not None
     assert tab.page.evaluate("window.same") is True
     assert tab.wrong == []
+    tab.context.close()
+
+
+def test_an_update_leaves_what_is_being_typed(chromium: Any, opened: Opened) -> None:
+    answers = Answers()
+    tab = Tab(chromium, opened(answers, login=False))
+    tab.open("/")
+    tab.page.get_by_label("Search").fill("pay")
+    tab.page.get_by_label("Order").select_option("name")
+
+    rows = [overview("payments", "BLOCKED", reason="no proof")]
+    answers.answers["groups"] = {"overview": rows, "total": 1, "groups": [], "now": NOW}
+    tab.page.get_by_text("no proof").wait_for(timeout=10_000)
+
+    assert tab.page.get_by_label("Search").input_value() == "pay"
+    assert tab.page.get_by_label("Order").input_value() == "name"
+    tab.context.close()
+
+
+def test_a_page_without_updates_says_so(chromium: Any, opened: Opened) -> None:
+    browser = opened(login=False)
+    tab = Tab(chromium, browser)
+    tab.open("/")
+    assert tab.page.locator("#stale").is_hidden()
+
+    browser.end()
+
+    tab.page.locator("#stale").wait_for(state="visible", timeout=10_000)
     tab.context.close()
 
 

@@ -39,7 +39,8 @@ def test_pages_load_what_is_there_and_nothing_from_elsewhere() -> None:
     named = re.findall(r'(?:src|href)="/static/([^"]+)"', frame)
 
     assert sorted(name for name in named if name.endswith(".js")) == [
-        f"vendor/{path.name}" for path in SCRIPTS
+        "ui.js",
+        *(f"vendor/{path.name}" for path in SCRIPTS),
     ]
     assert all((UI / "static" / name).is_file() for name in named)
     assert "url(" not in (UI / "static" / "ui.css").read_text("utf-8")

@@ -36,9 +36,11 @@ def test_the_steps_of_the_critical_path_are_known_by_their_operations() -> None:
 
 
 def test_retries_and_waits_are_with_their_step() -> None:
-    deferral = {"resource": "data", "held_by": "x", "at": NOW - 86, "seconds": 0.5}
-    found = steps(deferrals=[deferral])["Attach data to db_b"]
+    deferral = {"resource": "data", "held_by": "x", "at": NOW - 85.5, "seconds": 0.5}
+    every = steps(deferrals=[deferral])
+    found = every["Attach data to db_b"]
 
+    assert every["Detach data from db_a"].lock_wait == 0
     assert found.attempts == 3
     assert found.marks == (Mark(6.0, "attach volume: data on db_b waits for Nova"),)
     assert found.lock_wait == 0.5

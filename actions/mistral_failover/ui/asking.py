@@ -134,14 +134,14 @@ class Remembering:
             return answer.value
 
     def order(self, action: str, **inputs: Any) -> Any:
-        """Run an action that changes something; later questions are asked anew."""
+        """Run an action that changes something; later questions are asked again."""
         try:
             return self._asking.ask(action, **inputs)
         finally:
             self._forget()
 
     def start(self, workflow: str, **inputs: Any) -> str:
-        """See `Asking`; later questions are asked anew."""
+        """See `Asking`; later questions are asked again."""
         try:
             return self._asking.start(workflow, **inputs)
         finally:

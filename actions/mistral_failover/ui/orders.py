@@ -104,8 +104,8 @@ ORDERS: Mapping[str, Order] = {
         Order(
             "pause",
             "Pause",
-            "Holds every alarm of the group until you resume it. Orders and a failover that is "
-            "under way continue.",
+            "Holds every alarm of the group until you resume it. Orders and a running failover "
+            "continue.",
             _pause,
         ),
         Order(

@@ -25,6 +25,7 @@ _HELD = 100
 _PAGE = 500  # groups in one answer
 _PAGES = 20
 _LATEST = 1000
+_MANY = 200  # groups
 _FINISHED = 64
 
 Parameters = Mapping[str, str]
@@ -62,7 +63,8 @@ class Pages:
                 break
         view = groups_view(rows, now, Query.read(given))
         content = {"view": view, "levels": list(Level), "sorts": list(SORTS)}
-        return Page("groups.html", "Groups", content, live=3.0)
+        # A long page is a lot to send.
+        return Page("groups.html", "Groups", content, live=3.0 if len(rows) <= _MANY else 10.0)
 
     def group(self, given: Parameters) -> Page:
         """One group: what is wrong, who has what, and the present traversal."""

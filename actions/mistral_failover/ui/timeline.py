@@ -13,6 +13,7 @@ from mistral_failover.model.stages import Stage
 from mistral_failover.ui import words
 from mistral_failover.ui.levels import Level, of_status
 
+_SAME = 0.001  # seconds
 _MARKED = frozenset({"waiting", "steal", "broken", "failed"})
 """Kinds of journal entries that are marked on the bar of their step: a wait for a service, a lock
 that was taken from its owner, a failure."""
@@ -119,11 +120,11 @@ def timeline(traversal: Mapping[str, Any], step: int | None = None) -> Timeline:
     now = since + float(traversal["seconds"])
     moment = now if shown is None else since + shown.at
     critical = {row["key"] for row in traversal["critical_path"]["steps"]}
-    locked = {
-        row["resource"]: row["seconds"] or 0.0
+    locked = [
+        (row["resource"], row["at"] + row["seconds"], row["seconds"])
         for row in traversal["deferrals"]
-        if row["at"] <= moment
-    }
+        if row["seconds"] is not None
+    ]
     marks = _marks(traversal["history"], since, moment)
     steps: dict[str, list[Step]] = {}
     for row in traversal["operations"]:
@@ -172,7 +173,7 @@ def _step(
     since: float,
     moment: float,
     critical: bool,
-    locked: Mapping[str, float],
+    locked: Sequence[tuple[str, float, float]],
     marks: Mapping[str, Sequence[Mark]],
 ) -> Step:
     start = max(0.0, row["started_at"] - since)
@@ -187,7 +188,14 @@ def _step(
         critical=critical,
         attempts=row["attempts"],
         result=row["result"] if over else "in progress",
-        lock_wait=locked.get(row["resource"], 0.0),
+        lock_wait=next(
+            (
+                seconds
+                for name, began, seconds in locked
+                if name == row["resource"] and abs(began - row["started_at"]) < _SAME
+            ),
+            0.0,
+        ),
         # An operation of the same record at another time has its own.
         marks=tuple(m for m in marks.get(row["resource_id"], ()) if start <= m.at <= end),
     )
