@@ -19,7 +19,7 @@ DESCRIPTION = """High availability for applications on OpenStack, by Mistral.
 Try:         failover drill               a whole failover on this machine, and its audit
 Install:     failover workflows install   the workflows, into your project in Mistral
 Protect:     failover group create FILE   an application, described by a group file
-Look:        failover status              the status of all groups; doctor, watch, history, show
+Look:        failover status              the status of all groups; doctor, watch, history, show, ui
 Act:         failover plan GROUP          what would happen; start, switchover, replace, rollback
 Learn:       failover help COMMAND        what a command does, and what to do next
 
