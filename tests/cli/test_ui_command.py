@@ -74,7 +74,8 @@ def test_the_pages_show_a_failover_that_was_made(deployment: Any, browser: Brows
     assert f"/group?name={deployment.group}" in listed
     assert "Attach data to db_b" in group
     assert "◆ " in group
-    assert "role active" in last
+    assert "to be active" in first
+    assert "), active, " in last
     assert "data is here" in first + last
     assert found[1] in history
 

@@ -28,9 +28,9 @@ def test_a_group_that_moves() -> None:
     found = topology(status("IN_PROGRESS", resources=MOVING, lost=["db_a"]))
 
     assert outline(draw_topology(found, "payments")) == [
-        "member lost fenced: db_a: standby, LOST, fenced",
+        "member lost fenced: db_a: LOST, fenced",
         "thing volume leaving: volume data: leaving",
-        "member active: db_b: active",
+        "member: db_b: to be active",
         "thing application wanted: application database: to come",
         "thing volume wanted: volume data: to come",
         "moving: data is moving",

@@ -18,7 +18,10 @@ def test_at_rest_the_holder_has_everything() -> None:
 
     assert holds(found) == {"db_a": {}, "db_b": {"data": Hold.HELD, "database": Hold.HELD}}
     assert found.movements == ()
-    assert [member.role for member in found.members] == ["", "active"]
+    assert [(member.role, member.active) for member in found.members] == [
+        ("", False),
+        ("active", True),
+    ]
 
 
 def test_what_leaves_one_member_for_another_is_moving() -> None:
@@ -30,7 +33,12 @@ def test_what_leaves_one_member_for_another_is_moving() -> None:
     }
     assert found.movements == (Movement("data", "db_a", "db_b"),)
     assert (found.members[0].lost, found.members[0].fenced) == (True, Fenced.FENCED)
-    assert "data moves from db_a to db_b" in found.sentences()
+    assert not found.members[1].active, "the goal is not reached"
+    assert found.sentences() == [
+        "db_a (server dbaab98b), LOST, fenced, data is leaving",
+        "db_b (server da1ce15d), to be active, database is to come, data is to come",
+        "data moves from db_a to db_b",
+    ]
 
 
 @pytest.mark.parametrize(

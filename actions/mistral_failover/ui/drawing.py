@@ -8,7 +8,15 @@ from markupsafe import Markup
 from mistral_failover.cli.base import lasted
 from mistral_failover.ui.svg import node, shortened, text, title
 from mistral_failover.ui.timeline import Outcome, StageBar, Step, Timeline
-from mistral_failover.ui.topology import Fenced, Hold, Kind, Member, Thing, Topology
+from mistral_failover.ui.topology import (
+    Fenced,
+    Hold,
+    Kind,
+    Member,
+    Thing,
+    Topology,
+    state_of,
+)
 
 _WIDE, _GAP, _PAD = 220, 60, 12  # of a member's box
 _HEAD, _THING = 84, 40  # heights
@@ -46,17 +54,15 @@ def draw_topology(topology: Topology, label: str) -> Markup:
 
 def _box(member: Member, x: float, high: float) -> Markup:
     states = ["lost"] if member.lost else []
-    states += ["active"] if member.role else []
+    states += ["active"] if member.active else []
     states += ["fenced"] if member.fenced is not Fenced.NO else []
-    words = [member.role] if member.role else ["standby"]
-    words += ["LOST"] if member.lost else []
-    words += [member.fenced.value] if member.fenced is not Fenced.NO else []
+    words = state_of(member)
     return node(
         "g",
-        title(f"{member.name}: {', '.join(words)}"),
+        title(f"{member.name}: {words}"),
         node("rect", x=x, y=0, width=_WIDE, height=high, rx=8, class_="frame"),
         text(x + _PAD, 24, shortened(member.name, _LETTERS), "name"),
-        text(x + _PAD, 44, shortened(", ".join(words), 30), "role"),
+        text(x + _PAD, 44, shortened(words, 30), "role"),
         text(x + _PAD, 64, f"server {member.server or 'not known'}", "server"),
         *(_thing(thing, x, _HEAD + i * _THING) for i, thing in enumerate(member.things)),
         class_=" ".join(["member", *states]),

@@ -165,11 +165,11 @@ def _moving(status: Mapping[str, Any], since: float | None) -> tuple[Level, str,
 
 def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
     name = row["name"]
-    roles = [role for role, member in status["roles"].items() if member == name]
+    roles = ", ".join(role for role, member in status["roles"].items() if member == name)
     return MemberRow(
         name=name,
         server=row["server"] or "not known",
-        roles=", ".join(roles),
+        roles=roles if status["status"] == "COMPLETE" or not roles else f"to be {roles}",
         epoch=row["epoch"],
         lost=name in status["lost"],
         agent=status["agents"].get(name, ""),

@@ -53,11 +53,13 @@ class Thing:
 
 @dataclass(frozen=True)
 class Member:
-    """A member with its server. ``role``: the roles that it holds or is to hold."""
+    """A member with its server. ``role``: the roles that the goal gives it; ``active``: it has
+    them, because the goal is reached."""
 
     name: str
     server: str
     role: str
+    active: bool
     lost: bool
     fenced: Fenced
     things: tuple[Thing, ...]
@@ -91,7 +93,8 @@ def topology(status: Mapping[str, Any]) -> Topology:
         for row in status["resources"]
         if (hold := _of_record(row["status"])) is not None
     ]
-    return _drawn(status["members"], status["roles"], status["lost"], rows)
+    reached = status["status"] == "COMPLETE"
+    return _drawn(status["members"], status["roles"], status["lost"], rows, reached=reached)
 
 
 def topology_at(traversal: Mapping[str, Any], status: Mapping[str, Any], moment: float) -> Topology:
@@ -119,7 +122,9 @@ def topology_at(traversal: Mapping[str, Any], status: Mapping[str, Any], moment:
     servers = {row["name"]: row for row in status["members"]}
     names = [*servers, *(row["member"] for row in operations if row["member"])]
     members = [servers.get(name, {"name": name, "server": None}) for name in dict.fromkeys(names)]
-    return _drawn(members, traversal["roles"], traversal["lost"], rows)
+    ended = traversal["ended_at"]
+    reached = traversal["status"] == "COMPLETE" and ended is not None and ended <= moment
+    return _drawn(members, traversal["roles"], traversal["lost"], rows, reached=reached)
 
 
 def touched_in_order(operations: Iterable[Mapping[str, Any]]) -> list[tuple[str, str | None]]:
@@ -174,6 +179,8 @@ def _drawn(
     roles: Mapping[str, str],
     lost: Iterable[str],
     rows: list[_Row],
+    *,
+    reached: bool,
 ) -> Topology:
     fences = {
         row.name.removeprefix(FENCE_PREFIX): _FENCED.get(row.hold, Fenced.NO)
@@ -191,6 +198,7 @@ def _drawn(
             name=each["name"],
             server=str(each["server"] or "")[:_SHORT],
             role=", ".join(sorted(r for r, member in roles.items() if member == each["name"])),
+            active=reached and each["name"] in roles.values(),
             lost=each["name"] in gone,
             fenced=fences.get(each["name"], Fenced.NO),
             things=tuple(sorted(things.get(each["name"], ()), key=lambda t: (t.kind, t.name))),
@@ -211,14 +219,19 @@ def _movements(rows: list[_Row]) -> Iterable[Movement]:
                 yield Movement(target.name, str(source.member), str(target.member))
 
 
-def _member(member: Member) -> str:
-    words = [f"{member.name} (server {member.server or 'not known'})"]
-    if member.role:
-        words.append(f"role {member.role}")
-    if member.lost:
-        words.append("lost")
+def state_of(member: Member) -> str:
+    """Return a member's role in words, and whether it is lost or fenced."""
+    role = member.role if member.active or not member.role else f"to be {member.role}"
+    words = [role or ("LOST" if member.lost else "standby")]
+    if role and member.lost:
+        words.append("LOST")
     if member.fenced is not Fenced.NO:
         words.append(member.fenced.value)
+    return ", ".join(words)
+
+
+def _member(member: Member) -> str:
+    words = [f"{member.name} (server {member.server or 'not known'})", state_of(member)]
     words += [f"{thing.name} {_HOLDS[thing.hold]}" for thing in member.things]
     return ", ".join(words)
 
