@@ -186,7 +186,8 @@ def _step(
         end=end,
         outcome=_OUTCOMES.get(row["status"], Outcome.UNKNOWN) if over else _unfinished(row),
         critical=critical,
-        attempts=row["attempts"],
+        # Until it is over, a replay does not know how many there will be.
+        attempts=row["attempts"] if over or row["ended_at"] is None else 1,
         result=row["result"] if over else "in progress",
         lock_wait=next(
             (
