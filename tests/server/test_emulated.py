@@ -27,7 +27,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """An emulated cloud and its server."""
     folder = tmp_path_factory.mktemp("emulated") / "state"
     settings = {"lease": 6, "lease_margin": 1, "sweep_interval": 1, "sweep_after": 6}
-    with ServerProcess(folder, "--emulated", "--metrics-port", "0", settings=settings) as running:
+    also = ("--metrics-port", "0", "--ui", "127.0.0.1:0")
+    with ServerProcess(folder, "--emulated", *also, settings=settings) as running:
         yield running
 
 
@@ -98,6 +99,18 @@ def test_what_it_prints_leads_to_a_failover(server: ServerProcess) -> None:
 def test_its_metrics_are_served(server: ServerProcess) -> None:
     answer = requests.get(server.facts["metrics"], timeout=60)
     assert "failover_up" in answer.text
+
+
+def test_its_page_is_served(server: ServerProcess) -> None:
+    def link() -> str | None:
+        printed = [line for line in server.log.read_text().splitlines() if "/login?" in line]
+        return printed[-1].split(": ", 1)[1] if printed else None
+
+    browser = requests.Session()
+    page = browser.get(until(link, 30), timeout=60)
+
+    assert page.status_code == 200
+    assert "<h1>Groups</h1>" in page.text
 
 
 def test_what_it_keeps_is_its_user_s_alone(server: ServerProcess) -> None:
