@@ -18,8 +18,8 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.model.goal import fence_name
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.remedies import start_command
 
 Document = Mapping[str, Any]
 
