@@ -374,15 +374,20 @@ class Rig(ABC):
         body = {"port": {"network_id": self.network_id, "name": self.name()}}
         return self._of_neutron("ports", body)
 
-    def make_floating_ip(self) -> str:
+    def make_floating_ip(self, user: str = "demo") -> str:
         """A floating IP, associated with nothing."""
-        (public,) = self.api().neutron("GET", "/networks?name=public").json()["networks"]
-        return self._of_neutron(
-            "floatingips", {"floatingip": {"floating_network_id": public["id"]}}
-        )
+        (public,) = self.api(user).neutron("GET", "/networks?name=public").json()["networks"]
+        body = {"floatingip": {"floating_network_id": public["id"]}}
+        return self._of_neutron("floatingips", body, user)
 
-    def _of_neutron(self, kind: str, body: Mapping[str, Any]) -> str:
-        answer = self.api().neutron("POST", f"/{kind}", body)
+    def remove_of_neutron(self, kind: str, identity: str, user: str = "demo") -> None:
+        """Delete a port (``ports``) or a floating IP (``floatingips``), whoever has it, and wait
+        until it is gone."""
+        path = f"/{kind}/{identity}"
+        self.until(lambda: self.api(user).neutron("DELETE", path).status_code in (204, 404))
+
+    def _of_neutron(self, kind: str, body: Mapping[str, Any], user: str = "demo") -> str:
+        answer = self.api(user).neutron("POST", f"/{kind}", body)
         assert answer.status_code == 201, answer.text
         (made,) = answer.json().values()
         return str(made["id"])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -19,10 +19,14 @@ from mistral_failover.cloud.project_listing import ProjectListing
 @pytest.fixture(scope="module")
 def linked(rig: Rig) -> Iterator[Two]:
     """Two servers with one port each, on one network."""
-    servers = Two(*(rig.boot(rig.steady, network=rig.network_id) for _ in range(2)))
-    rig.active(servers.a, servers.b)
-    yield servers
-    rig.remove_servers((servers.a, servers.b))
+    made: list[str] = []
+    try:
+        for _ in range(2):
+            made.append(rig.boot(rig.steady, network=rig.network_id))
+        rig.active(*made)
+        yield Two(*made)
+    finally:
+        rig.remove_servers(made)
 
 
 @pytest.fixture
@@ -30,15 +34,45 @@ def floating(rig: Rig) -> Iterator[str]:
     """A floating IP of the test's own."""
     made = rig.make_floating_ip()
     yield made
-    rig.api().neutron("DELETE", f"/floatingips/{made}")
+    rig.remove_of_neutron("floatingips", made)
 
 
 @pytest.fixture
 def port(rig: Rig) -> Iterator[str]:
-    """A port of the test's own, on no server."""
+    """A port of the test's own, on no server. Whatever server it is on at the end, it goes."""
     made = rig.make_port()
     yield made
-    rig.api().neutron("DELETE", f"/ports/{made}")
+    rig.remove_of_neutron("ports", made)
+
+
+class Allowed:
+    """The addresses that the servers' own ports may use besides, as their owner sets and sees
+    them."""
+
+    def __init__(self, demo: Api, ports: Mapping[str, str]) -> None:
+        self._demo, self.ports = demo, ports
+
+    def set(self, server: str, *addresses: str) -> None:
+        """Allow these on the server's port, and no others."""
+        pairs = [{"ip_address": address} for address in addresses]
+        body = {"port": {"allowed_address_pairs": pairs}}
+        answer = self._demo.neutron("PUT", f"/ports/{self.ports[server]}", body)
+        assert answer.status_code == 200, answer.text
+
+    def on(self, server: str) -> set[str]:
+        """Those that the server's port may use now."""
+        shown = self._demo.port(self.ports[server])
+        assert shown is not None
+        return {str(pair["ip_address"]) for pair in shown["allowed_address_pairs"]}
+
+
+@pytest.fixture
+def allowed(rig: Rig, demo: Api, linked: Two) -> Iterator[Allowed]:
+    """What the servers' ports may use; nothing, before and after the test."""
+    found = Allowed(demo, {each: rig.port_of(each) for each in (linked.a, linked.b)})
+    yield found
+    for server in found.ports:
+        found.set(server)
 
 
 def test_a_floating_ip_is_associated_once_and_taken_away(
@@ -133,7 +167,6 @@ def test_a_port_is_not_taken_from_another_server(
     answer = demo.nova("POST", path, {"interfaceAttachment": {"port_id": port}})
     assert answer.status_code == 409
     assert answer.json()["conflictingRequest"]["message"] == f"Port {port} is still in use."
-    networks.detach_port(cloud, port, linked.a, 60)
 
 
 def test_neutron_releases_the_port_of_a_server_that_is_off(
@@ -144,11 +177,10 @@ def test_neutron_releases_the_port_of_a_server_that_is_off(
     networks.detach_port(cloud, port, linked.a, 60, off=True)
 
     assert networks.attach_port(cloud, port, linked.b, 60)["server_id"] == linked.b
-    networks.detach_port(cloud, port, linked.b, 60)
 
 
 def test_an_address_is_allowed_on_one_server_s_port_at_a_time(
-    cloud: Cloud, rig: Rig, demo: Api, linked: Two, port: str
+    cloud: Cloud, linked: Two, port: str, allowed: Allowed
 ) -> None:
     made = networks.allow_address(cloud, port, linked.a, 30)
     with pytest.raises(CloudError) as caught:
@@ -158,56 +190,80 @@ def test_an_address_is_allowed_on_one_server_s_port_at_a_time(
 
     for _ in range(2):
         networks.forbid_address(cloud, made["address"], made["port_id"], 30)
-        shown = demo.port(rig.port_of(linked.a))
-        assert shown is not None
-        assert shown["allowed_address_pairs"] == []
+        assert allowed.on(linked.a) == set()
+
+
+def test_an_address_that_the_port_has_already_is_refused_if_another_server_may_use_it_too(
+    cloud: Cloud, linked: Two, port: str, allowed: Allowed
+) -> None:
+    """A template for keepalived allows it on all."""
+    address = networks.address_of(cloud, port)
+    for server in (linked.a, linked.b):
+        allowed.set(server, address)
+
+    with pytest.raises(CloudError) as caught:
+        networks.allow_address(cloud, port, linked.a, 30)
+
+    assert caught.value.code == "ADDRESS_IN_USE"
+    assert linked.b in caught.value.message
 
 
 def test_the_addresses_that_others_allowed_stay(
-    cloud: Cloud, rig: Rig, demo: Api, linked: Two, port: str
+    cloud: Cloud, linked: Two, port: str, allowed: Allowed
 ) -> None:
-    own = rig.port_of(linked.a)
-    pairs = [{"ip_address": "192.0.2.7"}]
-    body = {"port": {"allowed_address_pairs": pairs}}
-    assert demo.neutron("PUT", f"/ports/{own}", body).status_code == 200
+    allowed.set(linked.a, "192.0.2.7")
 
     made = networks.allow_address(cloud, port, linked.a, 30)
-    shown = demo.port(own)
-    assert shown is not None
-    allowed = {pair["ip_address"] for pair in shown["allowed_address_pairs"]}
-    networks.forbid_address(cloud, made["address"], own, 30)
+    assert allowed.on(linked.a) == {"192.0.2.7", made["address"]}
 
-    assert allowed == {"192.0.2.7", made["address"]}
-    shown = demo.port(own)
-    assert shown is not None
-    assert [pair["ip_address"] for pair in shown["allowed_address_pairs"]] == ["192.0.2.7"]
-    demo.neutron("PUT", f"/ports/{own}", {"port": {"allowed_address_pairs": []}})
+    networks.forbid_address(cloud, made["address"], made["port_id"], 30)
+    assert allowed.on(linked.a) == {"192.0.2.7"}
 
 
 def test_a_change_between_the_look_and_the_request_is_not_overwritten(
-    cloud: Cloud, rig: Rig, demo: Api, linked: Two, port: str, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, linked: Two, port: str, allowed: Allowed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neutron refuses the request with 412, and the next look decides again."""
-    own = rig.port_of(linked.a)
-    real, other = networks.port, {"allowed_address_pairs": [{"ip_address": "192.0.2.8"}]}
-    looks: list[str] = []
+    real, looks = networks.port, []
 
     def look(cloud: Cloud, port_id: str) -> networks.Port:
         found = real(cloud, port_id)
-        if port_id == own:
+        if port_id == allowed.ports[linked.a]:
             looks.append(port_id)
             if len(looks) == 1:
-                assert demo.neutron("PUT", f"/ports/{own}", {"port": other}).status_code == 200
+                allowed.set(linked.a, "192.0.2.8")
         return found
 
     monkeypatch.setattr(networks, "port", look)
     made = networks.allow_address(cloud, port, linked.a, 30)
 
-    shown = demo.port(own)
-    assert shown is not None
-    allowed = {pair["ip_address"] for pair in shown["allowed_address_pairs"]}
-    assert allowed == {"192.0.2.8", made["address"]}
-    demo.neutron("PUT", f"/ports/{own}", {"port": {"allowed_address_pairs": []}})
+    assert allowed.on(linked.a) == {"192.0.2.8", made["address"]}
+
+
+def test_the_floating_ip_of_another_project_is_not_found(rig: Rig, other: Api) -> None:
+    """Not even by an administrator, to whom Neutron lists all projects' floating IPs."""
+    made = rig.make_floating_ip("other")
+    try:
+        shown = other.floating_ip(made)
+        assert shown is not None
+        cloud = rig.connect("admin", token=rig.api("admin").session.get_token())
+        with pytest.raises(CloudError) as caught:
+            networks.resolve_floating_ip(cloud, "none", shown["floating_ip_address"])
+    finally:
+        rig.remove_of_neutron("floatingips", made, "other")
+
+    assert caught.value.code == "NOT_FOUND"
+
+
+def test_a_listing_is_read_page_by_page(
+    cloud: Cloud, linked: Two, port: str, allowed: Allowed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "PAGE", 1)
+
+    found = [str(row["id"]) for row in networks.listed(cloud, "ports", project_id=cloud.project_id)]
+
+    assert {port, *allowed.ports.values()} <= set(found)
+    assert len(found) == len(set(found))
 
 
 def test_a_server_without_the_one_port_that_is_needed_is_named(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ from mistral_failover.cloud.stacks import stack_map, wrong_type
 from mistral_failover.cloud.waits import Look, Repeats
 
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
+PAGE = 1000
+"""Rows in one answer of Neutron, unless the operator allows fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +96,32 @@ def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
     """Return Neutron's rows of a kind (``ports``, ``floatingips``, ``networks``) with these
     values."""
     rows: list[Mapping[str, Any]] = []
-    url: str | None = f"/v2.0/{kind}"
+    # By the last row's id, not by Neutron's link: behind a proxy it may lead elsewhere.
+    page = {"limit": str(PAGE)}
     with translated(f"list the project's {kind}", "Neutron"):
-        params: Mapping[str, str] = wanted
-        while url is not None:
-            body = cloud.network.get(url, params=params).json()
+        while True:
+            body = cloud.network.get(f"/v2.0/{kind}", params={**wanted, **page}).json()
             rows += body[kind]
-            links = body.get(f"{kind}_links", ())
-            url = next((link["href"] for link in links if link["rel"] == "next"), None)
-            params = {}
-    return rows
+            if not any(link["rel"] == "next" for link in body.get(f"{kind}_links", ())):
+                return rows
+            page["marker"] = str(rows[-1]["id"])
 
 
 def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
-    """Return the id of a floating IP: a resource of the stack, an address, or an id.
+    """Return the id of a floating IP: a resource of the stack, an address of the project, or an id.
 
-    Raises `CloudError` NOT_FOUND, or BAD_REQUEST if the stack's resource is no floating IP.
+    Raises `CloudError` NOT_FOUND, or BAD_REQUEST if the stack's resource is no floating IP, or if
+    several networks have the address.
     """
     if netutils.is_valid_ip(name):
-        found = listed(cloud, "floatingips", floating_ip_address=name)
+        project = cloud.project_id
+        found = listed(cloud, "floatingips", floating_ip_address=name, project_id=project)
+        if len(found) > 1:
+            raise CloudError(
+                "BAD_REQUEST",
+                f"The project has {len(found)} floating IPs {name}, on different networks.",
+                remedy="Write the id of one of them in the group file.",
+            )
         if found:
             return str(found[0]["id"])
     return _resolved(cloud, stack, name, FLOATING_IP, "a floating IP")
@@ -154,15 +163,13 @@ def port_of(cloud: Cloud, server_id: str, network: str | None = None) -> Port:
     if len(found) == 1:
         return found[0]
     said = "no port" if not found else f"{len(found)} ports"
-    raise CloudError(
-        "NO_PORT",
-        f"Server {server_id} has {said}{where}.",
-        remedy=(
-            "Give the server a port there, or name another network in the group file."
-            if not found
-            else "Name the network of the port in the group file."
-        ),
-    )
+    if not found:
+        remedy = "Give the server a port there, or name another network in the group file."
+    elif network is None:
+        remedy = "Name the network of the port in the group file."
+    else:
+        remedy = "Leave the server one port on this network."
+    raise CloudError("NO_PORT", f"Server {server_id} has {said}{where}.", remedy=remedy)
 
 
 def associate(
@@ -379,10 +386,10 @@ def allow_address(
 
     def step() -> Look:
         now = port(cloud, target.id)
+        refuse_other_users(cloud, port(cloud, address_port_id), address, {target.id})
         if allows(now, address):
             found = {"address": address, "port_id": target.id, "server_id": server_id}
             return Look("allowed", done=True, result=found)
-        _refuse_other_users(cloud, reserved, address, target.id)
         pairs = [*now.pairs, {"ip_address": address}]
         wanted = {"allowed_address_pairs": pairs}
         return _put(cloud, repeats, _port(now), wanted, "it is not allowed")
@@ -438,14 +445,14 @@ def _address_of(reserved: Port) -> str:
     )
 
 
-def _refuse_other_users(cloud: Cloud, reserved: Port, address: str, own: str) -> None:
-    """Refuse an address that another server may use. A server that may answer at it needs no more
-    to do so."""
+def refuse_other_users(cloud: Cloud, reserved: Port, address: str, own: Collection[str]) -> None:
+    """Raise `CloudError` ADDRESS_IN_USE if a server may use the address by another port than these
+    (ids). A server that may answer at it needs no more to do so."""
     if reserved.device_id:
         raise _in_use(address, f"server {reserved.device_id} has its port {reserved.id}")
     for row in listed(cloud, "ports", network_id=reserved.network_id):
         each = read_port(row)
-        if each.id != own and each.device_id and allows(each, address):
+        if each.id not in own and each.device_id and allows(each, address):
             raise _in_use(address, f"port {each.id} of server {each.device_id} may use it, too")
 
 
@@ -453,7 +460,7 @@ def _in_use(address: str, why: str) -> CloudError:
     return CloudError(
         "ADDRESS_IN_USE",
         f"Address {address} is in use: {why}.",
-        remedy="Take it away there: openstack port unset --allowed-address ip-address=ADDRESS "
+        remedy=f"Take it away there: openstack port unset --allowed-address ip-address={address} "
         "PORT, or openstack server remove port SERVER PORT.",
     )
 

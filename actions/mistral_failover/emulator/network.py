@@ -16,6 +16,7 @@ from starlette.routing import Route
 from mistral_failover.emulator import ports
 from mistral_failover.emulator.state import FloatingIp, Network, Port
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint
+from mistral_failover.emulator.wire import paged
 
 _TYPES = {404: "HTTPNotFound", 403: "PolicyNotAuthorized", 412: "HTTPPreconditionFailed"}
 
@@ -78,19 +79,26 @@ def _floating_view(call: Call, one: FloatingIp) -> dict[str, Any]:
     }
 
 
-def _found(call: Call, rows: dict[str, Any], view: Any) -> list[dict[str, Any]]:
-    """What the caller may see, with the values that the query names."""
-    wanted = [(k, v) for k, v in call.request.query_params.multi_items() if k != "fields"]
+def _listed(call: Call, kind: str, rows: dict[str, Any], view: Any) -> dict[str, Any]:
+    """A page of what the caller may see, with the values that the query names."""
+    query = call.request.query_params.multi_items()
+    wanted = [(key, value) for key, value in query if key not in ("limit", "marker")]
     shown = [
         view(call, one)
         for one in rows.values()
         if call.sees(one.project_id) or getattr(one, "external", False)
     ]
-    return [one for one in shown if all(str(one.get(key)) == value for key, value in wanted)]
+    found = [one for one in shown if all(str(one.get(key)) == value for key, value in wanted)]
+    page = paged(call, found, key=lambda row: row["id"])
+    body: dict[str, Any] = {kind: page}
+    if page and page[-1] is not found[-1]:
+        following = call.request.url.include_query_params(marker=page[-1]["id"])
+        body[f"{kind}_links"] = [{"rel": "next", "href": str(following)}]
+    return body
 
 
 def _networks(call: Call) -> Any:
-    return {"networks": _found(call, call.emulation.state.networks, _network_view)}
+    return _listed(call, "networks", call.emulation.state.networks, _network_view)
 
 
 def _show_network(call: Call) -> Any:
@@ -101,11 +109,11 @@ def _show_network(call: Call) -> Any:
 
 
 def _list_ports(call: Call) -> Any:
-    return {"ports": _found(call, call.emulation.state.ports, _port_view)}
+    return _listed(call, "ports", call.emulation.state.ports, _port_view)
 
 
 def _list_floating(call: Call) -> Any:
-    return {"floatingips": _found(call, call.emulation.state.floating_ips, _floating_view)}
+    return _listed(call, "floatingips", call.emulation.state.floating_ips, _floating_view)
 
 
 def _port(call: Call) -> Port:
