@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import doctor, recovery
+from mistral_failover.actions import doctor, groups, recovery
 from mistral_failover.emulator.client import EmulatorClient
 from support.operators import Operator
 
@@ -49,13 +50,24 @@ def with_addresses(stack: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def moving(protect: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a group whose resources include an address, and bring it up on db_a."""
+def defined(protect: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a group whose resources include an address."""
 
     def make(**resources: Any) -> Any:
         group = protect({"database": DATABASE, **resources}, template=with_addresses)
         group.cloud.add_application(f"{group.name}-ip", start="up", stop="down", stack=group.name)
         group.cloud.add_application(group.name, start="start", stop="stop", stack=group.name)
+        return group
+
+    return make
+
+
+@pytest.fixture
+def moving(defined: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a group whose resources include an address, and bring it up on db_a."""
+
+    def make(**resources: Any) -> Any:
+        group = defined(**resources)
         outcome = group.activate()
         assert outcome["status"] == "COMPLETE", outcome
         return group
@@ -181,6 +193,37 @@ def observe(group: Any) -> None:
     """Look at the group now."""
     context = ActionContext(SecurityContext(), ExecutionContext())
     assert isinstance(recovery.Observe(group.name).run(context), list)
+
+
+WRONG = {
+    "floating": {"floating_ip": "etnry"},
+    "inside": {"port": "insdie"},
+    "virtual": {"port": "insdie"},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_name_of_an_address_is_corrected_in_the_group_file(
+    defined: Callable[..., Any], name: str
+) -> None:
+    """What was never made need not be found to be deleted."""
+    right = KINDS[name]
+    wrong = {**right, "properties": {**right["properties"], **WRONG[name]}}
+    group = defined(**{name: wrong})
+    group.run("activate_first", group=group.name).assert_failed_with("FAILED")
+    assert "NOT_FOUND" in str(group.status()["traversal"])
+
+    changed = {
+        "failover_template_version": "2026-11-21",
+        "stack": group.name,
+        "members": {"servers": list(group.members)},
+        "resources": {"database": DATABASE, name: right},
+    }
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    assert not isinstance(groups.Define(changed).run(context), Result)
+    outcome = group.activate()
+    assert outcome["status"] == "COMPLETE", group.told()
+    assert answers(group, name) == ["db_a"]
 
 
 def test_the_example_moves_both_of_its_addresses(

@@ -13,6 +13,7 @@ from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
+    address_id,
     member_server,
     recorded_server,
 )
@@ -39,11 +40,11 @@ def associate(tools: Tools, operation: Document) -> dict[str, Any]:
 
 def disassociate(tools: Tools, operation: Document) -> dict[str, Any]:
     """Take the floating IP from the server that it led to. If it leads elsewhere, it stays."""
-    record = operation["resource"]
+    record, name = operation["resource"], operation["properties"]["floating_ip"]
     with going_on(operation["group"]):
-        floating_ip = record["physical_id"] or networks.resolve_floating_ip(
-            tools.cloud, operation["stack"], operation["properties"]["floating_ip"]
-        )
+        floating_ip = address_id(tools, operation, networks.resolve_floating_ip, name)
+        if floating_ip is None:
+            return {}
         networks.disassociate(
             tools.cloud,
             floating_ip,

@@ -15,6 +15,7 @@ from typing import Any
 from mistral_failover.agent.channel.interface import Channel
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.model.goal import fence_name
 from mistral_failover.runtime.errors import ActionError
@@ -22,6 +23,8 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.remedies import start_command
 
 Document = Mapping[str, Any]
+Resolve = Callable[[Cloud, str, str], str]
+"""Returns the id for a stack and a name in the group file; raises `CloudError`."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,23 @@ def recorded_server(operation: Document) -> str:
     one."""
     recorded = operation["resource"]["attributes"].get("server_id")
     return str(recorded) if recorded else member_server(operation)
+
+
+def address_id(tools: Tools, operation: Document, resolve: Resolve, name: str) -> str | None:
+    """Return the id of the port or floating IP that the resource was created with: the recorded
+    one, or the one that the name refers to. None if it refers to none: then nothing was created.
+
+    If a creation without a record had succeeded after all, the next one is refused: no address is
+    taken from another server. Raises `CloudError`.
+    """
+    if (recorded := operation["resource"]["physical_id"]) is not None:
+        return str(recorded)
+    try:
+        return resolve(tools.cloud, operation["stack"], name)
+    except CloudError as error:
+        if error.code in ("NOT_FOUND", "BAD_REQUEST"):
+            return None
+        raise
 
 
 def fence_proof(operation: Document) -> Document | None:

@@ -14,6 +14,7 @@ from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
+    address_id,
     fence_proof,
     member_server,
     recorded_server,
@@ -42,17 +43,17 @@ def detach_port(tools: Tools, operation: Document) -> dict[str, Any]:
     Nova does it, unless a fence proves the server off without Nova's help: a request to a dead host
     would wait there, so Neutron releases the port.
     """
-    record, server_id = operation["resource"], recorded_server(operation)
-    proof = fence_proof(operation)
+    server_id, proof = recorded_server(operation), fence_proof(operation)
     after = rung_kind(proof["rung"]).server_after if proof else None
     with going_on(operation["group"]):
         if proof is None:
             refuse_unproven(tools, operation, server_id)
         elif after is ServerAfter.SHUTOFF:
             refuse_started(tools, operation, server_id)
-        port_id = record["physical_id"] or networks.resolve_port(
-            tools.cloud, operation["stack"], operation["properties"]["port"]
-        )
+        name = operation["properties"]["port"]
+        port_id = address_id(tools, operation, networks.resolve_port, name)
+        if port_id is None:
+            return {}
         networks.detach_port(
             tools.cloud,
             port_id,

@@ -15,6 +15,7 @@ from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
+    address_id,
     fence_proof,
     member_server,
     recorded_server,
@@ -49,10 +50,12 @@ def forbid_address(tools: Tools, operation: Document) -> dict[str, Any]:
     with going_on(operation["group"]):
         if proof is None:
             refuse_unproven(tools, operation, server_id)
-        reserved = record["physical_id"] or networks.resolve_port(
-            tools.cloud, operation["stack"], operation["properties"]["port"]
+        reserved = address_id(
+            tools, operation, networks.resolve_port, operation["properties"]["port"]
         )
-        address = record["attributes"].get("address") or networks.address_of(tools.cloud, reserved)
+        address = record["attributes"].get("address") or _reserved_address(tools, reserved)
+    if reserved is None or address is None:
+        return {}  # no port could be allowed it
     runs = proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING
     withdraw = operation["properties"].get("withdraw")
     if runs and withdraw is not None and servers.server_state(tools.cloud, server_id).exists:
@@ -67,6 +70,16 @@ def forbid_address(tools: Tools, operation: Document) -> dict[str, Any]:
                 unknown=operation["unknown"],
             )
     return {}
+
+
+def _reserved_address(tools: Tools, reserved: str | None) -> str | None:
+    """Return the address of the port that reserves it; None if there is no such port or address."""
+    try:
+        return None if reserved is None else networks.address_of(tools.cloud, reserved)
+    except CloudError as error:
+        if error.code in ("NOT_FOUND", "NO_PORT"):
+            return None
+        raise
 
 
 def _ports(tools: Tools, operation: Document, server_id: str, reserved: str) -> list[str]:
