@@ -136,6 +136,26 @@ def test_neutron_that_is_away_is_waited_for(
     assert networks.associate(hasty, neutron.floating["id"], neutron.a, 10)["server_id"]
 
 
+def test_a_detach_that_a_dead_host_would_keep_is_not_requested(
+    connect: Callable[..., Cloud], neutron: Neutron, emulator: EmulatorClient
+) -> None:
+    """It would take the port from its next server when the host is back. Nova shows the state of a
+    host to administrators."""
+    cloud = connect("admin")
+    networks.attach_port(cloud, neutron.port["id"], neutron.a, 10)
+    host = emulator.nodes()[neutron.a]["host"]
+    emulator.fault("host", host, "compute_down")
+    try:
+        with pytest.raises(CloudError) as caught:
+            networks.detach_port(cloud, neutron.port["id"], neutron.a, 1)
+    finally:
+        emulator.fault("host", host, "revive")
+
+    assert caught.value.code == "HOST_DOWN"
+    assert neutron.a in caught.value.message
+    assert neutron.port["fixed_ips"][0]["ip_address"] in emulator.nodes()[neutron.a]["addresses"]
+
+
 def test_a_released_port_that_its_old_guest_still_has_is_a_violation(
     cloud: Cloud, neutron: Neutron, emulator: EmulatorClient
 ) -> None:

@@ -20,6 +20,7 @@ from oslo_utils import netutils, uuidutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import stack_map, wrong_type
 from mistral_failover.cloud.waits import Look, Repeats
 
@@ -330,7 +331,7 @@ def detach_port(
     ``off``: a fence proves that the server's guest does not run, and perhaps its host does not
     either. Then Neutron releases the port without Nova, whose request would stay in the queue of a
     dead host and take effect after its return. ``limit``: seconds in total. A port or a server that
-    no longer exists is no error.
+    no longer exists is no error. Raises `CloudError` HOST_DOWN if Nova shows that the host is down.
     """
     repeats = Repeats(cloud.settings, unknown=unknown)
     asked_at: float | None = None
@@ -355,6 +356,7 @@ def detach_port(
             return Look(f"{waited}, and Nova has accepted the request to detach it")
         if not repeats.allow():
             return repeats.look(waited)
+        _refuse_dead_host(cloud, port_id, server_id)
         try:
             with repeats.sending(f"detach port {port_id} from server {server_id}", "Nova"):
                 path = f"/servers/{server_id}/os-interface/{port_id}"
@@ -368,6 +370,21 @@ def detach_port(
         return Look("Nova has just accepted the request")
 
     _carry_out(cloud, repeats, step, f"port {port_id} to be free of server {server_id}", limit)
+
+
+def _refuse_dead_host(cloud: Cloud, port_id: str, server_id: str) -> None:
+    """Raise `CloudError` HOST_DOWN if Nova shows that the server's host is down. It would keep the
+    request, and take the port from its next server when the host is back."""
+    if server_state(cloud, server_id).host_silent:
+        raise CloudError(
+            "HOST_DOWN",
+            f"Could not detach port {port_id} from server {server_id}: the compute service of its "
+            "host is down.",
+            remedy=(
+                "Start nova-compute on its host again. Only if the member is lost: failover start "
+                "GROUP --lost MEMBER, which fences it first."
+            ),
+        )
 
 
 def allow_address(

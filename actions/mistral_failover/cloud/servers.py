@@ -57,6 +57,12 @@ class ServerState:
         return f"{self.status}{task}{host}"
 
     @property
+    def host_silent(self) -> bool:
+        """Whether Nova shows that the compute service of its host does not report or was forced
+        down. False if the policy hides that."""
+        return bool(self.host_status) and self.host_status not in _LIVE
+
+    @property
     def off(self) -> bool:
         """Whether a compute service has reported the guest as powered off."""
         return (
