@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from mistral_failover.cli import files
 from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.model.documents import MAX_BYTES
 
 GROUP = """\
 failover_template_version: 2026-11-21
@@ -54,3 +56,81 @@ def test_no_file_from_elsewhere_is_sent(tmp_path: Path, name: str) -> None:
 
     with pytest.raises(CommandFailed, match="is not in the folder of the group file"):
         files.read(group(folder, name), [], None)
+
+
+@pytest.mark.parametrize("name", ["https://example.org/a.yaml", "file:///etc/passwd"])
+def test_nothing_is_fetched(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CommandFailed, match="get_file takes the path of a file, not a URL"):
+        files.read(group(tmp_path, name), [], None)
+
+
+@pytest.mark.parametrize("name", ['"a\\0b"', '""', "shapes", "pipe"])
+def test_only_a_file_is_read(tmp_path: Path, name: str) -> None:
+    """A pipe would be waited for."""
+    (tmp_path / "shapes").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(CommandFailed, match=r"is not a file\. .*\[NO_FILE\]"):
+        files.read(group(tmp_path, name), [], None)
+
+
+def test_no_more_is_read_than_a_group_may_have(tmp_path: Path) -> None:
+    with (tmp_path / "huge.yaml").open("wb") as huge:
+        huge.truncate(2**40)
+
+    with pytest.raises(CommandFailed, match=f"longer than {MAX_BYTES // 1024} KiB"):
+        files.read(group(tmp_path, "huge.yaml"), [], None)
+
+
+def test_the_files_of_a_group_are_limited_together(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("#" * (MAX_BYTES - 100), "utf-8")
+    file = group(tmp_path, "a.yaml")
+    text = file.read_text("utf-8").replace("templates: {", "templates: {db_c: {get_file: a.yaml}, ")
+    file.write_text(text, "utf-8")
+
+    with pytest.raises(CommandFailed, match=f"longer than {MAX_BYTES // 1024} KiB"):
+        files.read(file, [], None)
+
+
+def test_a_group_file_without_resources_is_refused_for_that(tmp_path: Path) -> None:
+    file = tmp_path / "group.yaml"
+    file.write_text(
+        "failover_template_version: 2026-11-21\nstack: payments # no get_file\n"
+        "members: {servers: [db_a]}\n",
+        "utf-8",
+    )
+
+    (found,) = files.problems(file, [])
+
+    assert found.problem == 'the key "resources" is missing'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("heat_template_version: [", "not YAML"),
+        ("- a list", "is not a mapping"),
+    ],
+)
+def test_a_template_that_cannot_be_read_is_a_problem_of_the_group_file(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(text, "utf-8")
+
+    (found,) = files.problems(group(tmp_path, "a.yaml"), [])
+
+    assert found.field == "resources.shape.properties.templates.db_a"
+    assert problem in found.problem
+    assert found.remedy
+
+
+def test_a_member_without_a_template_is_a_problem_of_the_group_file(tmp_path: Path) -> None:
+    """A failover to it would end without one."""
+    (tmp_path / "a.yaml").write_text("heat_template_version: 2021-04-16\n", "utf-8")
+    file = group(tmp_path, "a.yaml")
+    file.write_text(file.read_text("utf-8").replace("[db_a, db_b]", "[db_a, db_b, db_c]"), "utf-8")
+
+    (found,) = files.problems(file, [])
+
+    assert found.field == "resources.shape.properties.use"
+    assert "db_c" in found.problem

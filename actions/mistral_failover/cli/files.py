@@ -102,28 +102,61 @@ def _with_files(text: str, file: Path) -> str | dict[str, Any]:
         document = read_document(text, "group file")
     except InvalidDocument:
         return text
-    return {**document, "resources": _included(document.get("resources"), file)}
+    if "resources" not in document:
+        return document
+    return {**document, "resources": _Included(file).tree(document["resources"])}
 
 
-def _included(value: Any, file: Path) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {GET_FILE} and isinstance(value[GET_FILE], str):
-            return _text(_beside(file, value[GET_FILE]))
-        return {key: _included(inner, file) for key, inner in value.items()}
-    return [_included(inner, file) for inner in value] if isinstance(value, list) else value
+class _Included:
+    """Puts the texts of files in place of their names. They have the limit of a group file
+    together, so that no file is read that the group could not have."""
 
+    def __init__(self, file: Path) -> None:
+        from mistral_failover.model.documents import MAX_BYTES
 
-def _beside(file: Path, name: str) -> Path:
-    """Return the path of a file in the group file's folder, or below it: a group file that was
-    written by somebody else must not send other files."""
-    folder = file.resolve().parent
-    found = (folder / name).resolve()
-    if not found.is_relative_to(folder):
-        raise CommandFailed(
-            f"{file}: get_file: {name} is not in the folder of the group file or below it. Copy "
-            "the file there. [NO_FILE]"
-        )
-    return found
+        self._file, self._left, self._most = file, MAX_BYTES, MAX_BYTES
+
+    def tree(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            if value.keys() == {GET_FILE} and isinstance(value[GET_FILE], str):
+                return self._text(value[GET_FILE])
+            return {key: self.tree(inner) for key, inner in value.items()}
+        return [self.tree(inner) for inner in value] if isinstance(value, list) else value
+
+    def _text(self, name: str) -> str:
+        path = self._beside(name)
+        self._left -= path.stat().st_size if path.is_file() else 0
+        if self._left < 0:
+            raise CommandFailed(
+                f"{self._file}: get_file: {name}: the files of the group are longer than "
+                f"{self._most // 1024} KiB together. Shorten them. [NO_FILE]"
+            )
+        return _text(path)
+
+    def _beside(self, name: str) -> Path:
+        """Return the path of a file in the group file's folder, or below it: a group file that was
+        written by another person must not send other files."""
+        folder = self._file.resolve().parent
+        if "://" in name:
+            raise CommandFailed(
+                f"{self._file}: get_file takes the path of a file, not a URL: {name}. Copy the "
+                "file to the folder of the group file. [NO_FILE]"
+            )
+        try:
+            found = (folder / name).resolve()
+        except (OSError, ValueError, RuntimeError):  # a NUL byte, a link to itself
+            found = folder
+        if not found.is_relative_to(folder):
+            raise CommandFailed(
+                f"{self._file}: get_file: {name} is not in the folder of the group file or below "
+                "it. Copy the file there. [NO_FILE]"
+            )
+        if found.exists() and not found.is_file():
+            raise CommandFailed(
+                f"{self._file}: get_file: {name!r} is not a file. Name a file in the folder of the "
+                "group file. [NO_FILE]"
+            )
+        return found
 
 
 def _text(path: Path) -> str:

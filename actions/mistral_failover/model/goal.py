@@ -30,6 +30,7 @@ from mistral_failover.model.types import check_properties
 ACTIVATION = "activation"
 ATTACHMENT = "volume_attachment"
 ADDRESSES = frozenset({"floating_ip", "port", "virtual_ip"})
+STACK_TEMPLATE = "stack_template"
 
 FORMAT = 1
 FENCE_TYPE = "fence"

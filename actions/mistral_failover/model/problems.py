@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mistral_failover.model.documents import read_document
+from mistral_failover.model.documents import load_template, read_document
 from mistral_failover.model.errors import InvalidDocument, UnknownResource
-from mistral_failover.model.group import parse_group
+from mistral_failover.model.goal import STACK_TEMPLATE
+from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.types import ResourceType
-from mistral_failover.model.validation import every_slip
+from mistral_failover.model.validation import did_you_mean, every_slip
 
 _MOST = 100
 _STAND_IN = {"servers": ["a_member"]}
@@ -52,13 +53,39 @@ def _meaning(
         if rest is None:
             return
         try:
-            parse_group(rest, name=name, types=types)
+            group = parse_group(rest, name=name, types=types)
         except InvalidDocument as error:
             if not (isinstance(error, UnknownResource) and error.resource in dropped):
                 yield error
             rest = _without(rest, error.path, dropped)
         else:
+            yield from template_problems(group)
             return
+
+
+def template_problems(group: Group) -> Iterator[InvalidDocument]:
+    """Yield the problems of the templates that a group gives its stack: one that cannot be read, or
+    a member that has none. ``parse_group`` does not look for them: it takes too long to read them
+    whenever the group is needed."""
+    for spec in group.resources.values():
+        if spec.type != STACK_TEMPLATE:
+            continue
+        path, templates = f"resources.{spec.name}.properties", spec.properties["templates"]
+        for name, text in templates.items():
+            try:
+                load_template(text, "template")
+            except InvalidDocument as error:
+                yield InvalidDocument(f"{path}.templates.{name}", error.message, error.remedy)
+        wanted = spec.properties["use"]
+        names = [wanted] if isinstance(wanted, str) else []
+        if wanted in [{"get_param": role} for role in group.roles]:
+            names = list(group.members.servers)
+        for name in sorted(set(names) - set(templates)):
+            yield InvalidDocument(
+                f"{path}.use",
+                f'there is no template "{name}"',
+                f"Add it to templates. {did_you_mean(name, templates)}",
+            )
 
 
 def _without(document: dict[str, Any], path: str, dropped: set[str]) -> dict[str, Any] | None:

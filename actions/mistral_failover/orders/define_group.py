@@ -13,6 +13,7 @@ from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.differences import in_documents
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
+from mistral_failover.model.problems import template_problems
 from mistral_failover.model.types import load_type
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import ActionError
@@ -39,6 +40,8 @@ def define(
         raise ActionError("BAD_INPUT", "types: a list of type files is expected", "Correct types.")
     loaded = [load_type(document) for document in given]
     group = parse_group(definition, name=name, types=loaded)
+    for problem in template_problems(group):
+        raise problem
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
 
     def store(tx: SqlTransaction) -> tuple[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView
-from mistral_failover.model.goal import ADDRESSES, ATTACHMENT
+from mistral_failover.model.goal import ADDRESSES, ATTACHMENT, STACK_TEMPLATE
 from mistral_failover.model.observation import Look
 from mistral_failover.resources import (
     activation,
@@ -24,7 +24,7 @@ OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
     "activation": activation.observe,
     "floating_ip": floating_ip.observe,
     "port": port.observe,
-    "stack_template": stack_template.observe,
+    STACK_TEMPLATE: stack_template.observe,
     "virtual_ip": virtual_ip.observe,
     "stack_parameters": stack_parameters.observe,
 }
