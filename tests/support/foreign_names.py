@@ -231,13 +231,25 @@ def _launch(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"workflow": "failover.failover", "input": {"group": known.group}}
 
 
+def _fence_host(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "member": known.member, "because": "it burns"}
+    yield {"group": own, "member": known.member, "dry_run": True}
+
+
 OPERATIONS = (
     "attach_volume",
     "detach_volume",
+    "associate_floating_ip",
+    "disassociate_floating_ip",
+    "attach_port",
+    "detach_port",
+    "allow_address",
+    "forbid_address",
     "activate",
     "reactivate",
     "quiesce",
     "patch_stack",
+    "patch_template",
     "fence",
     "replace_server",
 )
@@ -291,6 +303,7 @@ ACTIONS: dict[str, Cases] = {
     "dismiss_held": _held_ones,
     "doctor": _group(),
     "enroll": _enroll,
+    "fence_host": _fence_host,
     "goals": _group(),
     "held": _group(),
     "history": _history,
