@@ -28,10 +28,17 @@ from mistral_failover.runtime.process import Runtime
 OPERATIONS = [
     operations.AttachVolume,
     operations.DetachVolume,
+    operations.AssociateFloatingIp,
+    operations.DisassociateFloatingIp,
+    operations.AttachPort,
+    operations.DetachPort,
+    operations.AllowAddress,
+    operations.ForbidAddress,
     operations.Activate,
     operations.Reactivate,
     operations.Quiesce,
     operations.PatchStack,
+    operations.PatchTemplate,
     operations.Fence,
 ]
 LOCK = {"resource_id": "r", "owner": "o", "token": 1, "lease": 30.0}
@@ -110,7 +117,7 @@ WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
     (plans.StartPlan, {}, "plan", TEXT),
     (plans.StartPlan, {"plan": "p"}, "because", OPTIONAL_TEXT),
     (reports.Status, {}, "group", OPTIONAL_TEXT),
-    (reports.History, {}, "group", TEXT),
+    (reports.History, {}, "group", OPTIONAL_TEXT),
     (reports.History, {"group": "g"}, "after", [-1, "1", True, None, 1.5]),
     (reports.History, {"group": "g"}, "limit", [0, 1001, "1", True, None]),
     (reports.History, {"group": "g"}, "traversal", OPTIONAL_TEXT),
