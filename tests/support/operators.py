@@ -171,6 +171,22 @@ class Operator:
             time.sleep(0.01)
         raise AssertionError(server)
 
+    def allow_address(self, server: str, port: str) -> None:
+        """Allow a server's port to use the address of another port: ``openstack port set
+        --allowed-address``."""
+        base = f"{self._url}/network/v2.0/ports"
+        reserved = self._done("GET", f"{base}/{port}", None, self._demo).json()["port"]
+        pairs = [{"ip_address": reserved["fixed_ips"][0]["ip_address"]}]
+        (own,) = self._done("GET", f"{base}?device_id={server}", None, self._demo).json()["ports"]
+        body = {"port": {"allowed_address_pairs": pairs}}
+        self._done("PUT", f"{base}/{own['id']}", body, self._demo)
+
+    def give_port(self, server: str, port: str) -> None:
+        """Attach a port to a server: ``openstack server add port``."""
+        body = {"interfaceAttachment": {"port_id": port}}
+        url = f"{self._url}/compute/v2.1/servers/{server}/os-interface"
+        self._done("POST", url, body, self._demo)
+
     def take_address(self, server: str, address: str) -> None:
         """Take a floating IP, an allowed address or a port with this address from a server:
         ``openstack floating ip unset --port``, ``openstack port unset --allowed-address``,

@@ -268,6 +268,33 @@ def test_the_doctor_names_an_address_that_could_not_move(
     assert found["ill"]["remedy"]
 
 
+def test_the_doctor_names_a_virtual_ip_that_another_server_has(
+    protect: Callable[..., Any], cloud: EmulatorClient
+) -> None:
+    group = protect({"database": DATABASE, "virtual": VIRTUAL}, template=with_addresses)
+    operator = Operator(cloud)
+    parts = cloud.resources(group.name)
+    reserved = str(parts["inside"]["physical_resource_id"])
+
+    for server in (group.server("db_a"), group.server("db_b")):
+        operator.allow_address(server, reserved)
+    (both,) = examined(group)
+    operator.give_port(group.server("db_a"), reserved)
+    (given,) = examined(group)
+
+    assert (both["level"], given["level"]) == ("error", "error")
+    assert "ADDRESS_IN_USE" in both["sentence"]
+    assert f"server {group.server('db_a')} has its port {reserved}" in given["sentence"]
+
+
+def test_the_doctor_accepts_a_virtual_ip_that_a_member_has(moving: Callable[..., Any]) -> None:
+    group = moving(virtual=VIRTUAL)
+
+    (found,) = examined(group)
+
+    assert found["level"] == "ok"
+
+
 def examined(group: Any) -> list[dict[str, Any]]:
     """What the doctor finds of the group's addresses."""
     answer = doctor.Doctor(group.name).run(ActionContext(SecurityContext(), ExecutionContext()))

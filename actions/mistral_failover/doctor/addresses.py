@@ -46,9 +46,13 @@ def _address(subject: Subject, spec: ResourceSpec, members: Sequence[Seen]) -> s
             raise networks.port_in_use(port)
         return f"port {port.id} is free or on a member"
     _refuse_foreign_network(subject, port)
-    for server in own:
-        networks.port_of(cloud, server, port.network_id)
-    return f"{len(own)} members can be allowed {', '.join(port.addresses)}"
+    address = networks.address_of(cloud, port.id)
+    if port.device_id:  # first: a member that has it has two ports on the network
+        networks.refuse_other_users(cloud, port, address, ())
+    ports = [networks.port_of(cloud, server, port.network_id) for server in own]
+    user = [each.id for each in ports if networks.allows(each, address)][:1]
+    networks.refuse_other_users(cloud, port, address, user)
+    return f"{len(own)} members can be allowed {address}"
 
 
 def _refuse_foreign_network(subject: Subject, port: networks.Port) -> None:
