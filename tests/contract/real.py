@@ -104,19 +104,27 @@ class RealRig(Rig):
     @cached_property
     def network_id(self) -> str:
         """Made by the first run. Only the owner of a network may allow addresses on its ports."""
-        name, demo = "contract", self.api()
-        if found := demo.neutron("GET", f"/networks?name={name}").json()["networks"]:
-            return str(found[0]["id"])
-        network = self._of_neutron("networks", {"network": {"name": name}})
+        network = self._ensured("networks", {})
         subnet = {"network_id": network, "cidr": "10.98.0.0/24", "ip_version": 4}
-        subnet_id = self._of_neutron("subnets", {"subnet": {**subnet, "enable_dhcp": False}})
+        subnet_id = self._ensured("subnets", {**subnet, "enable_dhcp": False})
+        demo = self.api()
         (public,) = demo.neutron("GET", "/networks?name=public").json()["networks"]
-        gateway = {"name": name, "external_gateway_info": {"network_id": public["id"]}}
-        router = self._of_neutron("routers", {"router": gateway})
-        path = f"/routers/{router}/add_router_interface"
-        answer = demo.neutron("PUT", path, {"subnet_id": subnet_id})
-        assert answer.status_code == 200, answer.text
+        gateway = {"external_gateway_info": {"network_id": public["id"]}}
+        router = self._ensured("routers", gateway)
+        query = f"/ports?device_id={router}&network_id={network}"
+        if not demo.neutron("GET", query).json()["ports"]:
+            path = f"/routers/{router}/add_router_interface"
+            answer = demo.neutron("PUT", path, {"subnet_id": subnet_id})
+            assert answer.status_code == 200, answer.text
         return network
+
+    def _ensured(self, kind: str, wanted: Mapping[str, Any]) -> str:
+        """The id of demo's network, subnet or router called ``contract``; an earlier run may have
+        ended before it made all of them."""
+        query = f"/{kind}?name=contract&project_id={self.project_id()}"
+        if found := self.api().neutron("GET", query).json()[kind]:
+            return str(found[0]["id"])
+        return self._of_neutron(kind, {kind[:-1]: {"name": "contract", **wanted}})
 
     def _find(self, kind: str, path: str, key: str, name: str) -> str:
         session = self.api().session

@@ -15,17 +15,26 @@ from contract.templates import PAIR
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.patches import patch_template
-from mistral_failover.cloud.update_guard import KeptParts
+from mistral_failover.cloud.update_guard import KeptParts, refuse_template
 
 
 @pytest.fixture(scope="module")
 def templated(rig: Rig) -> Iterator[Made]:
     """A stack of these tests' own, with a parameter that is not its default."""
     made = rig.make_stack(of(PAIR, rig))
-    assert rig.patch(made, parameters={"copies": 2}).status_code == 202
-    rig.settled(made)
-    yield made
-    rig.remove_stack(made)
+    try:
+        assert rig.patch(made, parameters={"copies": 2}).status_code == 202
+        rig.until(lambda: rig.stack(made)["stack_status"] == "UPDATE_COMPLETE")
+        yield made
+    finally:
+        rig.remove_stack(made)
+
+
+@pytest.fixture
+def intact(rig: Rig, templated: Made) -> Made:
+    """The stack, without an update that an earlier test left running."""
+    rig.settled(templated)
+    return templated
 
 
 def template(rig: Rig) -> dict[str, Any]:
@@ -50,7 +59,7 @@ def test_a_stack_gets_another_template_and_keeps_its_parameters(
         "properties": {"value": "db_b"},
     }
 
-    patched = patch_template(cloud, templated.name, wanted, 60, lambda: kept(templated))
+    patched = patch_template(cloud, templated.name, wanted, 120, lambda: kept(templated))
 
     assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
     assert rig.stack(templated)["parameters"]["copies"] == "2"
@@ -61,10 +70,10 @@ def test_a_stack_gets_another_template_and_keeps_its_parameters(
         name: templated.ids[name] for name in kept_names()
     }
 
-    again = patch_template(cloud, templated.name, wanted, 60, lambda: kept(templated))
+    again = patch_template(cloud, templated.name, wanted, 120, lambda: kept(templated))
     assert again.adopted, "it has the template already"
 
-    back = patch_template(cloud, templated.name, template(rig), 60, lambda: kept(templated))
+    back = patch_template(cloud, templated.name, template(rig), 120, lambda: kept(templated))
     assert not back.adopted
 
 
@@ -79,14 +88,14 @@ def kept_names() -> tuple[str, ...]:
         ("db_a", None),
         ("data", None),
         ("db_b", {"availability_zone": "elsewhere"}),
-        ("data", {"volume_type": "multiattach"}),
+        ("data", {"availability_zone": "elsewhere"}),
     ],
     ids=["a server that it lacks", "a volume that it lacks", "another server", "another volume"],
 )
 def test_a_template_that_takes_what_a_group_needs_is_refused(
-    cloud: Cloud, rig: Rig, templated: Made, name: str, change: dict[str, Any] | None
+    cloud: Cloud, rig: Rig, intact: Made, name: str, change: dict[str, Any] | None
 ) -> None:
-    before = rig.stack(templated)["updated_time"]
+    before = rig.stack(intact)["updated_time"]
     wanted = template(rig)
     if change is None:
         del wanted["resources"][name]
@@ -94,35 +103,44 @@ def test_a_template_that_takes_what_a_group_needs_is_refused(
         wanted["resources"][name]["properties"] |= change
 
     with pytest.raises(CloudError) as caught:
-        patch_template(cloud, templated.name, wanted, 60, lambda: kept(templated))
+        patch_template(cloud, intact.name, wanted, 60, lambda: kept(intact))
 
     assert caught.value.code == "TEMPLATE_REPLACES"
-    assert templated.ids[name] in caught.value.message
-    assert rig.stack(templated)["updated_time"] == before, "nothing was sent"
+    assert intact.ids[name] in caught.value.message
+    assert rig.stack(intact)["updated_time"] == before, "nothing was sent"
+
+
+def test_a_template_that_changes_a_volume_in_place_is_not_refused(
+    cloud: Cloud, rig: Rig, intact: Made
+) -> None:
+    wanted = template(rig)
+    wanted["resources"]["data"]["properties"]["volume_type"] = "multiattach"
+
+    refuse_template(cloud, f"{intact.name}/{intact.id}", wanted, kept(intact))
 
 
 def test_a_template_that_deletes_an_address_is_refused(
-    cloud: Cloud, rig: Rig, templated: Made
+    cloud: Cloud, rig: Rig, intact: Made
 ) -> None:
     """Any id of the stack's resources may be an address."""
     wanted = template(rig)
     del wanted["resources"]["slow"]
-    keep = KeptParts("payments", addresses={templated.ids["slow"]: "entry"})
+    keep = KeptParts("payments", addresses={intact.ids["slow"]: "entry"})
 
     with pytest.raises(CloudError) as caught:
-        patch_template(cloud, templated.name, wanted, 60, lambda: keep)
+        patch_template(cloud, intact.name, wanted, 60, lambda: keep)
 
     assert caught.value.code == "TEMPLATE_REPLACES"
     assert "the address of entry" in caught.value.message
 
 
-def test_a_template_that_is_wrong_changes_nothing(cloud: Cloud, rig: Rig, templated: Made) -> None:
-    before = rig.stack(templated)["updated_time"]
+def test_a_template_that_is_wrong_changes_nothing(cloud: Cloud, rig: Rig, intact: Made) -> None:
+    before = rig.stack(intact)["updated_time"]
     wanted = template(rig)
     wanted["resources"]["slow"]["properties"]["value"] = {"get_resource": "nothing"}
 
     with pytest.raises(CloudError) as caught:
-        patch_template(cloud, templated.name, wanted, 60, lambda: kept(templated))
+        patch_template(cloud, intact.name, wanted, 60, lambda: kept(intact))
 
     assert caught.value.code == "BAD_REQUEST"
-    assert rig.stack(templated)["updated_time"] == before
+    assert rig.stack(intact)["updated_time"] == before

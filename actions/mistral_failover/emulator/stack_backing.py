@@ -14,7 +14,10 @@ from mistral_failover.emulator.state import Network, Port, Stack, StackResource,
 from mistral_failover.emulator.templates import FLOATING_IP, PORT, SERVER, TEST, VOLUME
 
 # Properties that Heat changes in place; another one's change replaces the resource.
-_IN_PLACE = {SERVER: {"name", "metadata"}, VOLUME: {"name", "size", "description", "metadata"}}
+_IN_PLACE = {
+    SERVER: {"name", "metadata"},
+    VOLUME: {"name", "size", "description", "metadata", "volume_type"},
+}
 
 
 def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
