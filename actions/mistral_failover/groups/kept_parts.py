@@ -82,11 +82,14 @@ def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -
 
 
 def addresses_of(records: Iterable[Record]) -> dict[str, str]:
-    """Return by the id of its port or floating IP each resource that is an address."""
+    """Return each resource that is an address, by the id of its port or floating IP and by the id
+    of the member's port that has it."""
     return {
-        record.physical_id: record.name
+        str(identity): record.name
         for record in records
-        if record.type in ADDRESSES and record.physical_id
+        if record.type in ADDRESSES
+        for identity in (record.physical_id, record.attributes.get("port_id"))
+        if identity
     }
 
 
