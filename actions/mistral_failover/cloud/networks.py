@@ -13,7 +13,7 @@ import ipaddress
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from openstack import exceptions
 from oslo_utils import netutils, uuidutils
@@ -24,6 +24,7 @@ from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import stack_map, wrong_type
 from mistral_failover.cloud.waits import Look, Repeats
 
+T = TypeVar("T")
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
 PAGE = 1000
 """Rows in one answer of Neutron, unless the operator allows fewer."""
@@ -91,6 +92,15 @@ def floating_ip(cloud: Cloud, floating_ip_id: str) -> FloatingIp:
     with translated(f"read floating IP {floating_ip_id}", "Neutron"):
         answer = cloud.network.get(f"/v2.0/floatingips/{floating_ip_id}")
         return read_floating_ip(answer.json()["floatingip"])
+
+
+def _if_exists(read: Callable[[Cloud, str], T], cloud: Cloud, identity: str) -> T | None:
+    try:
+        return read(cloud, identity)
+    except CloudError as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return None
 
 
 def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
@@ -239,11 +249,8 @@ def disassociate(
     repeats = Repeats(cloud.settings, unknown=unknown)
 
     def step() -> Look:
-        try:
-            now = floating_ip(cloud, floating_ip_id)
-        except CloudError as error:
-            if error.code != "NOT_FOUND":
-                raise
+        now = _if_exists(floating_ip, cloud, floating_ip_id)
+        if now is None:
             return Look("gone", done=True)
         if now.port_id is None or not _is_here(cloud, now.port_id, port_id, server_id):
             state = "it is on no port of the server"
@@ -257,12 +264,8 @@ def disassociate(
 def _is_here(cloud: Cloud, now: str, recorded: str | None, server_id: str) -> bool:
     if now == recorded:
         return True
-    try:
-        return port(cloud, now).device_id == server_id
-    except CloudError as error:
-        if error.code != "NOT_FOUND":
-            raise
-        return False
+    found = _if_exists(port, cloud, now)
+    return found is not None and found.device_id == server_id
 
 
 def attach_port(
@@ -338,11 +341,8 @@ def detach_port(
 
     def step() -> Look:
         nonlocal asked_at
-        try:
-            now = port(cloud, port_id)
-        except CloudError as error:
-            if error.code != "NOT_FOUND":
-                raise
+        now = _if_exists(port, cloud, port_id)
+        if now is None:
             return Look("gone", done=True)
         if now.device_id != server_id:
             state = f"it is {now.status}" + (f" on server {now.device_id}" if now.device_id else "")
@@ -431,11 +431,8 @@ def forbid_address(
     repeats = Repeats(cloud.settings, unknown=unknown)
 
     def step() -> Look:
-        try:
-            now = port(cloud, port_id)
-        except CloudError as error:
-            if error.code != "NOT_FOUND":
-                raise
+        now = _if_exists(port, cloud, port_id)
+        if now is None:
             return Look("gone", done=True)
         pairs = [pair for pair in now.pairs if not _is_one(pair, address)]
         if len(pairs) == len(now.pairs):
