@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What differs between two goals, as a person reads it."""
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistral_failover.model.differences import differences
+from mistral_failover.model.differences import differences, in_documents
 from mistral_failover.model.goal import Goal, render_goal
 from mistral_failover.model.group import Group, parse_group
 
@@ -75,3 +76,18 @@ def test_no_difference_is_missed_and_none_invented(
 
     assert bool(found) == (before != after)
     assert len({difference.path for difference in found}) == len(found)
+
+
+def test_a_long_text_is_named_by_its_length_and_fingerprint() -> None:
+    """A template of a stack would fill pages."""
+    lines, long, short = "a\nb", "x" * 5000, "x" * 50
+
+    changed, added = in_documents({"db_a": lines}, {"db_a": long, "db_b": {"t": lines, "s": short}})
+
+    assert str(changed) == f"~ db_a: {shown(lines)} -> {shown(long)}"
+    assert str(added) == f'+ db_b: {{"s": "{short}", "t": "{shown(lines)}"}}'
+    assert changed.as_dict()["after"] == long, "machines get all of it"
+
+
+def shown(text: str) -> str:
+    return f"{len(text)} characters, SHA-256 {sha256(text.encode()).hexdigest()[:8]}"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show people the differences between two goals."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ def in_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Di
     return sorted(_compared((), before, after), key=lambda found: found.path)
 
 
+_LONGEST = 500
 _RANK = {"roles": 0, "lost": 1}
 
 
@@ -73,4 +75,17 @@ def _compared(path: tuple[str, ...], before: Any, after: Any) -> Iterator[Differ
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    short = _short(value)
+    return short if isinstance(short, str) else json.dumps(short, sort_keys=True)
+
+
+def _short(value: Any) -> Any:
+    """Name long texts, such as a stack's template, by length and fingerprint."""
+    if isinstance(value, Mapping):
+        return {key: _short(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_short(inner) for inner in value]
+    if isinstance(value, str) and ("\n" in value or len(value) > _LONGEST):
+        digest = hashlib.sha256(value.encode()).hexdigest()
+        return f"{len(value)} characters, SHA-256 {digest[:8]}"
+    return value
