@@ -115,6 +115,12 @@ def test_a_field_that_is_wrong_is_named(body: Any, kind: str | None, field: str)
 # -- hosts
 
 
+def test_an_alert_about_a_group_is_not_about_the_host_in_its_label() -> None:
+    labels = {"alertname": "down", "failover_group": "payments", "host": "cmp1"}
+
+    assert one(changed(WEBHOOK, labels, "alerts", 0, "labels")).host is None
+
+
 @pytest.mark.parametrize("label", ["host", "hypervisor"])
 def test_an_alert_that_names_no_server_is_about_the_host_in_its_label(label: str) -> None:
     labels = {"alertname": "HostDown", label: "cmp1"}

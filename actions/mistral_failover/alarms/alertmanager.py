@@ -56,7 +56,7 @@ def _alert(reader: Reader) -> Alarm:
         payload=reader.kept(*_KEPT),
         group=group,
         member=member,
-        host=None if server or member else labels.first(*_HOST_LABELS),
+        host=None if server or group or member else labels.first(*_HOST_LABELS),
         at=moment(begun),
         series=digest(["alertmanager", fingerprint]),
     )
