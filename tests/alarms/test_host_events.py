@@ -16,10 +16,12 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.alarms import host_events
+from mistral_failover.groups import hosts
 from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Request, Runtime
-from mistral_failover.store import groups, incidents, observations
+from mistral_failover.store import groups, incidents, observations, tables
 from mistral_failover.store.incidents import Incident
+from mistral_failover.store.transaction import SqlTransaction
 from support.alarm_bodies import HOST
 
 CMP1, CMP2 = "cmp1", "cmp2"
@@ -55,6 +57,12 @@ def hear(context: ActionContext) -> Callable[..., list[dict[str, Any]]]:
         return list(alarms.AdmitEvent(body, **about).run(context)["admissions"])
 
     return admit
+
+
+@pytest.fixture
+def complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Nova list no server: all that is known is where members were last seen."""
+    monkeypatch.setattr(hosts, "_listed", lambda request: {})
 
 
 def lost(name: str, because: str = "it burned") -> dict[str, Any]:
@@ -139,6 +147,104 @@ def test_a_process_that_died_among_the_children_is_completed_by_the_repeat(
 
     assert event["decision"] == "DUPLICATE"
     assert [each["decision"] for each in every].count("HELD") == len(names) - 2  # a storm
+
+
+def test_a_process_that_died_among_the_children_is_completed_by_the_sweep(
+    on_hosts: Any,
+    hear: Any,
+    context: ActionContext,
+    state: Runtime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_hosts("payments")
+
+    def dies(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_events, "_children", dies)
+        with pytest.raises(KeyboardInterrupt):
+            hear(lost(CMP1))
+
+    swept = sweep(Request(state, context), None)
+
+    assert len(swept["refused"]) == 1, "it was admitted, and there is no cloud to start it"
+
+
+def test_a_repeat_does_not_concern_a_group_that_came_to_the_host_since(
+    on_hosts: Any, hear: Any, complete: None
+) -> None:
+    on_hosts("payments")
+    _, child = hear()
+    on_hosts("later")
+
+    event, *children = hear()
+
+    assert event["decision"] == "DUPLICATE"
+    assert [each["incident"] for each in children] == [child["incident"]]
+
+
+def test_after_an_hour_no_more_members_are_looked_for(
+    on_hosts: Any, hear: Any, context: ActionContext, state: Runtime
+) -> None:
+    on_hosts("payments", CMP2, CMP2)
+    (event,) = hear()
+    long_ago = tables.incidents.update().values(first_at=tables.incidents.c.first_at - 3601)
+    state.database.atomically(lambda tx: tx.execute(long_ago))
+    on_hosts("payments", CMP1, CMP2)
+
+    sweep(Request(state, context), None)
+
+    assert shown(context, event["incident"])["decision"] == "HELD"
+
+
+def test_a_repeat_of_what_an_operator_dismissed_starts_nothing(
+    on_hosts: Any, hear: Any, context: ActionContext
+) -> None:
+    on_hosts("payments", CMP2, CMP2)
+    (event,) = hear()
+    alarms.Dismiss(event["incident"], "a drill").run(context)
+    on_hosts("payments", CMP1, CMP2)
+
+    (again,) = hear()
+
+    assert (again["decision"], again["incident"]) == ("DUPLICATE", event["incident"])
+
+
+def test_a_member_that_is_lost_already_does_not_hide_the_loss_of_another(
+    on_hosts: Any, hear: Any, state: Runtime, project: str
+) -> None:
+    on_hosts("payments", CMP1, CMP2, limits={"cooldown": 0})
+    hear(lost(CMP1))
+    on_hosts("payments", CMP1, CMP1, limits={"cooldown": 0})
+
+    _, child = hear(lost(CMP1, "again"))
+
+    assert child["decision"] == "ADMITTED"
+    assert incidents.said_lost(row(state, project, child["incident"])) == ("db_b",)
+
+
+def test_the_lock_on_the_project_s_first_group_is_taken_last(
+    on_hosts: Any, hear: Any, state: Runtime, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a single alarm: otherwise an alarm that holds the lock on its group and waits for the
+    first one would be waited for."""
+    for n in range(3):
+        on_hosts(f"group{n}")
+    taken: list[str] = []
+    lock = SqlTransaction.lock_group
+
+    def noted(tx: SqlTransaction, group_id: str, *, shared: bool) -> Any:
+        if group_id not in taken:
+            taken.append(group_id)
+        return lock(tx, group_id, shared=shared)
+
+    monkeypatch.setattr(SqlTransaction, "lock_group", noted)
+
+    hear()
+
+    ids = sorted(groups.group_id(project, f"group{n}") for n in range(3))
+    assert taken == [*ids[1:], ids[0]]
 
 
 def test_all_members_of_a_group_on_the_host_are_lost_together(

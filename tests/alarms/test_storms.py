@@ -155,12 +155,21 @@ def test_what_the_guard_lets_go_is_judged_by_every_other_rule(
     suspensions.Pause(every[2], "we look").run(context)
     request = Request(state, context)
 
-    def released(name: str) -> Any:
+    def judged(name: str) -> Any:
         identity = kept(context, name)[0]["id"]
+        return state.database.reading(lambda tx: incidents.get(tx, project, identity))
+
+    def release(held: Any) -> Any:
         return state.database.atomically(
-            lambda tx: recording.release(request, tx, identity, "let go, because it died")
+            lambda tx: recording.release(request, tx, held, "let go, because it died")
         )
 
+    def released(name: str) -> Any:
+        return release(judged(name))
+
+    before = judged(every[3])
+    state.database.atomically(lambda tx: incidents.say_again(tx, before.id))
+    assert release(before) is None, "the evidence is older than the last report"
     paused, free, again = released(every[2]), released(every[3]), released(every[3])
 
     assert (paused.decision, paused.rule) == ("HELD", "paused")

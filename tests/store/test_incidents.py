@@ -110,6 +110,25 @@ def test_only_what_is_held_is_dismissed_and_once(database: Database) -> None:
     assert get(database, "admitted").decision == "ADMITTED"
 
 
+def test_what_was_reported_again_meanwhile_is_not_dismissed_and_keeps_its_fact(
+    database: Database,
+) -> None:
+    add(database, "i")
+    judged = get(database, "i").said
+    database.atomically(lambda tx: incidents.say_again(tx, "i"))
+
+    def dismissed(said: int) -> bool:
+        return database.atomically(lambda tx: incidents.dismiss(tx, "i", "why", said=said))
+
+    def noted(said: int) -> bool:
+        return database.atomically(lambda tx: incidents.note(tx, "i", {"lost": "b"}, said=said))
+
+    assert (noted(judged), dismissed(judged)) == (False, False)
+    assert (get(database, "i").decision, get(database, "i").fact) == ("HELD", {"lost": "a"})
+    latest = get(database, "i").said
+    assert (noted(latest), dismissed(latest)) == (True, True)
+
+
 @pytest.fixture
 def still(database: Database) -> Iterator[Database]:
     """The database, whose clock stands still: all happens in one moment."""

@@ -63,7 +63,7 @@ def selected(request: Request, tx: SqlTransaction, selection: Selection) -> list
         if not parents:
             raise ActionError(
                 "UNKNOWN_HOST",
-                f"no alarm about host {plain(selection.host)} is known",
+                f"no alarm about host {plain(selection.host)} is held",
                 "To list the held alarms and their hosts: failover alarms.",
             )
     if selection.incident is not None:

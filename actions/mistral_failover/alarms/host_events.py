@@ -30,18 +30,20 @@ BATCH = 50
 """Groups that one transaction judges at most."""
 RULE = "host"
 """The rule of a host event that was passed on to groups."""
-RETRIED = 3600.0
-"""Seconds for which members are looked for again if Nova could not be asked for all of them."""
 NOWHERE = "nowhere"
 """The rule of a host event that is held because no member is known to be on the host."""
+RETRIED = 3600.0
+"""Seconds for which an open host event looks for members. Later the host may be up again, with
+members that did not fail."""
 
 
 def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Recorded]:
     """Record the failure of a host and decide on the loss of each group's members there, once
     however often it is delivered; ``group``: only of this one.
 
-    Return the host event's decision, then those of its children, in the order in which their
-    failovers are to start.
+    A repeat concerns the groups of the first report only, because the host may be up again, with
+    other members. Return the host event's decision, then those of its children, in the order in
+    which their failovers are to start.
     """
     host = alarm.host
     assert host is not None  # the caller has looked
@@ -49,8 +51,9 @@ def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Rec
     if not alarm.firing:
         return [Recorded(without_group(alarm, None))]
     identity = recording.incident_id(request, alarm, group)
-    found = _of(group, members_on(request, host))
-    return _spread(request, alarm, identity, group, found, repeated=True)
+    passed_on = request.runtime.database.reading(partial(_passed_on, request, identity))
+    found = members_on(request, host) if passed_on is None else passed_on
+    return _spread(request, alarm, identity, group, _of(group, found), repeated=True)
 
 
 def retry(request: Request, event: Incident) -> list[Recorded]:
@@ -59,13 +62,14 @@ def retry(request: Request, event: Incident) -> list[Recorded]:
     host, group = str(event.fact["host"]), event.fact.get("group")
     found = _of(group, members_on(request, host))
     if event.is_host_event:
-        if found.unsure:
-            return []
         known = request.runtime.database.reading(
             lambda tx: incidents.children_of(tx, request.project_id, event.id)
         )
         have = {name for _, name in known}
         found = replace(found, groups=tuple(g for g in found.groups if g.group not in have))
+        if found.unsure and not found.groups:
+            return []
+    at = event.fact.get("at")
     alarm = Alarm(
         source=event.source,
         key=event.id,
@@ -74,19 +78,34 @@ def retry(request: Request, event: Incident) -> list[Recorded]:
         sentence=str(event.fact["said"]),
         servers=(),
         payload=event.payload,
-        at=event.fact.get("at"),
+        at=event.first_at if at is None else at,
         host=host,
     )
     return _spread(request, alarm, event.id, group, found, repeated=False)
 
 
 def unsettled(tx: SqlTransaction, project_id: str) -> list[Incident]:
-    """Return the host events for which members have to be looked for again, oldest first: none was
-    known to be on the host, or Nova could not be asked for all."""
-    held = incidents.held_host_events(tx, project_id, NOWHERE)
+    """Return the open host events of the last hour, oldest first: Nova could not be asked for all
+    members, or the process that recorded the event died before it recorded all children."""
     since = tx.now() - RETRIED
-    passed_on = incidents.host_events_since(tx, project_id, since)
-    return [*held, *(event for event in passed_on if event.fact.get("unsure"))]
+    found = incidents.host_events_since(tx, project_id, (RULE, NOWHERE), since)
+    return [event for event in found if event.fact.get("open")]
+
+
+def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> OnHost | None:
+    """Return what a host event was passed on to; None if members have to be looked for."""
+    known = incidents.get(tx, request.project_id, identity)
+    if known is None or known.decision == Decision.HELD:
+        return None
+    if known.fact.get("open") and known.first_at >= tx.now() - RETRIED:
+        return None
+    priorities = groups.priorities(tx, request.project_id)
+    children = (
+        MembersOnHost(str(child.group_id), name, priorities.get(str(child.group_id), 0), members)
+        for child, name in incidents.children_of(tx, request.project_id, identity)
+        if (members := incidents.reported_lost(child))
+    )
+    return OnHost.in_order(children)
 
 
 def _of(group: str | None, found: OnHost) -> OnHost:
@@ -105,16 +124,19 @@ def _spread(
     repeated: bool,
 ) -> list[Recorded]:
     database = request.runtime.database
-    recorded = [
-        database.atomically(
-            partial(_parent, request, alarm, identity, group, found, repeated=repeated)
-        )
-    ]
+    parent, decided_by_operator = database.atomically(
+        partial(_parent, request, alarm, identity, group, found, repeated=repeated)
+    )
+    recorded = [parent]
     reach("admit.recorded")
+    if decided_by_operator:
+        return recorded
     for begin in range(0, len(found.groups), BATCH):
         some = found.groups[begin : begin + BATCH]
         recorded += database.atomically(partial(_children, request, alarm, identity, some))
         reach("admit.next")
+    if not found.unsure:
+        database.atomically(partial(_close, request, identity))
     return recorded
 
 
@@ -127,31 +149,38 @@ def _parent(
     tx: SqlTransaction,
     *,
     repeated: bool,
-) -> Recorded:
-    """Record the host event, or count its repeat."""
+) -> tuple[Recorded, bool]:
+    """Record the host event, or count its repeat. Return also whether an operator dismissed it or
+    said which group it is about: then it is not passed on."""
     known = incidents.get(tx, request.project_id, identity)
     if known is not None and repeated:
         incidents.say_again(tx, identity)
     if known is not None and known.decision != Decision.HELD:
-        if not repeated:  # now all of its members are known
-            fact = {**known.fact, "unsure": False}
-            incidents.decide(tx, identity, known.decision, known.sentence, fact, rule=known.rule)
         sentence = f"{alarm.sentence}: a repeat of a known incident"
-        return Recorded(Verdict(Decision.DUPLICATE, sentence, "heard_before"), identity)
+        verdict = Verdict(Decision.DUPLICATE, sentence, "heard_before")
+        return Recorded(verdict, identity), not known.is_host_event
     verdict = _verdict(alarm, on_host)
+    fact = {
+        "group": group,
+        "lost": None,
+        "host": alarm.host,
+        "at": alarm.at,
+        "said": alarm.sentence,
+        "open": bool(on_host.groups or on_host.unsure),
+    }
     if known is None:
-        fact = {
-            "group": group,
-            "lost": None,
-            "host": alarm.host,
-            "at": alarm.at,
-            "said": alarm.sentence,
-            "unsure": bool(on_host.unsure),
-        }
         incidents.add(tx, recording.incident_of(request, alarm, identity, None, fact, verdict))
     elif (verdict.decision, verdict.sentence) != (known.decision, known.sentence):
-        incidents.decide(tx, identity, verdict.decision, verdict.sentence, rule=verdict.rule)
-    return Recorded(verdict, identity)
+        fact = {**known.fact, "open": fact["open"]}
+        incidents.decide(tx, identity, verdict.decision, verdict.sentence, fact, rule=verdict.rule)
+    return Recorded(verdict, identity), False
+
+
+def _close(request: Request, identity: str, tx: SqlTransaction) -> None:
+    """Record that all members on the host are known and every child is recorded."""
+    known = incidents.get(tx, request.project_id, identity)
+    if known is not None and known.is_host_event and known.fact.get("open"):
+        incidents.complete(tx, identity, {**known.fact, "open": False})
 
 
 def _verdict(alarm: Alarm, on_host: OnHost) -> Verdict:
@@ -172,16 +201,18 @@ def _children(
     batch: Sequence[MembersOnHost],
     tx: SqlTransaction,
 ) -> list[Recorded]:
-    """Judge one batch of groups. Their locks are taken in the order of the ids, the first of the
-    project included, so two batches never wait for each other in a circle."""
-    first = groups.first_of(tx, request.project_id)
+    """Judge one batch of groups. Their locks are taken in the order of their ids, except that of
+    the project's first group: it comes last, as for a single alarm, so that no two transactions
+    wait for each other."""
     needed = {each.group_id for each in batch}
-    if first is not None and request.runtime.settings.storm_groups:
-        needed.add(first)
-    for group_id in sorted(needed):
-        tx.lock_group(group_id, shared=False)
+    first = groups.first_of(tx, request.project_id)
+    last = [first] if first in needed or request.runtime.settings.storm_groups else []
+    order = [*sorted(needed - {first}), *filter(None, last)]
+    there = {group_id for group_id in order if tx.lock_group(group_id, shared=False)}
     recorded = []
     for each in batch:
+        if each.group_id not in there:
+            continue  # it was deleted a moment ago
         member, *also = each.members
         child = replace(
             alarm,

@@ -207,6 +207,7 @@ def _judged(
         # Nothing was heard of it since it last cleared: the transition itself was missed.
         alarm = replace(alarm, firing=True)
     under_way = _under_way(tx, state)
+    member, alarm = _news(snapshot, alarm, member, under_way)
     now = tx.now()
     situation = replace(
         _situation(tx, snapshot, alarm, member, under_way, now),
@@ -216,9 +217,7 @@ def _judged(
     )
     verdict = admit(alarm, situation)
     # Of a server that nobody knows it is not said whose loss it is.
-    fact: dict[str, Any] = {"group": snapshot.group.name, "lost": member}
-    if alarm.also:
-        fact["also_lost"] = list(alarm.also)
+    fact = {"group": snapshot.group.name, **_lost_fact(alarm, member)}
     first = _first(tx, state, verdict, member, under_way)
     if known is not None:
         return _known(request, tx, state, known, verdict, fact, first)
@@ -255,6 +254,23 @@ def _situation(
     )
 
 
+def _news(
+    snapshot: GroupSnapshot, alarm: Alarm, member: str | None, under_way: Mapping[str, str]
+) -> tuple[str | None, Alarm]:
+    """Return the member and the alarm without the members whose loss is known already, unless that
+    is all of them."""
+    known = {*snapshot.lost, *under_way, *snapshot.replacing}
+    new = [each for each in (member, *alarm.also) if each is not None and each not in known]
+    if not alarm.also or not new:
+        return member, alarm
+    return new[0], replace(alarm, also=tuple(new[1:]))
+
+
+def _lost_fact(alarm: Alarm, member: str | None) -> dict[str, Any]:
+    """Return which members are lost, as an incident's fact says it."""
+    return {"lost": member, "also_lost": list(alarm.also)} if alarm.also else {"lost": member}
+
+
 def _first(
     tx: SqlTransaction,
     state: GroupState,
@@ -268,17 +284,18 @@ def _first(
     return under_way.get(member or "") or _current(tx, state)
 
 
-def release(request: Request, tx: SqlTransaction, incident: str, why: str) -> Verdict | None:
+def release(request: Request, tx: SqlTransaction, held: Incident, why: str) -> Verdict | None:
     """Judge an alarm that the storm guard holds once more, without this guard, and record the
     decision with the reason.
 
-    Return the verdict. Return None and change nothing if the alarm is no longer held, or if its
-    group was taken out of service.
+    Return the verdict. Return None and change nothing if the alarm is no longer held, if it was
+    reported again since ``held`` was read, or if its group was taken out of service.
     """
-    found = incidents.get(tx, request.project_id, incident)
-    state = tx.lock_group(found.group_id, shared=False) if found and found.group_id else None
-    found = incidents.get(tx, request.project_id, incident)  # as it is under the lock
+    state = tx.lock_group(held.group_id, shared=False) if held.group_id else None
+    found = incidents.get(tx, request.project_id, held.id)  # as it is under the lock
     if found is None or state is None or found.decision != Decision.HELD:
+        return None
+    if found.said != held.said:
         return None
     member, *also = incidents.reported_lost(found) or (None,)
     alarm = Alarm(
@@ -294,6 +311,7 @@ def release(request: Request, tx: SqlTransaction, incident: str, why: str) -> Ve
         at=found.first_at,
     )
     snapshot, under_way = group_snapshot_in(request, tx, state), _under_way(tx, state)
+    member, alarm = _news(snapshot, alarm, member, under_way)
     verdict = admit(alarm, _situation(tx, snapshot, alarm, member, under_way, tx.now()))
     if verdict.decision == Decision.IGNORED:
         return None
@@ -301,7 +319,13 @@ def release(request: Request, tx: SqlTransaction, incident: str, why: str) -> Ve
         verdict = replace(verdict, rule=RELEASED)
     first = _first(tx, state, verdict, member, under_way)
     incidents.decide(
-        tx, found.id, verdict.decision, verdict.sentence, rule=verdict.rule, duplicate_of=first
+        tx,
+        found.id,
+        verdict.decision,
+        verdict.sentence,
+        {**found.fact, **_lost_fact(alarm, member)},
+        rule=verdict.rule,
+        duplicate_of=first,
     )
     if first:
         incidents.count_duplicate(tx, first)
@@ -320,9 +344,11 @@ def _under_way(tx: SqlTransaction, state: GroupState) -> dict[str, str]:
 
 
 def _old_news(tx: SqlTransaction, state: GroupState, member: str | None, alarm: Alarm) -> bool:
-    if member is None or alarm.at is None:
+    """Return whether any of the alarm's members was declared lost since it happened."""
+    at = alarm.at
+    if member is None or at is None:
         return False
-    return groups.declared_lost_since(tx, state.id, member, alarm.at)
+    return any(groups.declared_lost_since(tx, state.id, m, at) for m in (member, *alarm.also))
 
 
 def _storm(request: Request, tx: SqlTransaction, state: GroupState, now: float) -> Storm | None:

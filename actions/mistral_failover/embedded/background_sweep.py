@@ -19,6 +19,7 @@ from typing import Self
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover import settings as configuration
+from mistral_failover.alarms import host_events
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_for
@@ -89,9 +90,10 @@ class BackgroundSweep:
         if time.monotonic() < self._look_at_alarms_at:
             return None
         project = own_project(state.settings)
-        if state.database.reading(lambda tx: stalled_work.guarded(tx, project)):
+        guarded = state.database.reading(lambda tx: stalled_work.guarded(tx, project))
+        if guarded or state.database.reading(lambda tx: host_events.unsettled(tx, project)):
             self._look_at_alarms_at = time.monotonic() + state.settings.sweep_after
-            return "the storm guard holds alarms"
+            return "the storm guard holds alarms" if guarded else "a host event is not complete"
         return None
 
     def _in_mistral(self, state: Runtime, mistral: Mistral) -> str | None:

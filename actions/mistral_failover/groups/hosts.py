@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mistral_failover.cloud.errors import CloudError
@@ -33,6 +34,11 @@ class OnHost:
     groups: tuple[MembersOnHost, ...]
     unsure: str = ""
 
+    @classmethod
+    def in_order(cls, rows: Iterable[MembersOnHost], unsure: str = "") -> OnHost:
+        """Return the groups in the order in which they are to be judged."""
+        return cls(tuple(sorted(rows, key=lambda row: (-row.priority, row.group))), unsure)
+
 
 def members_on(request: Request, host: str) -> OnHost:
     """Return the members of the project's groups whose servers run on a host.
@@ -54,8 +60,7 @@ def members_on(request: Request, host: str) -> OnHost:
     where = {server: ServerHost(*fields) for server, fields in seen.items()}
     unsure = ""
     try:
-        cloud = request.cloud(Unguarded(request.runtime.settings.http_timeout))
-        where |= ProjectListing(cloud).hosts()
+        where |= _listed(request)
     except (ActionError, CloudError) as error:
         unsure = f"Nova could not be asked [{error.code}]"
     found: dict[str, list[groups.MemberOfProject]] = {}
@@ -71,4 +76,10 @@ def members_on(request: Request, host: str) -> OnHost:
         )
         for name, some in found.items()
     ]
-    return OnHost(tuple(sorted(rows, key=lambda row: (-row.priority, row.group))), unsure)
+    return OnHost.in_order(rows, unsure)
+
+
+def _listed(request: Request) -> dict[str, ServerHost]:
+    """Return where Nova says that the project's servers run, by server id."""
+    cloud = request.cloud(Unguarded(request.runtime.settings.http_timeout))
+    return ProjectListing(cloud).hosts()

@@ -225,7 +225,7 @@ def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
     sentence = f"{row.incident.sentence}; dismissed by a sweep: {why}"
 
     def dismiss(tx: SqlTransaction) -> bool:
-        done = incidents.dismiss(tx, row.incident.id, sentence)
+        done = incidents.dismiss(tx, row.incident.id, sentence, said=row.incident.said)
         if done:
             tx.journal(
                 str(row.incident.group_id),
@@ -253,7 +253,7 @@ def _release(request: Request, row: HeldOfGroup, why: str) -> list[Row] | None:
         released = incidents.decided_since(tx, project, RELEASED, since)
         if not allowance(released, request.runtime.settings.storm_release):
             return None
-        verdict = recording.release(request, tx, row.incident.id, f"let go, because {why}")
+        verdict = recording.release(request, tx, row.incident, f"let go, because {why}")
         if verdict is None or verdict.decision != Decision.ADMITTED:
             return []
         return [_row(row, verdict.sentence)]
@@ -267,7 +267,8 @@ def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> None:
         return
 
     def note(tx: SqlTransaction) -> None:
-        if incidents.note(tx, row.incident.id, {**row.incident.fact, "evidence": judgement.why}):
+        fact = {**row.incident.fact, "evidence": judgement.why}
+        if incidents.note(tx, row.incident.id, fact, said=row.incident.said):
             tx.journal(
                 str(row.incident.group_id),
                 f"the storm guard still holds {row.incident.id[:8]}: {judgement.why}",

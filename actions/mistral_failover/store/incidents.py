@@ -192,31 +192,38 @@ def decide(
     )
 
 
-def note(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> bool:
-    """Replace the fact of a held incident. Return False if it is no longer held."""
+def note(tx: Session, incident_id: str, fact: Mapping[str, Any], *, said: int) -> bool:
+    """Replace the fact of a held incident. Return False if it is no longer held, or if it was
+    reported again since ``said``."""
     return tx.changed(
         incidents.update()
-        .where(incidents.c.id == incident_id, incidents.c.decision == Decision.HELD)
+        .where(
+            incidents.c.id == incident_id,
+            incidents.c.decision == Decision.HELD,
+            incidents.c.said == said,
+        )
         .values(fact=fact)
     )
 
 
-def held_host_events(tx: Session, project_id: str, rule: str) -> list[Incident]:
-    """Return the project's host events that this rule holds, oldest first."""
+def complete(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
+    """Replace the fact of a host event; the decision remains."""
+    tx.execute(
+        incidents.update().where(incidents.c.id == incident_id, _HOST_EVENT).values(fact=fact)
+    )
+
+
+def host_events_since(
+    tx: Session, project_id: str, rules: Collection[str], since: float
+) -> list[Incident]:
+    """Return the project's incidents without a group that these rules held or admitted and that
+    arrived since a time, oldest first."""
     query = sa.select(incidents).where(
         incidents.c.project_id == project_id,
-        incidents.c.decision == Decision.HELD,
+        incidents.c.decision.in_((Decision.HELD, Decision.ADMITTED)),
         incidents.c.group_id.is_(None),
-        incidents.c.rule == rule,
-    )
-    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
-    return [_incident(row._mapping) for row in rows]
-
-
-def host_events_since(tx: Session, project_id: str, since: float) -> list[Incident]:
-    """Return the project's host events that were passed on to groups since a time, oldest first."""
-    query = sa.select(incidents).where(
-        incidents.c.project_id == project_id, _HOST_EVENT, incidents.c.decided_at >= since
+        incidents.c.rule.in_(rules),
+        incidents.c.first_at >= since,
     )
     rows = tx.connection.execute(query.order_by(*_IN_ORDER))
     return [_incident(row._mapping) for row in rows]
@@ -232,11 +239,15 @@ def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
     )
 
 
-def dismiss(tx: Session, incident_id: str, sentence: str) -> bool:
-    """Dismiss a held incident. Return False if it is not held or no longer held."""
+def dismiss(tx: Session, incident_id: str, sentence: str, *, said: int | None = None) -> bool:
+    """Dismiss a held incident. Return False if it is not held or no longer held, or if it was
+    reported again since ``said``."""
+    of = [incidents.c.id == incident_id, incidents.c.decision == Decision.HELD]
+    if said is not None:
+        of.append(incidents.c.said == said)
     dismissed = tx.changed(
         incidents.update()
-        .where(incidents.c.id == incident_id, incidents.c.decision == Decision.HELD)
+        .where(*of)
         .values(decision=Decision.DISMISSED, sentence=sentence, decided_at=tx.clock())
     )
     if dismissed:
@@ -451,12 +462,23 @@ def children_of(tx: Session, project_id: str, parent: str) -> list[tuple[Inciden
 
 
 def events_of_host(tx: Session, project_id: str, host: str) -> list[str]:
-    """Return the ids of the host events about this host."""
+    """Return the ids of the host events about this host that have held children."""
+    held = sa.exists().where(_other.c.parent == incidents.c.id, _other.c.decision == Decision.HELD)
     query = sa.select(incidents.c.id, incidents.c.fact).where(
-        incidents.c.project_id == project_id, _HOST_EVENT
+        incidents.c.project_id == project_id, _HOST_EVENT, held.correlate(incidents)
     )
     rows = tx.connection.execute(query)
     return [identity for identity, fact in rows if fact.get("host") == host]
+
+
+def held_by(tx: Session, project_id: str, rule: str) -> int:
+    """Return how many alarms of a project this rule holds."""
+    query = sa.select(sa.func.count()).where(
+        incidents.c.project_id == project_id,
+        incidents.c.decision == Decision.HELD,
+        incidents.c.rule == rule,
+    )
+    return int(tx.connection.execute(query).scalar_one())
 
 
 def decided_since(tx: Session, project_id: str, rule: str, since: float) -> int:

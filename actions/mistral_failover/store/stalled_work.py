@@ -272,12 +272,11 @@ def unstarted(tx: Session, project_id: str, quiet: float) -> bool:
 
 
 def guarded(tx: Session, project_id: str) -> bool:
-    """Return whether the storm guard holds an alarm of a project, or whether a host event waits for
-    members to be found on its host."""
+    """Return whether the storm guard holds an alarm of a project."""
     query = sa.select(incidents.c.id).where(
         incidents.c.project_id == project_id,
         incidents.c.decision == "HELD",
-        incidents.c.rule.in_(("storm", "nowhere")),
+        incidents.c.rule == "storm",
     )
     return tx.connection.execute(query.limit(1)).first() is not None
 
