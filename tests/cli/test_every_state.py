@@ -7,15 +7,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.conftest import Deployment
 from mistral_failover.cli.status_screen import helps
 from mistral_failover.drill import examples
+from support.deployments import deployed
 from support.operators import Operator
 
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"
@@ -61,11 +63,20 @@ class Walk:
         return next(r["remedy"] for r in rows if r["check"] == check and r["remedy"])
 
 
+@pytest.fixture(scope="session")
+def guarding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A deployment whose storm guard holds every alarm."""
+    folder = tmp_path_factory.mktemp("guarding")
+    with deployed(folder, storm_groups="1", storm_share="0.0") as (mistral, cloud):
+        yield Deployment(mistral, cloud, folder, "")
+
+
 @pytest.fixture
-def walk(deployment: Any, request: pytest.FixtureRequest) -> Callable[..., Walk]:
+def walk(request: pytest.FixtureRequest) -> Callable[..., Walk]:
     """Make a group that serves."""
 
-    def make(**more: Any) -> Walk:
+    def make(where: str = "deployment", **more: Any) -> Walk:
+        deployment = request.getfixturevalue(where)
         group = "state-" + re.sub(r"[^a-z]+", "-", request.node.callspec.id.lower()).strip("-")
         deployment.protect(group, **more)
         return Walk(deployment, Operator(deployment.cloud), group)
@@ -154,6 +165,13 @@ def maintained(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def guarded(make: Callable[..., Walk]) -> Walk:
+    walk = make("guarding")
+    body = {"group": walk.group, "member": "db_a", "id": "a test"}
+    walk.deployment.mistral.client.run("failover.on_event", {"body": body})
+    return walk
+
+
 @dataclass(frozen=True)
 class State:
     """``shows``: status and service. ``how``: how a group gets there. ``command``: what is shown,
@@ -176,6 +194,14 @@ def repaired(check: str, repair: Callable[[Walk], object]) -> Callable[[Walk], o
         repair(walk)
 
     return leave
+
+
+def dismissed(walk: Walk) -> None:
+    """List the held alarms, as it is shown, and dismiss the one that is listed."""
+    assert walk.obeys() == 0
+    (row,) = walk.deployment.shown("alarms", walk.group)
+    assert row["rule"] == "storm"
+    assert walk.types(*shlex.split(row["dismiss"])[1:]) == 0
 
 
 STATES = {
@@ -250,6 +276,13 @@ STATES = {
         ("COMPLETE", "SERVING"),
         "alarms are held by a maintenance",
         "failover maintenance off GROUP",
+    ),
+    "storm": State(
+        guarded,
+        ("COMPLETE", "SERVING"),
+        "alarms are held by the storm guard",
+        "failover alarms GROUP",
+        dismissed,
     ),
 }
 

@@ -72,7 +72,7 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
         "alarms": "\n".join(suspended(status)),
         "held": _listed(
             f"{row['sentence']} (heard {counted(row['heard'], 'time')}, "
-            f"last {when(row['last_at'])})\n  {row['admit']}\n  {row['dismiss']}"
+            f"last {when(row['last_at'])}){_guarded(row)}\n  {row['admit']}\n  {row['dismiss']}"
             for row in held
         ),
         "goal": (status["goal"] or "")[:_SHOWN],
@@ -80,6 +80,12 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
         "times": f"in UTC; now {when(status['now'])}",
     }
     return {name: text for name, text in found.items() if text}
+
+
+def _guarded(row: Mapping[str, Any]) -> str:
+    """Return why the storm guard still holds an alarm, as a line of its own."""
+    why = row.get("evidence")
+    return f"\n  The storm guard still holds it: {why}." if why else ""
 
 
 def service(status: Mapping[str, Any]) -> Iterable[str]:
@@ -182,10 +188,12 @@ def _undoing(status: Mapping[str, Any], group: str) -> list[Advice]:
     ]
     paused = [Advice(f"failover resume {group}", note="alarms count again")]
     work = [Advice(f"failover maintenance off {group}")]
+    held = [Advice(f"failover alarms {group}", note="lists the held ones, to admit or dismiss")]
     return [
         *healthy,
         *(paused if status["pause"] else []),
         *(work if status["maintenance"] else []),
+        *(held if status["held"] else []),
     ]
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mistral_failover.alarms.admission import COUNTED
+from mistral_failover.alarms.storm import RULE as STORM
 from mistral_failover.doctor import (
     addresses,
     agents,
@@ -29,20 +30,27 @@ _LEVELS = ("ok", "warn", "error")
 
 
 def storm(look: Look) -> Iterable[Finding]:
-    """Check whether so many groups fail at once that the next alarm would be held."""
+    """Check whether so many groups fail at once that alarms are held, or the next one would be."""
     have, project = look.settings, look.request.project_id
     if not have.storm_groups:
         return
 
-    def read(tx: SqlTransaction) -> tuple[int, int]:
+    def read(tx: SqlTransaction) -> tuple[int, int, int]:
         since = tx.now() - have.storm_window
         failing = incidents.failing_since(tx, project, since, COUNTED)
-        return len(failing), groups.with_a_goal(tx, project)
+        return (
+            len(failing),
+            groups.with_a_goal(tx, project),
+            incidents.held_by(tx, project, STORM),
+        )
 
-    failing, total = look.reading(read)
+    failing, total, held = look.reading(read)
     share = failing / total if total else 0.0
     said = f"{failing} of {total} groups failed within {have.storm_window:.0f} s"
-    if failing + 1 >= have.storm_groups and share >= have.storm_share / 2:
+    if held:
+        guarded = f"the storm guard holds {held} alarm{'' if held == 1 else 's'}"
+        yield Finding("", "warn", f"{guarded}; {said}", "failover alarms")
+    elif failing + 1 >= have.storm_groups and share >= have.storm_share / 2:
         yield Finding("", "warn", f"{said}: the next alarm may be held", "failover alarms")
     else:
         yield Finding("", "ok", said)
