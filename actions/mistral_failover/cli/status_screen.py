@@ -193,7 +193,7 @@ def _undoing(status: Mapping[str, Any], group: str) -> list[Advice]:
         *healthy,
         *(paused if status["pause"] else []),
         *(work if status["maintenance"] else []),
-        *(held if status["held"] else []),
+        *(held if status.get("held") else []),
     ]
 
 
