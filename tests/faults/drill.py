@@ -27,7 +27,8 @@ class Play:
     ``act`` is what somebody from outside does (an alarm, an order); done again it must be
     harmless. ``prepare`` comes before that, and no fault happens in it. ``preceding`` are faults
     without which the point is not reached; then the victim sweeps as well. ``more``: further keys
-    of the group file. ``check``: what must be true at the end besides.
+    of the group file. ``release_volumes``: a server on a dead host may be deleted for its volumes.
+    ``check``: what must be true at the end besides.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Play:
     active: str = "db_b"
     preceding: tuple[Fault, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
+    release_volumes: bool = False
 
 
 @dataclass
@@ -127,7 +129,12 @@ class Drill:
     def definition(self) -> dict[str, Any]:
         """The group file."""
         given = {"fence": list(self.play.ladder), **self.play.more}
-        return examples.group(self.play.volumes, self.group) | given
+        document = examples.group(self.play.volumes, self.group) | given
+        if self.play.release_volumes:
+            for spec in document["resources"].values():
+                if spec["type"] == "volume_attachment":
+                    spec["properties"]["when_host_is_down"] = "delete_server"
+        return document
 
     # -- how it goes
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -12,10 +13,11 @@ from faults.drill import Drill, Play
 from faults.slot import LEASE, Fault
 from mistral_failover.mistral.event_hooks import event_id
 from mistral_failover.runtime.process import DEFAULT_PROJECT
-from mistral_failover.store import hooks
+from mistral_failover.store import hooks, host_fences
 from mistral_failover.store.groups import group_id
 from mistral_failover.store.tables import journal
 from support.alarm_bodies import ALERT, WEBHOOK
+from support.fencing import AGENT, PASSWORD, Machines, private
 from support.operators import Operator
 
 
@@ -79,6 +81,67 @@ def admit_it(drill: Drill) -> None:
     """A person admits what was held back."""
     incident = drill.facts["incident"]
     drill.start("failover.failover", group=drill.group, incident=incident, recovered=["db_a"])
+
+
+def install_fence_devices(drill: Drill) -> None:
+    """The operator has a board for each host, and the members are on two hosts."""
+    servers = drill.slot.cloud.emulation.state.servers
+    old, new = (servers[drill.server(member)] for member in ("db_a", "db_b"))
+    if old.host == new.host:
+        others = drill.slot.cloud.emulation.state.hosts.keys() - {old.host}
+        new.host = min(others)
+    folder = drill.slot.folder / drill.group
+    folder.mkdir()
+    machines = drill.facts["machines"] = Machines(folder)
+    hosts = drill.slot.cloud.emulation.state.hosts
+    for host in hosts:
+        machines.add(host)
+    port, secret = machines.board(), private(folder / "secret", PASSWORD)
+
+    def device(host: str) -> dict[str, Any]:
+        options = {"ipport": port, "username": "fence", "plug": host}
+        secrets = {"password": str(secret)}
+        return {"agent": AGENT, "options": options, "secrets": secrets, "limit": 5}
+
+    document = {
+        "projects": ["*"],
+        "cloud": "operator",
+        "listen": 0,
+        "hosts": {host: [[device(host)]] for host in hosts},
+    }
+    private(drill.slot.fence_devices, json.dumps(document))
+
+
+def host_dies(drill: Drill) -> None:
+    """The host of the active member dies, and Aodh tells of it; again in the same words."""
+    cloud = drill.slot.cloud
+    body = drill.facts.get("alarm")
+    if body is None:
+        server = drill.server("db_a")
+        drill.facts["host"] = cloud.emulation.state.servers[server].host
+        cloud.client.fault("host", drill.facts["host"], "power_off")
+        body = drill.facts["alarm"] = cloud.client.alarm_body(server)
+    drill.start("failover.on_alarm", **body)
+
+
+def the_host_is_off(drill: Drill) -> None:
+    """The machine is off, Nova knows it, and the proof is there for other groups."""
+    host = drill.facts["host"]
+    assert drill.facts["machines"].power(host) == "off"
+    assert drill.slot.cloud.emulation.state.hosts[host].forced_down
+    found = drill.slot.database.reading(lambda tx: host_fences.of_host(tx, host))
+    assert (found.owner, found.proof is None) == (None, False)
+
+
+def repair_the_host(drill: Drill) -> None:
+    """The operator puts it back into service, and takes the boards away."""
+    cloud = drill.slot.cloud
+    for host in cloud.emulation.state.hosts.values():
+        if host.forced_down or not host.up:
+            host.forced_down = False
+            cloud.client.fault("host", host.name, "revive")
+    if machines := drill.facts.get("machines"):
+        machines.stop()
 
 
 def slow_down(drill: Drill) -> None:
@@ -231,6 +294,15 @@ TOLD = Play(
     check=was_told_of_everything,
     more={"on_event": {"workflow": "house.listen"}},
 )
+HOST_DIED = Play(
+    "host died",
+    host_dies,
+    prepare=install_fence_devices,
+    tidy=repair_the_host,
+    check=the_host_is_off,
+    ladder=({"kind": "host_power", "limit": 60},),
+    release_volumes=True,
+)
 PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
     "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "exception"),)
@@ -263,6 +335,7 @@ DRILLS: list[tuple[str, int, Play]] = [
     *((point, 1, SLOW) for point in ("renew.before", "renew.after")),
     *((point, 1, TAKEN_OVER) for point in ("sweep.after", "check.stolen")),
     *((point, 1, ORPHANED) for point in ("orphan.before", "orphan.after")),
+    *((f"power.{when}", 1, HOST_DIED) for when in ("before", "after", "proven")),
     *((point, 1, PROTECTED) for point in ("launch.before", "launch.after")),
     ("patch.after", 2, HEALED),  # the first is that of the stack's parameters
     ("replaced.before", 1, HEALED),

@@ -36,6 +36,7 @@ from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id
 from support import armed
 from support.armed import Fault, Plan
+from support.fencing import clouds_of_an_operator
 from support.forked import Forked
 
 LEASE = 2.0  # seconds
@@ -132,6 +133,7 @@ class Slot:
         self._stack = contextlib.ExitStack()
         self._clouds = folder / "clouds.yaml"
         self._numbers = itertools.count(1)
+        self.fence_devices = folder / "fence-devices.yaml"
         self.plan = Plan(folder / "victim")
 
     def __enter__(self) -> Slot:
@@ -139,6 +141,7 @@ class Slot:
             self.folder.mkdir(parents=True)
             self.cloud = stack.enter_context(EmulatedCloud(latency="zero"))
             write_clouds_yaml(self._clouds, "drill", self.cloud.url)
+            clouds_of_an_operator(self.cloud, self.folder)
             self.database = Database(f"sqlite:///{self.folder}/failover.sqlite")
             stack.callback(self.database.close)
             schema.upgrade(self.database)
@@ -181,6 +184,7 @@ class Slot:
             "poll_ceiling": 0.05,
             "sweep_after": 0.3,
             "storm_groups": 0,  # one drill after the other fails, in one project
+            "fence_devices_file": str(self.fence_devices),
             **self._options,
         }
         overrides = {f"failover.{key}": value for key, value in options.items()}

@@ -99,6 +99,19 @@ def test_an_owner_whose_lease_ended_changes_nothing_after_another_one_came(
     assert fence(database) == HostFence("b", None, None)
 
 
+def test_an_owner_that_slept_past_its_lease_proves_nothing_though_no_other_one_came(
+    database: Database,
+) -> None:
+    """What its device said before is old: the host may be on again."""
+    held = claim(database)
+    assert held is not None
+    expire(database)
+
+    assert not prove(database, held, "an old answer")
+
+    assert fence(database).proof is None
+
+
 def test_a_renewed_claim_lasts_longer(database: Database) -> None:
     held = claim(database)
     assert held is not None

@@ -203,7 +203,8 @@ def private(file: Path, text: str, mode: int = 0o600) -> Path:
 
 
 def clouds_of_an_operator(emulated: EmulatedCloud, folder: Path, user: str = "admin") -> Path:
-    """Write a clouds.yaml whose entry ``operator`` is a user of the emulated cloud."""
+    """Write a clouds.yaml whose entry ``operator`` is a user of the emulated cloud. The entries
+    that the file has stay."""
     auth = {
         "auth_url": emulated.auth_url,
         "username": user,
@@ -212,8 +213,10 @@ def clouds_of_an_operator(emulated: EmulatedCloud, folder: Path, user: str = "ad
         "user_domain_id": "default",
         "project_domain_id": "default",
     }
-    document = {"clouds": {"operator": {"auth": auth, "region_name": "RegionOne"}}}
-    return private(folder / "clouds.yaml", yaml.safe_dump(document))
+    file = folder / "clouds.yaml"
+    entries = yaml.safe_load(file.read_text("utf-8"))["clouds"] if file.exists() else {}
+    entries["operator"] = {"auth": auth, "region_name": "RegionOne"}
+    return private(file, yaml.safe_dump({"clouds": entries}))
 
 
 def runtime_for(folder: Path, **more: Any) -> Runtime:

@@ -115,6 +115,7 @@ def _fenced(request: Request, known: Devices, own: Cloud, asked: FenceRequest, h
         guard=own.guard,
         deadline=time.monotonic() + LIMIT - 10,
         owner=request.owner,
+        lease=request.runtime.settings.lease,
     )
     try:
         proof = power.switch_off(switch, host, store.reading(lambda tx: tx.now()))

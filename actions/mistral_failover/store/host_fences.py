@@ -67,9 +67,11 @@ def renew(tx: Session, held: Claim, lease: float) -> bool:
 
 
 def prove(tx: Session, held: Claim, proof: str) -> bool:
-    """Record the proof and release the host. Return False, without effect, if the claim is lost."""
+    """Record the proof and release the host. Return False, without effect, if the claim is lost, or
+    if its lease has ended: the process slept, and what its device said is old."""
+    valid = _held(held).where(host_fences.c.lease_until > tx.clock())
     return tx.changed(
-        _held(held).values(owner=None, lease_until=None, proof=clean(proof), proven_at=tx.now())
+        valid.values(owner=None, lease_until=None, proof=clean(proof), proven_at=tx.now())
     )
 
 

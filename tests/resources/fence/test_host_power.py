@@ -445,6 +445,23 @@ def test_a_process_that_died_while_it_fenced_delays_the_others_for_its_lease_onl
     assert fencing.seconds > 0.8
 
 
+def test_a_process_that_was_too_slow_to_keep_its_claim_begins_again(
+    fencing: Fencing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a slow state store would make an operator confirm the fence."""
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    renew, late = host_fences.renew, [False, True]
+
+    def slow(*given: Any) -> bool:
+        return renew(*given) and not (late and late.pop())
+
+    monkeypatch.setattr(host_fences, "renew", slow)
+
+    assert fencing.prove().proven
+    assert fencing.actions() == ["off", "status"]
+
+
 def test_a_process_that_waits_for_another_one_in_vain_has_no_proof(fencing: Fencing) -> None:
     fencing.dies()
     fencing.configure([fencing.device(fencing.machines.board())])
@@ -476,7 +493,7 @@ def test_a_process_that_lost_its_lease_records_no_proof(fencing: Fencing) -> Non
     evidence, _ = together(2, lambda number: jobs[number](number))
 
     assert not evidence.proven
-    assert "another process has taken over" in evidence.observed
+    assert "another process is fencing its host" in evidence.observed, "it waited for that one"
     found = store.reading(lambda tx: host_fences.of_host(tx, fencing.host))
     assert (found.owner, found.proof) == ("another", None)
 

@@ -13,6 +13,7 @@ from mistral_failover.resources.fence.rung import Examined, FenceAttempt, FenceR
 
 if TYPE_CHECKING:
     from mistral_failover.cloud.servers import Evidence
+    from mistral_failover.resources.fence.agents import Permit
     from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.fence.power import Switch
 
@@ -77,6 +78,7 @@ def _switch(attempt: FenceAttempt, limit: float) -> Switch:
         guard=guard,
         deadline=time.monotonic() + limit,
         owner=f"the fence of {member} in {operation['group']} ({operation['key']})",
+        lease=runtime.settings.lease,
         channel=tools.channel,
         guests=tuple(
             Address(operation["group_id"], operation["group"], member, server)
@@ -86,27 +88,24 @@ def _switch(attempt: FenceAttempt, limit: float) -> Switch:
     )
 
 
-def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[], tuple[str, str]] | None:
+def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple[str, str]] | None:
     """Return what tells which of the member's volumes are still open; None if the storage is not
     known. A storage that cannot be asked contradicts nothing."""
     from mistral_failover.resources.fence import ceph, power, storage
 
     if known.ceph is None or not attempt.target.volumes:
         return None
-    guard = attempt.tools.cloud.guard
+    configured = known.ceph
 
-    def permit(seconds: float) -> float:
-        guard.permit("GET")
-        return seconds
-
-    cluster = ceph.Cluster(known.ceph, permit)
-
-    def watching() -> tuple[str, str]:
+    def watching(permit: Permit) -> tuple[str, str]:
+        cluster = ceph.Cluster(configured, permit)
         for volume_id in attempt.target.volumes:
             try:
                 own = storage.own_clients(attempt, known, volume_id)
                 image = cluster.image_of(volume_id)
                 clients = own(cluster.watchers(image.name))
+            except power.ClaimLost:
+                raise
             except power.Unproven as unknown:
                 LOG.warning("Ceph does not tell who watches %s: %s", volume_id, unknown.detail)
                 continue

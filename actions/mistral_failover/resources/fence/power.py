@@ -21,6 +21,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.fault_points import reach
 from mistral_failover.resources.fence import agents
 from mistral_failover.resources.fence.agents import Power
 from mistral_failover.resources.fence.devices import Device, Devices, Levels
@@ -38,8 +39,6 @@ WATCH = 40.0
 after 30 s."""
 _SETTLE = 1.0
 """Seconds for what was on its way when the host was switched off."""
-_MARGIN = 20.0
-"""Seconds that a claim lasts beyond the call for which it was renewed."""
 _PAUSE = 0.25
 
 
@@ -53,15 +52,20 @@ class Unproven(Exception):  # noqa: N818 - it names the finding
         self.detail = detail or message
 
 
+class ClaimLost(Unproven):
+    """The claim of the host ended before there was a proof."""
+
+
 @dataclass(frozen=True)
 class Switch:
     """With what hosts are switched off.
 
     ``nova``: the cloud with the operator's credential. ``guard``: is asked before each call; it
     raises LeaseLost. ``deadline``: on the monotonic clock. ``owner``: who switches, for people.
+    ``lease``: seconds that a claim lasts beyond the call for which it was renewed.
     ``channel`` and ``guests``: where heartbeats of agents on the host would come from.
     ``watching``: says which volumes a client on the host still has open, as far as the storage is
-    known; for the project and for the operator, empty if none.
+    known; for the project and for the operator, empty if none. It gets what permits its calls.
     """
 
     devices: Devices
@@ -70,9 +74,10 @@ class Switch:
     guard: Guard
     deadline: float
     owner: str
+    lease: float
     channel: Channel | None = None
     guests: tuple[Address, ...] = ()
-    watching: Callable[[], tuple[str, str]] | None = None
+    watching: Callable[[agents.Permit], tuple[str, str]] | None = None
     sleep: Callable[[float], None] = time.sleep
 
     @property
@@ -93,20 +98,39 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
             "no fence device is configured for its host", f"{host} is not among hosts of the file"
         )
     _await_down(switch, host)
-    claim = _claim(switch, host, levels, since)
-    if isinstance(claim, str):
-        return claim
+    while True:
+        claim = _claim(switch, host, levels, since)
+        if isinstance(claim, str):
+            return claim
+        try:
+            return _switch_off_once(switch, host, claim, levels)
+        except ClaimLost as lost:
+            if switch.left <= _PAUSE:
+                raise
+            LOG.warning("%s: %s", host, lost.detail)
+
+
+def _switch_off_once(switch: Switch, host: str, claim: Claim, levels: Levels) -> str:
+    """Switch the host off and record the proof; return it. Raises as `switch_off`."""
     proven = False
     try:
         proof = _Fence(switch, host, claim).through(levels)
         proven = switch.store.atomically(lambda tx: host_fences.prove(tx, claim, proof))
         if not proven:
-            raise Unproven("another process has taken over the fence of its host")
+            raise _lost()
         LOG.warning("Host %s is fenced: %s", host, proof)
+        reach("power.proven")
         return proof
     finally:
         if not proven:
             switch.store.atomically(lambda tx: host_fences.release(tx, claim))
+
+
+def _lost() -> ClaimLost:
+    return ClaimLost(
+        "another process may have taken over the fence of its host",
+        "this process was too slow to keep the claim of the host",
+    )
 
 
 def tell_nova(switch: Switch, host: str) -> str:
@@ -179,7 +203,7 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
             if proof := _usable(switch, found, levels, since):
                 return proof
             claim = switch.store.atomically(
-                lambda tx: host_fences.claim(tx, host, switch.owner, _MARGIN)
+                lambda tx: host_fences.claim(tx, host, switch.owner, switch.lease)
             )
             if claim is not None:
                 return claim
@@ -231,6 +255,8 @@ class _Fence:
                 self._contradicted_by_devices()
                 signs.contradict(self._hold)
                 self._contradicted_by_storage()
+            except ClaimLost:
+                raise
             except Unproven as error:
                 tried.append(f"level {number}: {error.message}")
                 details.append(f"level {number}: {error.detail}")
@@ -241,7 +267,9 @@ class _Fence:
     def _level(self, level: Iterable[Device]) -> str:
         """Switch off by every device of a level, then ask each one separately."""
         for device in level:
+            reach("power.before")
             answer = agents.off(device, self._permit)
+            reach("power.after")
             if not answer.ok:
                 raise Unproven(answer.words, answer.detail)
         said = []
@@ -269,7 +297,7 @@ class _Fence:
         if self.switch.watching is None:
             return
         end = time.monotonic() + min(WATCH, self.switch.left)
-        while (found := self.switch.watching())[0]:
+        while (found := self.switch.watching(self._permit))[0]:
             if time.monotonic() >= end:
                 words, detail = found
                 raise Unproven(f"contradicted: {words}", f"contradicted: {detail}")
@@ -291,14 +319,14 @@ class _Fence:
         return seconds
 
     def _renew(self, seconds: float) -> None:
-        """Have the claim last for a call of so many seconds. Raises Unproven if it is lost."""
+        """Have the claim last for a call of so many seconds. Raises ClaimLost."""
         asked = time.clock_gettime(time.CLOCK_BOOTTIME)
         renewed = self.switch.store.atomically(
-            lambda tx: host_fences.renew(tx, self.claim, seconds + _MARGIN)
+            lambda tx: host_fences.renew(tx, self.claim, seconds + self.switch.lease)
         )
         late = time.clock_gettime(time.CLOCK_BOOTTIME) - asked
-        if not renewed or late > _MARGIN / 2:
-            raise Unproven("another process has taken over the fence of its host")
+        if not renewed or late > self.switch.lease / 2:
+            raise _lost()
 
 
 class _Signs:
