@@ -142,6 +142,19 @@ def test_a_host_that_nova_reports_up_is_switched_off_only_if_told_so(
     assert run(host=fencing.host, because="maintenance", even_if_up=True)["fenced"]
 
 
+def test_a_user_who_may_only_read_compute_services_gets_a_dry_run_and_no_fence(
+    fencing: Fencing, run: Run
+) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    fencing.emulated.client.api_fault("service_update", status=403)
+
+    assert run(host=fencing.host, because="it burns")["code"] == "FORBIDDEN"
+    assert run(host=fencing.host, dry_run=True)["compute_service"] == "down"
+    assert set(fencing.actions()) == {"status"}
+    assert fencing.machines.power(fencing.host) == "on"
+
+
 def test_without_a_proof_it_fails_and_says_why_without_the_password(
     fencing: Fencing, run: Run
 ) -> None:

@@ -15,10 +15,10 @@ class Fence(Asking, ShowOne):
     """Switch a compute host off by the operator's fence devices, and prove it.
 
     TARGET is a compute host, or with --group a member, whose host is meant. All servers of the host
-    lose their power. Then Nova learns it, and releases what the host holds. Failovers that
-    wait for this fence use its proof: failover start GROUP.
+    lose their power. Then Nova learns it, and releases what the host holds. To continue a
+    BLOCKED failover: failover start GROUP.
 
-    Only for administrators: Nova must show compute services to you.
+    Only for administrators: Nova must let you change compute services.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -8,6 +8,7 @@ operator's credential.
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +130,16 @@ def force_down(cloud: Cloud, service: ComputeService) -> None:
             endpoint_filter=_compute(cloud),
             microversion=_VERSION,
         )
+
+
+def require_right_to_force_down(cloud: Cloud) -> None:
+    """Raise `CloudError` FORBIDDEN unless Nova lets this user change compute services. It is asked
+    to change one that does not exist: Nova looks at the rights first, and changes nothing."""
+    try:
+        force_down(cloud, ComputeService(str(uuid.uuid4()), "", False, False, ""))
+    except CloudError as error:
+        if error.code != "NOT_FOUND":
+            raise
 
 
 def _get(cloud: Cloud, path: str, doing: str, **options: Any) -> Any:

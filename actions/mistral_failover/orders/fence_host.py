@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An operator of the cloud fences a compute host by hand, with the configured fence devices.
 
-Only a user to whom Nova shows compute services may do it: a host serves many projects, so a role in
-one of them is not enough.
+A host serves many projects, so a role in one of them is not enough: only a user to whom Nova shows
+compute services may look, and only one who may change them may fence.
 """
 
 from __future__ import annotations
@@ -51,11 +51,14 @@ def fence_host(request: Request, asked: FenceRequest) -> dict[str, Any]:
     Returns ``host``, ``compute_service`` (up, down or null), ``levels`` (each a list of ``agent``
     and ``power``: on, off or unknown; asked in a dry run only), ``fenced``, ``proof`` (null in a
     dry run) and ``sentence``. Raises ActionError BAD_INPUT, CONFIG, FENCE_UNPROVEN, UNKNOWN_MEMBER;
-    UnknownGroup; CloudError FORBIDDEN if Nova does not show compute services to the caller.
+    UnknownGroup; CloudError FORBIDDEN if Nova does not show compute services to the caller, or does
+    not let the caller change them.
     """
     guard = Until(time.monotonic() + LIMIT, request.runtime.settings.http_timeout)
     own = request.cloud(guard)
     hosts.compute_services(own)
+    if asked.because is not None:
+        hosts.require_right_to_force_down(own)
     try:
         known = devices.load(request.runtime.settings)
     except devices.NoDevices as error:
