@@ -11,11 +11,13 @@ import base64
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.store import host_fences
 from support.fencing import AGENT, PASSWORD, Fencing
@@ -383,6 +385,20 @@ def test_a_credential_that_keystone_refuses_says_nothing_about_the_request_s_rig
         fencing.prove()
 
     assert caught.value.code == "CONFIG"
+
+
+def test_the_host_of_another_project_s_server_is_not_switched_off(
+    fencing: Fencing, connect: Callable[..., Cloud]
+) -> None:
+    """The operator's credential sees it."""
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    fencing.cloud = connect("other")
+
+    evidence = fencing.prove()
+
+    assert evidence.observed == f"Nova does not show server {fencing.server} to the project"
+    assert fencing.actions() == []
 
 
 def test_a_project_that_is_not_in_the_file_gets_nothing_switched_off(fencing: Fencing) -> None:

@@ -146,7 +146,9 @@ def _fenced(attempt: FenceAttempt, switch: Switch) -> str:
 
 def _places(attempt: FenceAttempt, switch: Switch) -> dict[str, str | None]:
     """Return the host of each server; None for a server that is gone. Raises Unproven for one
-    whose host is not certain."""
+    whose host is not certain, or that the project does not see: the operator's credential sees
+    those of every project."""
+    from mistral_failover.cloud import servers
     from mistral_failover.cloud.hosts import place_of
     from mistral_failover.resources.fence import power
 
@@ -161,6 +163,8 @@ def _places(attempt: FenceAttempt, switch: Switch) -> dict[str, str | None]:
             )
         if place.exists and place.host is None:
             raise power.Unproven(f"Nova shows no host of server {server}")
+        if place.exists and not servers.server_state(attempt.tools.cloud, server).exists:
+            raise power.Unproven(f"Nova does not show server {server} to the project")
         found[server] = place.host
     return found
 
