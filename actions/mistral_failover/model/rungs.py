@@ -31,7 +31,8 @@ class ServerAfter(StrEnum):
     SHUTOFF = "shutoff"
     """Nova has the server SHUTOFF. If Nova shows it ACTIVE later, it was started again."""
     CUT_OFF = "cut_off"
-    """The guest is off, deleted or cut off. What Nova shows of the server proves nothing."""
+    """The guest is off, deleted, or cut off from everything that the group had there: it neither
+    writes nor answers at an address. What Nova shows of the server proves nothing."""
 
 
 class RungKind:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 from mistral_failover.cloud import volumes
+from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.servers import Evidence
+from mistral_failover.model.group import parse_group
 from mistral_failover.resources.fence import power
+from mistral_failover.resources.fence.rung import Examined
 from mistral_failover.resources.fence.storage import Storage
 from support.emulated import Pair
-from support.fencing import SIMULATORS, Fencing
+from support.fencing import PROJECT, SIMULATORS, Fencing
 
 SUSPECT, STANDBY = "172.31.251.11:0/1234567", "172.31.251.12:0/7654321"
 
@@ -190,6 +193,40 @@ def test_a_member_without_volumes_or_with_more_than_volumes_is_not_fenced_by_its
     assert stored.state["blocklist"] == []
 
 
+ADDRESSES = {
+    "port": {"port": "inside"},
+    "floating_ip": {"floating_ip": "entry"},
+    "virtual_ip": {"port": "inside"},
+}
+
+
+@pytest.mark.parametrize("type_", ADDRESSES)
+def test_the_doctor_names_an_address_that_the_member_would_keep(stored: Stored, type_: str) -> None:
+    active = {"get_param": "active"}
+    volume = {"type": "volume_attachment", "properties": {"volume": "data", "server": active}}
+    address = {"type": type_, "properties": {**ADDRESSES[type_], "server": active}}
+
+    def missing(**resources: Any) -> list[str]:
+        group = parse_group(
+            {
+                "failover_template_version": "2026-11-21",
+                "stack": "payments",
+                "members": {"servers": ["db_a", "db_b"]},
+                "roles": ["active"],
+                "resources": resources,
+                "fence": ["storage", "confirm"],
+            }
+        )
+        settings = stored.fencing.runtime.settings
+        examined = Examined(group, settings, lambda name: False, PROJECT)
+        return [found.sentence for found in Storage("storage").missing(group.fence[0], examined)]
+
+    assert missing(data=volume) == []
+    assert missing(data=volume, entry=address) == [
+        "the rung storage proves nothing for a member that has entry: its guest runs on"
+    ]
+
+
 def test_a_client_with_an_odd_address_is_not_passed_on(stored: Stored) -> None:
     stored.cluster("--help")
 
@@ -209,6 +246,19 @@ def test_a_project_that_is_not_in_the_file_gets_nothing_blocked(stored: Stored) 
     stored.cluster(SUSPECT)
 
     assert not stored.prove(project="another").proven
+    assert stored.state["calls"] == []
+
+
+def test_a_volume_of_another_project_is_not_blocked(
+    stored: Stored, connect: Callable[..., Cloud]
+) -> None:
+    """Its attachments are hidden, so its clients would look like the member's own."""
+    stored.cluster(SUSPECT)
+    stored.fencing.cloud = connect("other")
+
+    evidence = stored.prove()
+
+    assert evidence.observed == f"Cinder does not show volume {stored.pair.volume} to the project"
     assert stored.state["calls"] == []
 
 

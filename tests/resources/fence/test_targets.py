@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,6 +91,18 @@ def test_what_has_to_be_fenced_follows_from_what_is_on_the_member(
         stops,
         without_stop_command,
     )
+
+
+@pytest.mark.parametrize("type_", ["port", "floating_ip", "virtual_ip", "mount"])
+def test_a_fence_of_the_volumes_does_not_cover_what_is_beside_them(type_: str) -> None:
+    """The guest runs on, and answers at its address."""
+    records = [record("data", "volume_attachment"), record("db", "activation")]
+    records[0] = replace(records[0], physical_id="v-1")
+
+    assert fence_target(MEMBER, records, TYPES, lambda: None).beside_volumes == ()
+
+    target = fence_target(MEMBER, [*records, record("more", type_)], TYPES, lambda: None)
+    assert target.beside_volumes == ("more",)
 
 
 def test_what_needs_another_is_stopped_before_it() -> None:

@@ -29,6 +29,7 @@ from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
+from mistral_failover.resources.fence.storage import COVERED
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import confirm_command
@@ -85,7 +86,7 @@ def fence_target(
                 r.name
                 for r in here
                 if (r.type == ATTACHMENT and not r.physical_id)
-                or r.type not in (ATTACHMENT, ACTIVATION)
+                or r.type not in COVERED
                 or _server_of(r, member) not in attached
             )
         ),

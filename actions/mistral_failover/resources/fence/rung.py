@@ -85,6 +85,9 @@ class FenceRung(RungKind, ABC):
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
         """Try for ``rung["limit"]`` seconds, and return what was found. A repeat must be harmless.
 
+        A proof counts for everything that the group has on the member. A rung that cuts off a part
+        of it must not prove anything about a member that has more (``target.beside_volumes``).
+
         Raise a CloudError, ChannelError or ActionError if it fails: that is no proof, and the next
         rung is tried. If a CloudError or ChannelError is transient, the fence is retried unless
         another rung proves it. LeaseLost and errors of the state store end the climb. Any other

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
 from mistral_failover.model.rungs import Rung
 from mistral_failover.resources.fence.rung import Examined, FenceAttempt, FenceRung, Missing
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 _PAUSE = 0.25
+_LOOK = 1.0
+"""Seconds without which no further look at the watchers begins: it would not end in time."""
+COVERED = (ATTACHMENT, ACTIVATION)
+"""Types of what a member can no longer change once its volumes refuse its writes. It still answers
+at a floating IP, a port or a virtual IP, and types of users may do anything."""
 Own = Callable[[frozenset[str]], frozenset[str]]
 """Picks the member's clients from the clients of an image."""
 
@@ -48,6 +54,18 @@ class Storage(FenceRung):
             yield Missing(
                 "the rung storage proves nothing: no Ceph cluster is configured",
                 f"Ask the operator of the cloud to add ceph to {devices.OPTION}.",
+            )
+        types = examined.group.types
+        beside = sorted(
+            spec.name
+            for spec in examined.group.resources.values()
+            if types[spec.type].member_property and spec.type not in COVERED
+        )
+        if beside:
+            yield Missing(
+                f"the rung storage proves nothing for a member that has {' or '.join(beside)}: its "
+                "guest runs on",
+                "Add host_power, or another rung that proves the server off.",
             )
 
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
@@ -123,7 +141,7 @@ def _until_gone(
         for client in sorted(watching - blocked - new):
             cluster.block(client)
         new |= watching - blocked
-        if time.monotonic() + _PAUSE >= deadline:
+        if time.monotonic() + _PAUSE + _LOOK >= deadline:
             raise power.Unproven(
                 "contradicted: a client that Ceph blocks still watches a volume",
                 f"{image} is still watched by {', '.join(sorted(watching))}",
@@ -135,13 +153,17 @@ def _until_gone(
 def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     """Return what picks the member's clients from those of a volume. A volume that only the member
     has, has no others. Of a shared one only the clients on the member's host are its own, by the
-    operator's list of addresses. Raises Unproven if that does not tell them apart, CloudError."""
+    operator's list of addresses. Raises Unproven if that does not tell them apart, or if Cinder
+    does not show the volume to the project; CloudError."""
+    from mistral_failover.cloud import volumes
     from mistral_failover.cloud.hosts import operator_cloud, place_of
     from mistral_failover.cloud.volume_holders import holders_of
     from mistral_failover.resources.fence import power
     from mistral_failover.resources.fence.ceph import address_of
 
     target, tools = attempt.target, attempt.tools
+    if not volumes.exists(tools.cloud, volume_id):
+        raise power.Unproven(f"Cinder does not show volume {volume_id} to the project")
     holders = {holder.server_id for holder in holders_of(tools.cloud, volume_id)}
     others = holders - {*target.servers, None}
     if not others:
