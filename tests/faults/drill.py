@@ -27,8 +27,8 @@ class Play:
     ``act`` is what somebody from outside does (an alarm, an order); done again it must be
     harmless. ``prepare`` comes before that, and no fault happens in it. ``preceding`` are faults
     without which the point is not reached; then the victim sweeps as well. ``more``: further keys
-    of the group file. ``release_volumes``: a server on a dead host may be deleted for its volumes.
-    ``check``: what must be true at the end besides.
+    of the group file. ``host_dies``: each member is on a host of its own, and a server on a dead
+    one may be deleted for its volumes. ``check``: what must be true at the end besides.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Play:
     active: str = "db_b"
     preceding: tuple[Fault, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
-    release_volumes: bool = False
+    host_dies: bool = False
 
 
 @dataclass
@@ -130,17 +130,27 @@ class Drill:
         """The group file."""
         given = {"fence": list(self.play.ladder), **self.play.more}
         document = examples.group(self.play.volumes, self.group) | given
-        if self.play.release_volumes:
+        if self.play.host_dies:
             for spec in document["resources"].values():
                 if spec["type"] == "volume_attachment":
                     spec["properties"]["when_host_is_down"] = "delete_server"
         return document
 
+    def _template(self) -> dict[str, Any]:
+        """The stack."""
+        template = examples.stack(self.play.volumes)
+        if self.play.host_dies:
+            resources = template["resources"]
+            servers = [s for s in resources.values() if s["type"] == "OS::Nova::Server"]
+            for spec, host in zip(servers, self.slot.cloud.emulation.state.hosts, strict=False):
+                spec["properties"] = {**spec["properties"], "availability_zone": host}
+        return template
+
     # -- how it goes
 
     def _set_up(self) -> None:
         cloud = self.slot.cloud.client
-        cloud.create_stack(self.group, examples.stack(self.play.volumes))
+        cloud.create_stack(self.group, self._template())
         cloud.add_application(
             f"postgresql-{self.group}",
             start="pg-start",

@@ -84,12 +84,7 @@ def admit_it(drill: Drill) -> None:
 
 
 def install_fence_devices(drill: Drill) -> None:
-    """The operator has a board for each host, and the members are on two hosts."""
-    servers = drill.slot.cloud.emulation.state.servers
-    old, new = (servers[drill.server(member)] for member in ("db_a", "db_b"))
-    if old.host == new.host:
-        others = drill.slot.cloud.emulation.state.hosts.keys() - {old.host}
-        new.host = min(others)
+    """The operator has a board for each host."""
     folder = drill.slot.folder / drill.group
     folder.mkdir()
     machines = drill.facts["machines"] = Machines(folder)
@@ -301,7 +296,7 @@ HOST_DIED = Play(
     tidy=repair_the_host,
     check=the_host_is_off,
     ladder=({"kind": "host_power", "limit": 60},),
-    release_volumes=True,
+    host_dies=True,
 )
 PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
