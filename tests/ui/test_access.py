@@ -10,6 +10,7 @@ import requests
 
 from mistral_failover.ui import access
 from mistral_failover.ui.access import HEADERS, LASTS, Door
+from mistral_failover.ui.serving import serving
 from support.ui_answers import Answers
 from ui.conftest import Opened
 
@@ -101,7 +102,10 @@ def test_a_log_out_needs_the_token_too(opened: Opened) -> None:
     assert browser.get("/").status_code == 401
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.1:x"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.1:x", "127.0.0.1:65536", "192.0.2.1"],
+)
 def test_a_name_that_was_rebound_to_loopback_is_refused(opened: Opened, host: str) -> None:
     browser = opened()
     for path in ("/", "/login", "/static/ui.css"):
@@ -111,6 +115,12 @@ def test_a_name_that_was_rebound_to_loopback_is_refused(opened: Opened, host: st
 @pytest.mark.parametrize("host", ["localhost:9999", "127.0.0.1:1", "[::1]:8991", "LOCALHOST"])
 def test_a_tunnel_may_have_another_port_at_its_other_end(opened: Opened, host: str) -> None:
     assert opened().get("/static/ui.css", headers={"Host": host}).status_code == 200
+
+
+def test_every_address_that_it_may_listen_on_is_one_of_its_names() -> None:
+    links: list[str] = []
+    with serving(Answers(), "127.0.0.2", 0, read_only=True, announce=links.append):
+        assert requests.get(links[0], timeout=10).status_code == 200
 
 
 @pytest.mark.parametrize(

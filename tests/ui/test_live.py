@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import requests
 
 from mistral_failover.ui import app
-from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.asking import Remembering, Trouble
 from support.ui_answers import Answers, status
 from ui.conftest import Browser, Opened
 
@@ -101,6 +103,39 @@ def test_too_many_streams_are_not_opened(opened: Opened, monkeypatch: pytest.Mon
         time.sleep(0.1)
     answer.close()
     assert answer.status_code == 200
+
+
+def test_a_plan_is_not_made_again_and_again(opened: Opened) -> None:
+    answers = Answers()
+
+    assert opened(answers).get("/live?page=/plan&group=payments&verb=failover").status_code == 404
+    assert "failover.plan" not in [action for action, _ in answers.asked]
+
+
+def test_pages_that_wait_for_the_same_failure_share_it() -> None:
+    asked: list[str] = []
+    waiting = threading.Barrier(5)
+
+    class Away:
+        def ask(self, action: str, **_: Any) -> Any:
+            asked.append(action)
+            time.sleep(0.2)
+            raise Trouble("no answer", code="MISTRAL_UNREACHABLE")
+
+        def start(self, workflow: str, **_: Any) -> str:
+            raise NotImplementedError(workflow)
+
+    remembering = Remembering(Away())
+
+    def look(_: int) -> str:
+        waiting.wait(5)
+        with pytest.raises(Trouble) as refused:
+            remembering.ask("failover.status")
+        return refused.value.message
+
+    with ThreadPoolExecutor(5) as pool:
+        assert list(pool.map(look, range(5))) == ["no answer"] * 5
+    assert len(asked) == 1
 
 
 def test_many_open_pages_ask_mistral_no_more_than_one(opened: Opened) -> None:

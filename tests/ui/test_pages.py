@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from mistral_failover.ui.asking import Trouble
-from support.ui_answers import MOVING, NOW, TRAVERSAL, Answers, held, overview, status
+from support.ui_answers import (
+    MOVING,
+    NOW,
+    TRAVERSAL,
+    Answers,
+    held,
+    operation,
+    overview,
+    status,
+    traversal,
+)
 from ui.conftest import Opened
 
 READ = ["/", "/group?name=payments", f"/timeline?id={TRAVERSAL}", "/history"]
@@ -119,6 +129,18 @@ def test_a_finished_failover_is_asked_for_once(opened: Opened) -> None:
         browser.get(f"/timeline?id={TRAVERSAL}&step={step}")
 
     assert [action for action, _ in answers.asked].count("failover.show") == 1
+
+
+def test_a_superseded_failover_is_asked_for_until_its_last_step_has_ended(opened: Opened) -> None:
+    running = operation("create", "data", "volume_attachment", "db_b", "move_volumes", 5, None)
+    answers = Answers(show=traversal(status="SUPERSEDED", operations=[running]))
+    browser = opened(answers)
+    assert "running" in browser.get(f"/timeline?id={TRAVERSAL}").text
+
+    answers.answers["show"] = traversal(status="SUPERSEDED")
+    time.sleep(1.1)
+
+    assert "running" not in browser.get(f"/timeline?id={TRAVERSAL}").text
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@
 Every user of this machine reaches the port, and so does every web page in a browser here. So each
 request is checked before a page sees it, in this order:
 
-1. ``Host`` is a name of loopback, else 403. A page whose own name is rebound to 127.0.0.1 sends
-   that name.
+1. ``Host`` is ``localhost`` or an address of loopback, else 403. A page whose own name is rebound to
+   127.0.0.1 sends that name.
 2. ``Origin`` and ``Sec-Fetch-Site``, which only browsers send, name no other site, else 403.
 3. The session's cookie is known, else 401; only /login and /static need none. A session begins with
    a link that is printed on the terminal and works once. The cookie is HttpOnly and
@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
+import re
 import secrets
 import threading
 import time
@@ -39,7 +41,6 @@ SESSIONS = 16
 """Maximum sessions; a further login ends the oldest."""
 LARGEST = 64 * 1024
 """Maximum size of a form in bytes."""
-HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -54,6 +55,8 @@ HEADERS: Mapping[str, str] = {
 }
 _OPEN = ("/login", "/static/")
 _BYTES = 32
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\[\]:]+)(?::(?P<port>[0-9]{1,5}))?")
+_LARGEST_PORT = 65535
 _OWN = frozenset({"same-origin", "none"})  # none: typed, or clicked in a terminal
 
 
@@ -203,11 +206,11 @@ class Guard:
 
     def _check(self, request: Request) -> None:
         host = request.headers.get("Host", "").lower()
-        if len(request.headers.getlist("Host")) != 1 or _name(host) not in HOSTS:
+        if len(request.headers.getlist("Host")) != 1 or not _is_loopback(host):
             raise Refused(
                 HTTPStatus.FORBIDDEN,
-                f"This server has the names {', '.join(sorted(HOSTS))}. Use one of them, also "
-                "through a tunnel.",
+                "This server answers only to localhost and to addresses such as 127.0.0.1. Use one "
+                "of them, also through a tunnel.",
             )
         if not _same_site(request, host):
             raise Refused(
@@ -229,15 +232,20 @@ def refusal(refused: Refused) -> Response:
     return PlainTextResponse(f"{refused.why}\n", refused.status)
 
 
-def _name(host: str) -> str:
-    """Return the name in a Host header, without its port; empty if it is none."""
-    if host.startswith("["):
-        name, bracket, port = host.partition("]")
-        name += bracket
-        colon, port = port[:1], port[1:]
-    else:
-        name, colon, port = host.partition(":")
-    return name if (not colon and not port) or (colon == ":" and port.isdecimal()) else ""
+def is_loopback(address: str) -> bool:
+    """Return whether only this machine reaches an IP address. Raises ValueError if it is none."""
+    return ipaddress.ip_address(address).is_loopback
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether a Host header names this machine, with a port or without."""
+    found = _HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > _LARGEST_PORT:
+        return False
+    try:
+        return found["name"] == "localhost" or is_loopback(found["name"].strip("[]"))
+    except ValueError:
+        return False
 
 
 def _same_site(request: Request, host: str) -> bool:

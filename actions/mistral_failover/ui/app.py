@@ -145,8 +145,9 @@ class _Ui:
 
     async def _live(self, request: Request) -> Response:
         given = dict(request.query_params)
-        build = self._pages.get(given.pop("page", ""))
-        if build is None:
+        path = given.pop("page", "")
+        build = self._pages.get(path)
+        if build is None or path == "/plan":  # each look would store another plan
             raise HTTPException(404)
         if self._streams >= STREAMS:
             # 204 tells the browser not to try again.

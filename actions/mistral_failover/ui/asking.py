@@ -104,11 +104,12 @@ class _Answer:
     lock: threading.Lock = field(default_factory=threading.Lock)
     at: float = float("-inf")
     value: Any = None
+    trouble: Trouble | None = None
 
 
 class Remembering:
-    """Asks another `Asking`, and gives the same answer to the same question for ``seconds``: many
-    open pages cost Mistral no more than one."""
+    """Asks another `Asking`, and gives the same answer to the same question for ``seconds``, also a
+    failure: many open pages cost Mistral no more than one, and do not wait for one timeout each."""
 
     def __init__(
         self, asking: Asking, seconds: float = 1.0, clock: Callable[[], float] = time.monotonic
@@ -129,8 +130,13 @@ class Remembering:
                 self._answers.popitem(last=False)
         with answer.lock:
             if self._clock() - answer.at > self._seconds:
-                answer.value = self._asking.ask(action, **inputs)
+                try:
+                    answer.value, answer.trouble = self._asking.ask(action, **inputs), None
+                except Trouble as error:
+                    answer.trouble = error
                 answer.at = self._clock()
+            if answer.trouble is not None:
+                raise answer.trouble.with_traceback(None)
             return answer.value
 
     def order(self, action: str, **inputs: Any) -> Any:

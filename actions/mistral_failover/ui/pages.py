@@ -138,7 +138,7 @@ class Pages:
         return Page("history.html", title, content, live=5.0)
 
     def _traversal(self, identity: str) -> Any:
-        """Return a traversal; one that has ended is asked for once."""
+        """Return a traversal; one that has ended, with all of its steps, is asked for once."""
         with self._lock:
             if identity in self._finished:
                 return self._finished[identity]
@@ -146,7 +146,8 @@ class Pages:
         if found["kind"] != "traversal":
             what = f"{found['kind']} {found['id']}"
             raise Trouble(f"{what} is not a failover.", f"failover show {identity}", "UNKNOWN_ID")
-        if found["ended_at"] is not None:
+        # A superseded traversal ends before its last steps.
+        if all(each["ended_at"] is not None for each in (found, *found["operations"])):
             with self._lock:
                 self._finished[identity] = found
                 while len(self._finished) > _FINISHED:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
 import threading
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from mistral_failover.ui.access import Door
+from mistral_failover.ui.access import Door, is_loopback
 from mistral_failover.ui.app import application
 from mistral_failover.ui.asking import Asking
 
@@ -26,7 +25,7 @@ class NotLoopback(Exception):
 def check_loopback(host: str) -> None:
     """Check that other machines cannot reach an address. Raises NotLoopback; ValueError if it is
     no IP address."""
-    if not ipaddress.ip_address(host).is_loopback:
+    if not is_loopback(host):
         raise NotLoopback(host)
 
 
