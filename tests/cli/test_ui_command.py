@@ -157,9 +157,31 @@ def test_it_is_served_beside_a_server_that_announces_itself(
     (tmp_path / "server.json").write_text(json.dumps(facts), "utf-8")
     written = io.StringIO()
 
-    with Ui.beside(tmp_path, written, "127.0.0.1:0"):
+    with Ui.beside(tmp_path, written, ("127.0.0.1", 0), read_only=False):
         link = written.getvalue().split(": ", 1)[1].strip()
         assert f"/group?name={deployment.group}" in Browser(link).page("/")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--ui", "nonsense"], 2, "expected HOST:PORT"),
+        (["--ui", "0.0.0.0:0"], 1, "LOOPBACK_ONLY"),
+        (["--ui", "localhost:0"], 1, "Cannot serve the page at localhost:0"),
+        (["--ui-orders"], 1, "--ui-orders needs --ui"),
+    ],
+    ids=["nonsense", "anywhere", "a name", "orders alone"],
+)
+def test_a_server_refuses_what_its_page_cannot_do_before_it_starts(
+    tmp_path: Path, words: list[str], code: int, said: str
+) -> None:
+    folder = tmp_path / "state"
+    argv = [str(PROGRAM), "server", "--emulated", "--state-dir", str(folder), *words]
+
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:0", "[::]:0"])

@@ -111,6 +111,7 @@ def test_its_page_is_served(server: ServerProcess) -> None:
 
     assert page.status_code == 200
     assert "<h1>Groups</h1>" in page.text
+    assert browser.get(f"{page.url}order?what=pause&group=payments", timeout=60).status_code == 404
 
 
 def test_what_it_keeps_is_its_user_s_alone(server: ServerProcess) -> None:

@@ -21,6 +21,7 @@ from cliff.lister import Lister
 
 from mistral_failover.cli import connection
 from mistral_failover.cli.base import for_people
+from mistral_failover.cli.exporter import address
 
 _DEFAULT_API, _DEFAULT_WEBHOOK = "127.0.0.1:8989", "127.0.0.1:8990"
 _DEFAULT_UI = "127.0.0.1:8991"
@@ -144,9 +145,16 @@ class Server(Lister):
         parser.add_argument(
             "--ui",
             nargs="?",
-            const=_DEFAULT_UI,
+            type=address,
+            const=address(_DEFAULT_UI),
             metavar="HOST:PORT",
-            help=f"serve the web page of 'failover ui' too, on loopback (default {_DEFAULT_UI})",
+            help=f"serve the web page of 'failover ui' too, on loopback (default {_DEFAULT_UI}), "
+            "without its orders",
+        )
+        parser.add_argument(
+            "--ui-orders",
+            action="store_true",
+            help="let that page give orders, to every user who can read the links that this prints",
         )
         parser.add_argument(
             "--check", action="store_true", help="only show what is wrong; start nothing"
@@ -173,7 +181,9 @@ class Server(Lister):
             if parsed_args.check:
                 self._found = _findings(options)
                 return int(super().run(parsed_args)) or int(self._grave)
-            _serve(options, parsed_args.ui)
+            if parsed_args.ui_orders and parsed_args.ui is None:
+                raise connection.CommandFailed("--ui-orders needs --ui", "Give both. [USAGE]")
+            _serve(options, parsed_args.ui, orders=parsed_args.ui_orders)
         except (EmbeddedError, CloudError, MistralError) as error:
             raise connection.CommandFailed(
                 f"{error.message.rstrip('.')}. {error.remedy} [{error.code}]"
@@ -257,7 +267,7 @@ def _findings(options: Any) -> list[Any]:
     return checks.look(options)
 
 
-def _serve(options: Any, ui: str | None) -> None:
+def _serve(options: Any, ui: tuple[str, int] | None, *, orders: bool) -> None:
     """Serve until a signal, and end the process, whatever actions are still running: Python would
     wait for their threads. The ledger records their work."""
     from mistral_failover.agent.systemd import log_to_stderr
@@ -271,25 +281,30 @@ def _serve(options: Any, ui: str | None) -> None:
         logging.getLogger().removeHandler(handler)
     log_to_stderr()
     with contextlib.ExitStack() as stack:
+        page = _page(options, ui, orders=orders)
 
         def ready(found: Any) -> None:
             _tell(options, found)
-            if ui is not None:
-                stack.enter_context(_page().beside(options.state_dir, sys.stdout, ui))
+            stack.enter_context(page)
 
-        if ui is not None:
-            _page().check()
         service.serve(options, ready, ended)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def _page() -> Any:
-    """The command of the web page. It uses the other commands, so it is not imported here, but
-    found as every command is."""
+def _page(
+    options: Any, ui: tuple[str, int] | None, *, orders: bool
+) -> contextlib.AbstractContextManager[None]:
+    """Return a context manager that serves the web page. Its command uses the other commands, so it
+    is not imported here, but found as every command is. Raises CommandFailed."""
+    if ui is None:
+        return contextlib.nullcontext()
     (point,) = entry_points(group="failover.cli", name="ui")
-    return point.load()
+    page: contextlib.AbstractContextManager[None] = point.load().beside(
+        options.state_dir, sys.stdout, ui, read_only=not orders
+    )
+    return page
 
 
 def _tell(options: Any, found: Any) -> None:

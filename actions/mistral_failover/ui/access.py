@@ -4,8 +4,8 @@
 Every user of this machine reaches the port, and so does every web page in a browser here. So each
 request is checked before a page sees it, in this order:
 
-1. ``Host`` is ``localhost`` or an address of loopback, else 403. A page whose own name is rebound to
-   127.0.0.1 sends that name.
+1. ``Host`` is ``localhost`` or an address of loopback, else 403. A page whose own name is rebound
+   to 127.0.0.1 sends that name.
 2. ``Origin`` and ``Sec-Fetch-Site``, which only browsers send, name no other site, else 403.
 3. The session's cookie is known, else 401; only /login and /static need none. A session begins with
    a link that is printed on the terminal and works once. The cookie is HttpOnly and

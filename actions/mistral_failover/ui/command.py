@@ -57,11 +57,9 @@ class Ui(Command):
         """Serve until a signal comes."""
         self.check()
         from mistral_failover.ui.asking import OverMistral, Trouble
-        from mistral_failover.ui.serving import check_loopback
 
         host, port = parsed_args.listen
-        with _cannot_listen(host, port):
-            check_loopback(host)
+        check_address(host, port)
         try:
             OverMistral(self.app).ask("failover.status")
         except Trouble as error:
@@ -83,12 +81,25 @@ class Ui(Command):
                 "Run: pip install 'mistral-failover[ui]'. [NOT_INSTALLED]",
             )
 
-    @staticmethod
-    def beside(state_dir: Path, stream: TextIO, listen: str) -> AbstractContextManager[None]:
-        """Return a context manager that serves the page of the ``failover server`` with this state
-        directory, and writes the links to ``stream``. Raises CommandFailed."""
+    @classmethod
+    def beside(
+        cls, state_dir: Path, stream: TextIO, listen: tuple[str, int], *, read_only: bool
+    ) -> AbstractContextManager[None]:
+        """Check what the page needs, and return a context manager that serves it for the ``failover
+        server`` with this state directory. It writes the links to ``stream``. Both raise
+        CommandFailed."""
+        cls.check()
+        check_address(*listen)
         options = SimpleNamespace(embedded=True, server_state=state_dir)
-        return page(SimpleNamespace(options=options), stream, *address(listen))
+        return page(SimpleNamespace(options=options), stream, *listen, read_only=read_only)
+
+
+def check_address(host: str, port: int) -> None:
+    """Check that the page may be served there. Raises CommandFailed."""
+    from mistral_failover.ui.serving import check_loopback
+
+    with _cannot_listen(host, port):
+        check_loopback(host)
 
 
 @contextlib.contextmanager
