@@ -8,6 +8,7 @@ from typing import Any
 from mistral_failover.ui.asking import Trouble
 
 NOW = 1_800_000_000.0
+INCIDENT = "d3b9775c-bbec-5427-b5ff-c0c3dd981b60"
 TRAVERSAL = "b0394ddc-9123-5a79-b7e8-44cb89ac20d5"
 
 
@@ -267,7 +268,7 @@ def plan(**more: Any) -> dict[str, Any]:
 def held(**more: Any) -> dict[str, Any]:
     """A row of failover.held."""
     return {
-        "incident": "d3b9775c-bbec-5427-b5ff-c0c3dd981b60",
+        "incident": INCIDENT,
         "group": "payments",
         "lost": ["db_b"],
         "sentence": "alarm server_lost: payments is paused",
@@ -276,6 +277,9 @@ def held(**more: Any) -> dict[str, Any]:
         "heard": 2,
         "first_at": NOW - 9,
         "last_at": NOW - 3,
+        "host": None,
+        "children": 0,
+        "evidence": None,
         "admit": "failover admit d3b9775c --because WHY",
         "dismiss": "failover dismiss d3b9775c --because WHY",
         **more,

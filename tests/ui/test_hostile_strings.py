@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from mistral_failover.model.text import clean
 from mistral_failover.ui.asking import Trouble
 from support.ui_answers import (
+    INCIDENT,
     MOVING,
     TRAVERSAL,
     Answers,
@@ -28,7 +30,8 @@ HOSTILE = (
     "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"' \x1b[2J\u202e{{7*7}}"
 )
 READ = ["/", "/group?name=payments", f"/timeline?id={TRAVERSAL}&step=5", "/history"]
-READ += ["/plan?group=payments&verb=failover", "/order?what=admit&group=payments&incident=1&lost=x"]
+READ += ["/plan?group=payments&verb=failover"]
+READ += [f"/order?what=admit&group=payments&incident={quote(INCIDENT + HOSTILE)}"]
 _WORDS = frozenset({"status", "kind", "type", "stage", "verb", "key", "id", "traversal_id"})
 """Fields whose values are words of ours: the code decides by them."""
 _NOT_TEXT = frozenset({"service"})
@@ -88,7 +91,7 @@ _ANSWERS = {
     "show": traversal(),
     "history": history(),
     "plan": plan(changed=["the goal"]),
-    "held": {"held": [held()], "total": 1},
+    "held": {"held": [held(), held(group=None, host="compute-1", children=2)], "total": 2},
 }
 _KNOWN = frozenset(_keys(_ANSWERS))
 

@@ -9,7 +9,7 @@ import pytest
 
 from mistral_failover.ui.asking import Trouble
 from mistral_failover.ui.orders import ORDERS
-from support.ui_answers import Answers, status
+from support.ui_answers import INCIDENT, Answers, held, status
 from ui.conftest import Opened
 
 PLAN = "a416c00c-7b12-538d-9db5-c40bbbabe986"
@@ -89,7 +89,7 @@ def test_a_form_that_is_not_complete_does_nothing(opened: Opened) -> None:
     assert browser.post("/order", what="pause", **WHY).status_code == 400
     assert browser.post("/order", what="nothing", group="payments").status_code == 404
     assert answers.started == []
-    assert {action for action, _ in answers.asked} == {"failover.status"}
+    assert {action for action, _ in answers.asked} == {"failover.status", "failover.held"}
 
 
 def test_what_mistral_refuses_is_said(opened: Opened) -> None:
@@ -104,7 +104,8 @@ def test_what_mistral_refuses_is_said(opened: Opened) -> None:
     "asked",
     [
         "what=pause",
-        "what=admit&incident=d3b9775c&lost=db_b",
+        f"what=admit&incident={INCIDENT}",
+        f"what=dismiss&incident={INCIDENT}",
         f"what=start&plan={PLAN}",
         "what=confirm-fenced&member=db_a",
     ],
@@ -118,6 +119,42 @@ def test_a_form_says_what_it_does_and_shows_the_plan(opened: Opened, asked: str)
         order.dangerous
     )
     assert ("What would happen" in page) == (order.name in ("admit", "start"))
+
+
+def test_an_alarm_is_shown_with_the_plan_for_all_of_its_members_before_it_is_admitted(
+    opened: Opened,
+) -> None:
+    alarm = held(lost=["db_a", "db_b"], sentence="host compute-1 failed")
+    answers = Answers(held={"held": [alarm], "total": 1})
+
+    page = opened(answers).get(f"/order?what=admit&group=payments&incident={INCIDENT}").text
+
+    asked = {"group": "payments", "verb": "failover", "lost": ["db_a", "db_b"]}
+    assert ("failover.plan", asked) in answers.asked
+    assert "host compute-1 failed" in page
+
+
+def test_an_alarm_that_is_no_longer_held_has_no_form(opened: Opened) -> None:
+    browser = opened(Answers(held={"held": [], "total": 0}))
+
+    for what in ("admit", "dismiss"):
+        answer = browser.get(f"/order?what={what}&group=payments&incident={INCIDENT}")
+        assert answer.status_code == 404
+        assert "no longer held" in answer.text
+        assert '<form method="post" action="/order"' not in answer.text
+
+
+def test_an_alarm_without_a_member_is_admitted_on_the_command_line(opened: Opened) -> None:
+    alarm = held(lost=None, admit="failover admit d3b9775c --lost MEMBER --because WHY")
+    browser = opened(Answers(status=status(held=1), held={"held": [alarm], "total": 1}))
+
+    group = browser.get("/group?name=payments").text
+    form = browser.get(f"/order?what=admit&group=payments&incident={INCIDENT}")
+
+    assert "what=admit" not in group
+    assert "what=dismiss" in group
+    assert form.status_code == 400
+    assert alarm["admit"] in form.text
 
 
 def test_read_only_pages_have_no_orders(opened: Opened) -> None:

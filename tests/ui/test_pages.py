@@ -95,6 +95,24 @@ def test_held_alarms_have_their_commands_and_their_orders(opened: Opened) -> Non
     assert "what=admit&amp;group=payments&amp;incident=d3b9775c" in page
 
 
+def test_the_list_shows_failed_hosts_and_alarms_of_no_known_group(opened: Opened) -> None:
+    alarms = [
+        held(),
+        held(group=None, host="compute-1", children=2, lost=None, sentence="compute-1 failed"),
+        held(group=None, lost=None, sentence="alarm about a stranger"),
+    ]
+    page = opened(Answers(held={"held": alarms, "total": 3})).get("/").text
+
+    assert "compute-1 failed: 2 groups wait" in page
+    assert "alarm about a stranger" in page
+    assert alarms[0]["sentence"] not in page, "it is on the page of its group"
+    assert page.count("failover admit d3b9775c") == 2
+
+
+def test_the_list_has_no_room_for_alarms_that_there_are_not(opened: Opened) -> None:
+    assert "Alarms that wait for you" not in opened().get("/").text
+
+
 def test_the_plan_for_a_lost_member_is_shown_before_anything_happens(opened: Opened) -> None:
     answers = Answers()
     page = opened(answers).get("/plan?group=payments&verb=failover&lost=db_b").text

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.ui import pages
 from support.pages import ROOT
 from support.ui_answers import (
     MOVING,
@@ -20,6 +21,7 @@ from support.ui_answers import (
     TRAVERSAL,
     Answers,
     held,
+    history,
     operation,
     overview,
     status,
@@ -138,6 +140,26 @@ def test_a_page_changes_without_a_reload(chromium: Any, opened: Opened) -> None:
     assert tab.page.locator(".moving").count() == 0
     assert tab.page.locator("details").first.get_attribute("open") is not None
     assert tab.page.evaluate("window.same") is True
+    assert tab.wrong == []
+    tab.context.close()
+
+
+def test_an_entry_that_was_opened_stays_open_when_newer_ones_come(
+    chromium: Any, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "HISTORY", 0.5)
+    answers = Answers()
+    tab = Tab(chromium, opened(answers, login=False))
+    tab.open("/history")
+    tab.page.get_by_text("11 entries").click()
+
+    newer = {"traversal_id": "newer", "sentence": "a newer failover", "resource_id": None}
+    rows = [row | newer | {"id": 100 + row["id"]} for row in history()[:2]]
+    answers.answers["history"] = [*history(), *rows]
+    tab.page.get_by_text("2 entries").wait_for(timeout=10_000)
+
+    open_ones = tab.page.locator("details[open] summary").all_inner_texts()
+    assert open_ones == ["11 entries"]
     assert tab.wrong == []
     tab.context.close()
 

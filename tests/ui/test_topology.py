@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from mistral_failover.ui.topology import Fenced, Hold, Movement, Topology, topology, topology_at
+from mistral_failover.ui.topology import (
+    Fenced,
+    Hold,
+    Kind,
+    Movement,
+    Topology,
+    topology,
+    topology_at,
+)
 from support.ui_answers import MOVING, NOW, resource, status, traversal
 
 
@@ -22,6 +30,15 @@ def test_at_rest_the_holder_has_everything() -> None:
         ("", False),
         ("active", True),
     ]
+
+
+@pytest.mark.parametrize("kind", ["floating_ip", "port", "virtual_ip"])
+def test_an_address_is_known_as_one(kind: str) -> None:
+    address = resource("service", kind, "db_b", "CREATE_COMPLETE")
+
+    (thing,) = topology(status(resources=[address])).members[1].things
+
+    assert (thing.name, thing.kind, thing.hold) == ("service", Kind.ADDRESS, Hold.HELD)
 
 
 def test_what_leaves_one_member_for_another_is_moving() -> None:

@@ -8,7 +8,6 @@ import math
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import jinja2
@@ -28,14 +27,20 @@ from mistral_failover.ui.access import Door, Guard, Refused
 from mistral_failover.ui.asking import Asking, Remembering, Trouble
 from mistral_failover.ui.orders import ORDERS
 from mistral_failover.ui.pages import Page, Pages, Parameters
-from mistral_failover.ui.plan import plan_view
 
 STREAMS = 64
 """Maximum pages that are updated at once; a further one is not live."""
 _HERE = Path(__file__).parent
 _BEAT = 15.0  # seconds after which an unchanged stream shows that it is alive
 _NOTICE = 0.2  # seconds within which a stream ends with its session
-_STATUS = {"UNKNOWN_GROUP": 404, "UNKNOWN_ID": 404, "NOT_FOUND": 404, "USAGE": 400, "NOT_SURE": 400}
+_STATUS = {
+    "UNKNOWN_GROUP": 404,
+    "UNKNOWN_ID": 404,
+    "NOT_FOUND": 404,
+    "NOT_HELD": 404,
+    "USAGE": 400,
+    "NOT_SURE": 400,
+}
 
 Build = Callable[[Parameters], Page]
 
@@ -71,6 +76,7 @@ class _Ui:
         self._templates = templates()
         self._streams = 0
         pages = Pages(asking)
+        self._order_page = pages.order
         self._pages: dict[str, Build] = {
             "/": pages.groups,
             "/group": pages.group,
@@ -200,20 +206,7 @@ class _Ui:
         order = ORDERS.get(given.get("what", ""))
         if order is None or not given.get("group"):
             raise HTTPException(404)
-        content: dict[str, Any] = {"order": order, "given": given, "plan": None}
-        if order.name == "admit":
-            content["plan"] = self._foreseen(given)
-        if order.name == "start" and given.get("plan"):
-            content["plan"] = plan_view(self._asking.ask("failover.plan", plan=given["plan"]))
-        title = f"{order.title}: {given['group']}"
-        return self._answer(request, Page("order.html", title, content))
-
-    def _foreseen(self, given: Parameters) -> Any:
-        """Return the plan of what an alarm asks for; None if it does not name the member."""
-        if not given.get("lost"):
-            return None
-        asked = {"group": given["group"], "verb": "failover", "lost": given["lost"]}
-        return self._pages["/plan"](asked).content["plan"]
+        return self._answer(request, self._order_page(order, given))
 
     async def _order(self, request: Request) -> Response:
         fields = await access.form(request, request.state.session)

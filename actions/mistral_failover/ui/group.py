@@ -90,7 +90,7 @@ def group_view(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()
         ),
         members=tuple(_member(status, row) for row in status["members"]),
         holders=tuple(dict.fromkeys(status["roles"].values())),
-        held=tuple(_held(row) for row in held),
+        held=tuple(held_alarm(row) for row in held),
         paused=bool(status["pause"]),
         lost=tuple(status["lost"]),
         blocked=tuple(sorted({row["member"] for row in status["remedies"]})),
@@ -176,10 +176,14 @@ def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
     )
 
 
-def _held(row: Mapping[str, Any]) -> HeldAlarm:
+def held_alarm(row: Mapping[str, Any]) -> HeldAlarm:
+    """Return the view of a row of failover.held."""
+    children = row["children"]
+    verb = "waits" if children == 1 else "wait"
+    waiting = f": {counted(children, 'group')} {verb}" if children else ""
     return HeldAlarm(
         incident=row["incident"],
-        sentence=row["sentence"],
+        sentence=f"{row['sentence']}{waiting}",
         heard=f"heard {counted(row['heard'], 'time')}, last {when(row['last_at'])}",
         admit=row["admit"],
         dismiss=row["dismiss"],

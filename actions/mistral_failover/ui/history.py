@@ -22,8 +22,10 @@ class Line:
 @dataclass(frozen=True)
 class Episode:
     """Entries that belong to one traversal, oldest first, or a single one that belongs to none.
-    ``traversal`` is empty then, ``group`` if it is the page's."""
+    ``key`` tells it from the others; ``traversal`` is empty for a single one, ``group`` if it is
+    the page's."""
 
+    key: str
     traversal: str
     group: str
     title: str
@@ -34,19 +36,19 @@ class Episode:
 
 def episodes(rows: Iterable[Mapping[str, Any]]) -> tuple[Episode, ...]:
     """Return the rows of failover.history by traversal, the latest first."""
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        alone = f"entry {row['id']}"
-        found.setdefault(
-            (row["traversal_id"] or "", "" if row["traversal_id"] else alone), []
-        ).append(row)
-    shown = [_episode(traversal, group) for (traversal, _), group in found.items()]
+        alone = f"entry-{row['id']}"
+        found.setdefault(row["traversal_id"] or alone, []).append(row)
+    shown = [_episode(key, group) for key, group in found.items()]
     return tuple(reversed(shown))
 
 
-def _episode(traversal: str, rows: list[Mapping[str, Any]]) -> Episode:
+def _episode(key: str, rows: list[Mapping[str, Any]]) -> Episode:
     first, last = rows[0], rows[-1]
+    traversal = first["traversal_id"] or ""
     return Episode(
+        key=key,
         traversal=traversal,
         group=first.get("group", ""),
         title=first["sentence"],

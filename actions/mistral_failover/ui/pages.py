@@ -11,16 +11,19 @@ from typing import Any
 
 from mistral_failover.ui import drawing
 from mistral_failover.ui.asking import Asking, Trouble
-from mistral_failover.ui.group import group_view
+from mistral_failover.ui.group import group_view, held_alarm
 from mistral_failover.ui.groups import SORTS, Query, groups_view
 from mistral_failover.ui.history import episodes
 from mistral_failover.ui.levels import Level
-from mistral_failover.ui.plan import plan_view
+from mistral_failover.ui.orders import Order
+from mistral_failover.ui.plan import PlanView, plan_view
 from mistral_failover.ui.timeline import timeline
 from mistral_failover.ui.topology import topology, topology_at
 
 PLANNED = ("failover", "switchover", "failback")
 """The verbs that the page can plan."""
+HISTORY = 5.0
+"""Seconds between two looks at a journal."""
 _HELD = 100
 _PAGE = 500  # groups in one answer
 _PAGES = 20
@@ -51,7 +54,7 @@ class Pages:
         self._finished: OrderedDict[str, Any] = OrderedDict()
 
     def groups(self, given: Parameters) -> Page:
-        """All groups."""
+        """All groups, and the held alarms that no group's page shows."""
         rows: list[Any] = []
         now = 0.0
         for _ in range(_PAGES):
@@ -62,7 +65,14 @@ class Pages:
             if len(answer["overview"]) < _PAGE:
                 break
         view = groups_view(rows, now, Query.read(given))
-        content = {"view": view, "levels": list(Level), "sorts": list(SORTS)}
+        held = self._asking.ask("failover.held", limit=_HELD)["held"]
+        content = {
+            "view": view,
+            "levels": list(Level),
+            "sorts": list(SORTS),
+            # Failed hosts, and alarms of groups that are not known. The others are on their pages.
+            "held": [held_alarm(row) for row in held if row["group"] is None],
+        }
         # A long page is a lot to send.
         return Page("groups.html", "Groups", content, live=3.0 if len(rows) <= _MANY else 10.0)
 
@@ -70,11 +80,7 @@ class Pages:
         """One group: what is wrong, who has what, and the present traversal."""
         name = _needed(given, "name")
         status = self._asking.ask("failover.status", group=name)
-        held = (
-            self._asking.ask("failover.held", group=name, limit=_HELD)["held"]
-            if status["held"]
-            else []
-        )
+        held = self._held(name) if status["held"] else []
         view = group_view(status, held)
         drawn = topology(status)
         chart = timeline(self._traversal(view.traversal)) if view.traversal else None
@@ -135,7 +141,39 @@ class Pages:
         rows = self._asking.ask("failover.history", group=group, limit=_LATEST)
         content = {"group": group or "", "episodes": episodes(rows), "full": len(rows) >= _LATEST}
         title = f"History of {group}" if group else "History of all groups"
-        return Page("history.html", title, content, live=5.0)
+        return Page("history.html", title, content, live=HISTORY)
+
+    def order(self, order: Order, given: Parameters) -> Page:
+        """The form of an order: what it is about, and what it would do."""
+        group = _needed(given, "group")
+        content: dict[str, Any] = {"order": order, "given": given, "alarm": "", "plan": None}
+        if "incident" in order.fields:
+            alarm = self._alarm(group, _needed(given, "incident"))
+            content["alarm"] = held_alarm(alarm).sentence
+            if order.name == "admit":
+                content["plan"] = self._admitted(alarm)
+        if order.name == "start" and given.get("plan"):
+            content["plan"] = plan_view(self._asking.ask("failover.plan", plan=given["plan"]))
+        return Page("order.html", f"{order.title}: {group}", content)
+
+    def _admitted(self, alarm: Mapping[str, Any]) -> PlanView:
+        """Return the plan of what an alarm asks for."""
+        if not alarm["lost"]:
+            raise Trouble("The alarm names no member.", f"Name it: {alarm['admit']}", "USAGE")
+        asked = {"group": alarm["group"], "verb": "failover", "lost": alarm["lost"]}
+        return plan_view(self._asking.ask("failover.plan", **asked))
+
+    def _alarm(self, group: str, incident: str) -> Mapping[str, Any]:
+        for row in self._held(group):
+            if row["incident"] == incident:
+                return row
+        raise Trouble("That alarm is no longer held.", "Open the group's page again.", "NOT_HELD")
+
+    def _held(self, group: str) -> list[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = self._asking.ask(
+            "failover.held", group=group, limit=_HELD
+        )["held"]
+        return found
 
     def _traversal(self, identity: str) -> Any:
         """Return a traversal; one that has ended, with all of its steps, is asked for once."""

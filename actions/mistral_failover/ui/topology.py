@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from mistral_failover.model.goal import ATTACHMENT, FENCE_PREFIX, FENCE_TYPE
+from mistral_failover.model.goal import (
+    ACTIVATION,
+    ADDRESSES,
+    ATTACHMENT,
+    FENCE_PREFIX,
+    FENCE_TYPE,
+)
 
 _SHORT = 8  # digits of a server's id
 
@@ -28,6 +34,7 @@ class Kind(StrEnum):
     """What it is."""
 
     VOLUME = "volume"
+    ADDRESS = "address"
     APPLICATION = "application"
     OTHER = "other"
 
@@ -240,7 +247,11 @@ def _move(movement: Movement) -> str:
     return f"{movement.name} moves from {movement.source} to {movement.target}"
 
 
-_KINDS = {ATTACHMENT: Kind.VOLUME, "activation": Kind.APPLICATION}
+_KINDS = {
+    ATTACHMENT: Kind.VOLUME,
+    ACTIVATION: Kind.APPLICATION,
+    **dict.fromkeys(ADDRESSES, Kind.ADDRESS),
+}
 _FENCED = {
     Hold.HELD: Fenced.FENCED,
     Hold.ARRIVING: Fenced.FENCING,

@@ -3,21 +3,40 @@
 
 from __future__ import annotations
 
-from mistral_failover.model.goal import ATTACHMENT, FENCE_PREFIX, FENCE_TYPE
+from mistral_failover.model.goal import (
+    ACTIVATION,
+    ADDRESSES,
+    ATTACHMENT,
+    FENCE_PREFIX,
+    FENCE_TYPE,
+    REPLACE_PREFIX,
+    REPLACE_TYPE,
+)
 from mistral_failover.model.stages import Stage
 
 _VERBS = {
     (ATTACHMENT, "create"): "Attach",
     (ATTACHMENT, "delete"): "Detach",
-    ("activation", "create"): "Start",
-    ("activation", "update"): "Restart",
-    ("activation", "delete"): "Stop",
+    ("port", "create"): "Attach",
+    ("port", "delete"): "Detach",
+    ("floating_ip", "create"): "Give",
+    ("floating_ip", "delete"): "Take",
+    ("virtual_ip", "create"): "Give",
+    ("virtual_ip", "delete"): "Take",
+    (ACTIVATION, "create"): "Start",
+    (ACTIVATION, "update"): "Restart",
+    (ACTIVATION, "delete"): "Stop",
     (FENCE_TYPE, "create"): "Fence",
     (FENCE_TYPE, "delete"): "Unfence",
+    (REPLACE_TYPE, "create"): "Replace",
     ("stack_parameters", "create"): "Update stack:",
     ("stack_parameters", "update"): "Update stack:",
+    ("stack_template", "create"): "Change template:",
+    ("stack_template", "update"): "Change template:",
 }
-_BEFORE = {"create": "to", "delete": "from", "update": "on"}
+_MOVED = frozenset({ATTACHMENT, *ADDRESSES})
+_BEFORE = {"create": "to", "delete": "from"}
+_PREFIXES = {FENCE_TYPE: FENCE_PREFIX, REPLACE_TYPE: REPLACE_PREFIX}
 STAGES = {
     Stage.FENCE: "Fence",
     Stage.QUIESCE: "Quiesce",
@@ -31,7 +50,7 @@ STAGES = {
 def step(verb: str, kind: str, resource: str, member: str | None) -> str:
     """Return a step in words, such as ``Attach data to db_b``. ``kind``: the resource's type."""
     words = _VERBS.get((kind, verb), verb.capitalize())
-    what = resource.removeprefix(FENCE_PREFIX) if kind == FENCE_TYPE else resource
+    what = resource.removeprefix(_PREFIXES.get(kind, ""))
     if not member:
         return f"{words} {what}"
-    return f"{words} {what} {_BEFORE.get(verb, 'on') if kind == ATTACHMENT else 'on'} {member}"
+    return f"{words} {what} {_BEFORE.get(verb, 'on') if kind in _MOVED else 'on'} {member}"
