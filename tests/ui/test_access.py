@@ -29,6 +29,13 @@ def test_without_a_login_nothing_is_shown(opened: Opened) -> None:
     assert answers.asked == []
 
 
+def test_a_web_socket_is_not_opened(opened: Opened) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgrade |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+
+    assert opened(login=False).get("/live?page=/", headers=upgrade).status_code == 401
+
+
 def test_a_link_logs_in_once(opened: Opened) -> None:
     browser, (first, *_) = (found := opened(login=False)), list(found.links)
 

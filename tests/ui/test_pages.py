@@ -86,6 +86,19 @@ def test_a_group_begins_with_what_is_wrong_and_what_helps(opened: Opened) -> Non
     assert 'class="moving"' in page
 
 
+def test_a_chain_that_ended_is_found_by_asking_mistral_for_it(opened: Opened) -> None:
+    waits = {"sentence": "waits for its chain acme.failover", "remedy": ""}
+    ended = {"sentence": "its chain ended with ERROR", "remedy": "failover sweep payments"}
+
+    def asked(agents: bool = False, **_: Any) -> Any:
+        return status("IN_PROGRESS", chain=ended if agents else waits)
+
+    page = opened(Answers(status=asked)).get("/group?name=payments").text
+
+    assert "Stuck: its chain ended with ERROR." in page
+    assert "failover sweep payments" in page
+
+
 def test_held_alarms_have_their_commands_and_their_orders(opened: Opened) -> None:
     answers = Answers(status=status(held=1), held={"held": [held()], "total": 1})
     page = opened(answers).get("/group?name=payments").text

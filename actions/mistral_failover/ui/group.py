@@ -39,7 +39,6 @@ class MemberRow:
     roles: str
     epoch: int
     lost: bool
-    agent: str
 
 
 @dataclass(frozen=True)
@@ -152,6 +151,8 @@ def _moving(status: Mapping[str, Any], since: float | None) -> tuple[Level, str,
     chain = status["chain"]
     if chain and chain["remedy"]:
         return Level.TROUBLE, f"Stuck: {chain['sentence']}", since
+    if chain:
+        return Level.WORKING, f"Not stuck: it {chain['sentence']}", since
     if status["reason"]:
         return Level.TROUBLE, f"Stuck: {status['reason']}", since
     if status["waiting"]:
@@ -172,7 +173,6 @@ def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
         roles=roles if status["status"] == "COMPLETE" or not roles else f"to be {roles}",
         epoch=row["epoch"],
         lost=name in status["lost"],
-        agent=status["agents"].get(name, ""),
     )
 
 

@@ -80,6 +80,9 @@ class Pages:
         """One group: what is wrong, who has what, and the present traversal."""
         name = _needed(given, "name")
         status = self._asking.ask("failover.status", group=name)
+        if status["chain"] and not status["chain"]["remedy"]:
+            # Whether the chain still runs, only Mistral knows. Asking it takes longer.
+            status = self._asking.ask("failover.status", group=name, agents=True)
         held = self._held(name) if status["held"] else []
         view = group_view(status, held)
         drawn = topology(status)

@@ -60,6 +60,7 @@ def serving(
                 log_config=None,
                 access_log=False,  # it would have the tokens of the links
                 lifespan="off",
+                ws="none",  # whichever library is installed
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=1,
