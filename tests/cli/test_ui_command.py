@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,6 +111,20 @@ def test_a_plan_that_is_started_from_the_page_is_carried_out(
     assert execution is not None
     assert deployment.mistral.client.wait(execution[1])["state"] == "SUCCESS"
     assert deployment.status(group)["roles"] == {"active": "db_b"}
+
+
+def test_the_list_shows_a_failed_host_on_which_no_member_is_known(
+    deployment: Any, browser: Browser
+) -> None:
+    deployment.shown("host-lost", "cmp-nowhere", "--because", "it burned")
+    time.sleep(1.1)  # answers are remembered for a second
+
+    page = browser.page("/")
+    found = re.search(r"failover dismiss ([0-9a-f-]+) --because WHY", page)
+
+    assert "no group of this project is known to have a member on cmp-nowhere" in page
+    assert found is not None
+    deployment.shown("dismiss", found[1], "--because", "a test of the page")
 
 
 def test_an_unknown_group_is_said(deployment: Any) -> None:
