@@ -60,6 +60,7 @@ UNSEEN = {
 def ids(project: str) -> dict[str, Any]:
     """What a caller names: the ids of a project's rows."""
     return {
+        "after": 0,
         "batch": 10,
         "counts": {},
         "definition": DEFINITION,

@@ -122,11 +122,14 @@ def state(
 
 @pytest.fixture
 def cloud(emulated: EmulatedCloud) -> Iterator[EmulatorClient]:
-    """The emulator's own interface; what a test broke is repaired."""
+    """The emulator's own interface; what a test broke is repaired. No test may break an invariant
+    of the cloud: those that come after it share the cloud."""
+    since = max((each["seq"] for each in emulated.client.violations()), default=0)
     yield emulated.client
     emulated.client.clear_api_faults()
     for host in emulated.client.status()["hosts"]:
         emulated.client.fault("host", host, "revive")
+    assert [each for each in emulated.client.violations() if each["seq"] > since] == []
 
 
 def context() -> ActionContext:

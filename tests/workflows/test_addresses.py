@@ -277,6 +277,7 @@ def test_the_doctor_names_a_virtual_ip_that_another_server_has(
     reserved = str(parts["inside"]["physical_resource_id"])
 
     for server in (group.server("db_a"), group.server("db_b")):
+        cloud.fault("server", server, "crash")  # neither answers at the address of the other
         operator.allow_address(server, reserved)
     (both,) = examined(group)
     operator.give_port(group.server("db_a"), reserved)
