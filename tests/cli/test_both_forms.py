@@ -71,6 +71,7 @@ ELSEWHERE = {
     "group delete": "cli/test_group_commands.py",
     "group update": "cli/test_group_commands.py",
     "host-lost": "cli/test_alarm_commands.py",
+    "recover": "cli/test_plan_commands.py",
     "replace": "cli/test_replace_commands.py",
     "rollback": "cli/test_order_commands.py",
     "start": "cli/test_plan_commands.py",

@@ -44,7 +44,13 @@ def test_the_command_that_status_names_lets_the_failover_go_on(
     program, *words = shlex.split(remedy["command"])
     assert program == "failover"
 
-    done = deployment.failover(*words, "-f", "json")
+    doubted = deployment.failover(*words, typed="n\n")
+    unasked = deployment.failover(*words)
+    assert [each.returncode for each in (doubted, unasked)] == [1, 1]
+    assert "give its volumes to another member" in doubted.stderr
+    assert deployment.status(group)["status"] == "BLOCKED"
+
+    done = deployment.failover(*words, "-f", "json", typed="y\n")
 
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -71,7 +77,7 @@ def test_a_fence_that_is_still_being_climbed_hears_the_word_and_is_followed_to_i
         time.sleep(0.05)
 
     done = deployment.failover(
-        "confirm-fenced", group, "db_a", "--because", "its plug is pulled", "-f", "json"
+        "confirm-fenced", group, "db_a", "--because", "its plug is pulled", "--yes", "-f", "json"
     )
 
     assert done.returncode == 0, done.stderr
@@ -83,7 +89,7 @@ def test_a_mistral_that_goes_away_leaves_the_execution_s_id(
     deployment: Any, blocked: Callable[[str], str]
 ) -> None:
     group = blocked("forsaken")
-    words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled")
+    words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled", "--yes")
     with Doorway(deployment.mistral.url, shuts_after=b"POST /v2/executions ") as door:
         done = deployment.failover(*words, "--timeout", "2", url=door.url)
 
@@ -99,7 +105,7 @@ def test_a_mistral_that_comes_back_is_followed_on(
     deployment: Any, blocked: Callable[[str], str]
 ) -> None:
     group = blocked("patient")
-    words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled")
+    words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled", "--yes")
     with Doorway(deployment.mistral.url, shuts_after=b"POST /v2/executions ") as door:
 
         def come_back() -> None:
@@ -116,7 +122,9 @@ def test_a_mistral_that_comes_back_is_followed_on(
 
 
 def test_what_does_not_become_complete_ends_with_exit_code_1(deployment: Any) -> None:
-    done = deployment.failover("confirm-fenced", deployment.group, "db_b", "--because", "I saw it")
+    done = deployment.failover(
+        "confirm-fenced", deployment.group, "db_b", "--because", "I saw it", "--yes"
+    )
 
     assert done.returncode == 1
     assert "NOT_LOST" in done.stdout
@@ -125,12 +133,13 @@ def test_what_does_not_become_complete_ends_with_exit_code_1(deployment: Any) ->
 
 def test_nobody_waits_who_does_not_want_to(deployment: Any, blocked: Callable[[str], str]) -> None:
     group = blocked("unwatched")
-    words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled")
+    words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled", "--yes")
 
     done = deployment.failover(*words, "--no-wait", "-f", "json")
 
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
+    assert told["next"] == f"failover watch {group}"
     ended = deployment.mistral.client.wait(told["execution"])
     assert ended["output"]["outcome"]["status"] == "COMPLETE"
 
@@ -143,7 +152,7 @@ def test_without_a_reason_nothing_is_confirmed(deployment: Any) -> None:
 
 
 def test_a_mistral_that_does_not_answer_confirms_nothing(deployment: Any) -> None:
-    words = ("confirm-fenced", "g", "m", "--because", "b")
+    words = ("confirm-fenced", "g", "m", "--because", "b", "--yes")
     done = deployment.failover(*words, url="http://127.0.0.1:1/v2")
 
     assert done.returncode == 1

@@ -249,7 +249,7 @@ STATES = {
         after_a_failover,
         ("COMPLETE", "DEGRADED"),
         "after a failover, until the lost member is declared healthy",
-        "failover start GROUP --lost '' --recovered db_a",
+        "failover recover GROUP db_a",
     ),
     "fence unproven": State(
         fence_unproven,

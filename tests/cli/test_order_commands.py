@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pytest
@@ -43,6 +44,35 @@ def test_an_order_whose_execution_was_ended_is_followed_by_its_group(deployment:
     assert "before it had begun anything" in never_begun["reason"]
     assert (order.exit_code(begun), begun["roles"]) == (0, {"active": "db_b"})
     assert order.exit_code(followed(client, None, None)) == 1, "nobody can be asked"
+
+
+def test_ctrl_c_ends_the_following_alone_and_says_how_to_rejoin(
+    deployment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = "rejoined"
+    deployment.protect(group)
+
+    def pressed(_: Any) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(order._Following, "_pause", pressed)
+        done = deployment.failover("switchover", group, "-f", "json")
+
+    assert done.returncode == 4
+    assert f"failover watch {group}" in done.stderr
+    deployment.mistral.client.wait(json.loads(done.stdout)["execution"])
+    assert deployment.status(group)["roles"] == {"active": "db_b"}
+
+
+def test_a_terminal_shows_the_step_that_is_reached() -> None:
+    stream = Terminal()
+
+    with Progress(stream) as tell:
+        assert tell.on_terminal
+        tell.doing("step 3 of 6: attach volume: data on db_b (4.0 s of at most 300 s)")
+
+    assert "step 3 of 6" in stream.getvalue()
 
 
 def test_a_sweep_that_was_ended_does_not_say_that_nothing_was_left(

@@ -165,6 +165,39 @@ def test_a_start_that_says_nothing_fences_nobody_of_a_group_that_is_well(deploym
     assert 'Did you mean "all-well"?' in unknown.stderr
 
 
+def test_who_sits_at_a_terminal_is_asked_before_a_healthy_member_is_fenced(deployment: Any) -> None:
+    group = "looks-well"
+    deployment.protect(group)
+    deployment.failover("sweep", group)
+    assert deployment.status(group)["service"]["seen_at"] is not None
+
+    doubted = deployment.failover("start", group, "--lost", "db_a", typed="n\n")
+
+    assert doubted.returncode == 1
+    assert "db_a looked healthy" in doubted.stderr
+    assert f"failover switchover {group}" in doubted.stderr
+    assert deployment.status(group)["lost"] == []
+    sure = deployment.failover("start", group, "--lost", "db_a", typed="y\n")
+    assert sure.returncode == 0, sure.stderr
+    assert deployment.status(group)["lost"] == ["db_a"]
+
+
+def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployment: Any) -> None:
+    group = "recovers"
+    deployment.protect(group)
+    deployment.run("on_alarm", group=None, **deployment.crash(group))
+    assert deployment.status(group)["lost"] == ["db_a"]
+
+    words = ("recover", group, "db_a", "--because", "it was started again")
+    done = deployment.failover(*words, "-f", "json")
+
+    assert done.returncode == 0, done.stderr
+    after = deployment.status(group)
+    assert (after["lost"], after["roles"]) == ([], {"active": "db_b"})
+    again = deployment.failover("recover", group, "db_a")
+    assert (again.returncode, "COMPLETE" in again.stdout) == (0, True), "a repeat is harmless"
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -29,7 +29,14 @@ def test_a_standby_is_looked_at_then_replaced_and_the_group_serves_on(deployment
     assert plan["steps"][-1]["resource"] == "replace:db_b"
     assert server(deployment, group, "db_b") == before
 
-    done = deployment.failover("replace", group, "db_b", "--because", "an old image", "-f", "json")
+    doubted = deployment.failover("replace", group, "db_b", typed="n\n")
+    assert doubted.returncode == 1
+    assert "replace:db_b" in doubted.stderr
+    assert server(deployment, group, "db_b") == before
+
+    done = deployment.failover(
+        "replace", group, "db_b", "--because", "an old image", "--yes", "-f", "json"
+    )
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "COMPLETE"
@@ -44,7 +51,7 @@ def test_all_are_replaced_in_turn_and_people_see_each(deployment: Any) -> None:
     deployment.protect(group)
     before = {member: server(deployment, group, member) for member in ("db_a", "db_b")}
 
-    done = deployment.failover("replace", group, "--all", "--pause", "0")
+    done = deployment.failover("replace", group, "--all", "--pause", "0", "--yes")
 
     assert done.returncode == 0, done.stderr
     assert "COMPLETE" in done.stdout

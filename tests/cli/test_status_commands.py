@@ -33,8 +33,10 @@ def test_the_status_is_one_screen_with_what_a_person_needs(deployment: Any) -> N
     done = deployment.failover("status", deployment.group)
 
     assert done.returncode == 0, done.stderr
-    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line[0] != " ")
-    assert lines["group"] == "payments (stack payments)"
+    head, _, details = done.stdout.partition("\n\n")
+    assert head.startswith("payments is ")
+    lines = dict(line.split(maxsplit=1) for line in details.splitlines() if line[0] != " ")
+    assert lines["stack"] == "payments"
     assert lines["status"].startswith("COMPLETE since 20")
     assert lines["active"].startswith("active on db_b (server ")
     assert lines["volumes"] == "data on db_b as /dev/vdb (there)"
@@ -63,10 +65,9 @@ def test_without_a_group_all_of_them_stand_there(deployment: Any, blocked: str) 
     people = deployment.failover("status").stdout
     whole = deployment.shown("status")
 
-    (row,) = [line for line in people.splitlines() if line.startswith(blocked)]
-    assert "BLOCKED since" in row
-    assert "lost: db_a" in row
-    assert f"failover status {blocked}" in row
+    row = people[people.index(f"\n{blocked}") :] if people.index(blocked) else people
+    assert row.index("BLOCKED since") < row.index("lost: db_a")
+    assert f" failover status {blocked}\n" in row
     assert {row["name"] for row in whole["overview"]} >= {blocked, deployment.group}
     assert whole["held"] == len(whole["alarms"]), "as in the status of one group"
 
@@ -196,3 +197,19 @@ def test_a_history_that_is_followed_goes_on_an_object_a_line(deployment: Any) ->
 
     assert code == 0
     assert [json.loads(line)["kind"] for line in told][-1] == "pause"
+
+
+def test_text_formats_have_no_python_in_them_and_times_of_iso_8601(deployment: Any) -> None:
+    done = deployment.failover("status", deployment.group, "-f", "value")
+    line = deployment.failover("history", deployment.group, "--limit", "1", "-f", "csv")
+
+    assert "None" not in done.stdout.split()
+    assert '{"active": "db_b"}' in done.stdout
+    assert re.search(r'"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00"', line.stdout), line.stdout
+
+
+def test_a_table_fits_a_hundred_columns_where_there_is_no_terminal(deployment: Any) -> None:
+    for words in (("history", deployment.group), ("group", "show", deployment.group)):
+        done = deployment.failover(*words)
+
+        assert max(map(len, done.stdout.splitlines())) <= 100, words

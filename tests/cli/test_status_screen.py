@@ -23,6 +23,20 @@ class App:
         self.stdout, self.stderr = io.StringIO(), io.StringIO()
 
 
+RUNNING = {
+    "sentence": "attach volume: data on db_b",
+    "resource": "data",
+    "member": "db_b",
+    "limit": 300,
+}
+"""An operation in progress; ``status``, ``seconds`` and ``attempts`` are to be added."""
+
+
+def screen(answer: dict[str, Any] | None = None, width: int = 100) -> str:
+    """The screen of ``failover status``."""
+    return status_screen.screen(answer or status(), (), width)
+
+
 def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
     """The answer about a group that stands so."""
     under_way = word in ("IN_PROGRESS", "BLOCKED")
@@ -40,6 +54,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "reason": "",
         "roles": {"active": "db_a"},
         "lost": [],
+        "held": 0,
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
         "traversal": traversal,
@@ -73,31 +88,55 @@ def test_the_screen_says_first_whether_the_group_serves() -> None:
         "seen_at": NOW,
         "gone": ["db_a"],
     }
-    facts = status_screen.facts(status(service=down))
+    first, why, *_ = screen(status(service=down)).splitlines()
 
-    assert list(facts)[:2] == ["group", "service"]
-    first, why = facts["service"].splitlines()
-    assert first.startswith("DOWN since ")
-    assert "1 min 01 s" in first
-    assert why == "its server is gone"
+    assert first == "payments is DOWN: nothing serves since 07:58:59 (1 min 01 s)"
+    assert why == "  - its server is gone"
+    assert screen().startswith("payments is SERVING on db_a since 07:59:30 (30.0 s)\n")
+
+
+@pytest.mark.parametrize("word", ["COMPLETE", "IN_PROGRESS", "BLOCKED", "FAILED"])
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_screen_fits_and_leaves_commands_whole(word: str, width: int) -> None:
+    long = status(word, lost=["db_a"], reason="no answer " * 30, remedies=unproven()["remedies"])
+
+    lines = screen(long, width).splitlines()
+
+    assert all(len(line) <= width for line in lines if "failover " not in line)
+    for command in (each.command for each in status_screen.advice(long)):
+        assert any(line.endswith(command) for line in lines), command
+
+
+def test_commands_are_numbered_and_say_when_to_type_them() -> None:
+    lines = screen(unproven(), 60).splitlines()
+
+    start = lines.index("Next:")
+    assert lines[start + 1 : start + 5] == [
+        "  1. If db_a is back (tries the proof again):",
+        "     failover start payments --lost db_a",
+        "  2. Once you are sure that db_a is off:",
+        f"     {COMMAND}",
+    ]
+    assert "Waiting for: the proof that db_a is off" in lines
 
 
 def test_a_service_that_was_not_looked_at_says_so() -> None:
     unseen = {"status": "SERVING", "since": NOW - 61, "reasons": [], "seen_at": None, "gone": []}
-    assert "not looked at" in status_screen.facts(status(service=unseen))["service"]
+    assert "not since" in status_screen.facts(status(service=unseen))["observed"]
 
 
 def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
-    row = {"verb": "create", "resource": "data", "member": "db_b", "seconds": 61.0}
-    facts = status_screen.facts(
-        status("IN_PROGRESS", under_way=[{**row, "status": "unknown", "attempts": 2}])
-    )
+    row = {**RUNNING, "seconds": 61.0, "status": "unknown", "attempts": 2}
+    moving = status("IN_PROGRESS", under_way=[row])
 
-    assert facts["status"] == "IN_PROGRESS for 1 min 30 s, 2 of 5 steps"
-    assert facts["running"] == (
-        "create data on db_b for 1 min 01 s, attempt 2, its outcome is unknown"
+    assert status_screen.facts(moving)["status"] == "IN_PROGRESS for 1 min 30 s, 2 of 5 steps"
+    assert status_screen.step(moving) == (
+        "step 3 of 5: attach volume: data on db_b "
+        "(1 min 01 s of at most 300 s, attempt 2; its outcome is unknown)"
     )
-    assert facts["next"] == "failover watch payments"
+    assert f"Waiting for: {status_screen.step(moving)[13:]}\n" in screen(moving, 120)
+    assert status_screen.helps(moving) == ["failover watch payments"]
+    assert status_screen.step(status()) == ""
 
 
 @pytest.mark.parametrize(
@@ -123,10 +162,7 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
         (status("COMPLETE"), []),
         (
             status("COMPLETE", lost=["db_b"]),
-            [
-                "failover start payments --lost '' --recovered db_b   "
-                "(once db_b is healthy; then failover failback payments)"
-            ],
+            ["once db_b is healthy: failover recover payments db_b"],
         ),
         (status("COMPLETE", roles={}), ["failover group activate payments"]),
         (status("DEFINED", traversal=None, roles={}, goal=None), ["failover group activate"]),
@@ -180,18 +216,15 @@ def unproven() -> dict[str, Any]:
 
 
 def test_the_screen_of_what_is_blocked_says_the_reason_once_and_the_command_once() -> None:
-    facts = status_screen.facts(unproven())
-
-    assert facts["why"] == f"fence: fence:db_a: {TRIED} [FENCE_UNPROVEN]"
-    assert facts["failed"] == "fence:db_a (create failed)"
-    assert facts["next"].splitlines()[1] == f"once you are sure that db_a is off: {COMMAND}"
-    assert status_screen.text(facts).count(COMMAND) == 1
+    assert status_screen.why(unproven()) == f"fence: fence:db_a: {TRIED} [FENCE_UNPROVEN]"
+    assert status_screen.facts(unproven())["failed"] == "fence:db_a (create failed)"
+    assert screen(unproven()).count(COMMAND) == 1
 
 
 def test_a_remedy_that_stands_nowhere_else_stays_in_the_reason() -> None:
     reason = "attach volume: data on db_b: it is in error. Set it: openstack volume set [VOLUME]"
 
-    assert status_screen.facts(status("BLOCKED", reason=reason))["why"] == reason
+    assert status_screen.why(status("BLOCKED", reason=reason)) == reason
 
 
 def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() -> None:
@@ -286,7 +319,7 @@ def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
     }
     again = {**waiting, "resource": "log", "member": None, "next_try": 0.0}
     failed = {"name": "data", "type": "x", "status": "CREATE_FAILED", "reason": "no answer"}
-    tried = {"resource": "data", "member": "db_b", "verb": "create", "seconds": 3.0}
+    tried = {**RUNNING, "seconds": 3.0}
     found = status_screen.facts(
         status(
             "IN_PROGRESS",
@@ -296,27 +329,26 @@ def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
         )
     )
 
-    assert found["waits for a service"].splitlines() == [
-        "create data on db_b: waiting for Cinder: connection refused since 06:57:55, "
-        "next try in 8 s",
-        "create log: waiting for Cinder: connection refused since 06:57:55, trying again",
+    assert found["waiting for"].splitlines() == [
+        "Cinder: connection refused, since 06:57:55, to create data on db_b (next try in 8 s)",
+        "Cinder: connection refused, since 06:57:55, to create log (trying again)",
     ]
-    assert {"failed", "running"}.isdisjoint(found)
+    assert "failed" not in found
 
 
 def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:
     deferred = [{"node": f"update:{n}", "deferred_to": "x"} for n in range(14)]
 
-    lines = status_screen.facts(status(deferred=deferred))["waits for a lock"].splitlines()
+    lines = status_screen.facts(status(deferred=deferred))["waiting for"].splitlines()
 
     assert (len(lines), lines[-1]) == (11, "... and 4 more")
 
 
 def test_lines_stand_beside_their_question() -> None:
-    assert status_screen.text({"a": "one\ntwo", "long": "three"}) == (
+    assert status_screen.beside({"a": "one\ntwo", "long": "three"}, 80) == (
         "a     one\n      two\nlong  three\n"
     )
-    assert status_screen.text({}) == ""
+    assert status_screen.beside({}, 80) == ""
 
 
 def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
@@ -343,14 +375,10 @@ def test_a_group_that_waits_for_its_chain_says_so_and_offers_a_sweep_once_the_ch
     ended = {"sentence": "its chain ended with ERROR", "remedy": "failover sweep payments"}
     reason = f"{ended['sentence']}; next: {ended['remedy']}"
 
-    running = status_screen.facts(status("IN_PROGRESS", chain=waits, reason=waits["sentence"]))
-    dead = status_screen.facts(status("IN_PROGRESS", chain=ended, reason=reason))
+    running = status("IN_PROGRESS", chain=waits, reason=waits["sentence"])
+    dead = status("IN_PROGRESS", chain=ended, reason=reason)
 
-    assert (running["why"], running["next"]) == (
-        "waits for its chain to open the stage activate",
-        "failover watch payments",
-    )
-    assert (dead["why"], dead["next"]) == (
-        "its chain ended with ERROR",
-        "failover sweep payments\nfailover watch payments",
-    )
+    assert status_screen.why(running) == "waits for its chain to open the stage activate"
+    assert status_screen.helps(running) == ["failover watch payments"]
+    assert status_screen.why(dead) == "its chain ended with ERROR"
+    assert status_screen.helps(dead) == ["failover sweep payments", "failover watch payments"]

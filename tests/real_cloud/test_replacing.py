@@ -91,7 +91,7 @@ def test_a_member_is_replaced_while_the_other_one_serves(shop: Shop) -> None:
     active, other = shop.holder()
     before = shop.epochs()
 
-    shown = shop.failover("replace", shop.name, other, "--because", "its disk is old")
+    shown = shop.failover("replace", shop.name, other, "--because", "its disk is old", "--yes")
 
     assert shown["status"] == "COMPLETE"
     assert shop.holder() == (active, other)
@@ -108,7 +108,7 @@ def test_all_members_are_replaced_in_turn_and_the_role_moves_before_its_holder_g
     active, other = shop.holder()
     before = shop.servers()
 
-    shown = shop.failover("replace", shop.name, "--all")
+    shown = shop.failover("replace", shop.name, "--all", "--yes")
 
     assert shown["status"] == "COMPLETE"
     assert shop.holder() == (other, active)

@@ -10,10 +10,14 @@ class Show(Asking, ShowOne):
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import sys
 import textwrap
 from datetime import UTC, datetime
 from typing import Any
+
+from cliff.lister import Lister
 
 from mistral_failover.cli import connection
 from mistral_failover.model.text import clean, clean_value
@@ -24,6 +28,8 @@ when the command stopped waiting."""
 DEGRADED, DOWN, NOT_KNOWN = 5, 6, 7
 """Exit codes for whether a group serves, where they are asked for."""
 
+_TIMES = frozenset({"at", "now", "since", "until"})
+"""Names of times; further ones end with _at. In JSON and YAML they are seconds since the epoch."""
 _ESCAPING = ("json", "yaml")
 _WIDTH = 90  # characters of a line of text in a table
 
@@ -64,9 +70,22 @@ class Asking:
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Python's None is for machines: people read a dash. Nothing may act on a terminal."""
-        shown = [_dashed(value) for value in data] if for_people(parsed_args) else data
-        shown = shown if self._escaping else clean_value(list(shown))
+        shown = list(data)
+        if for_people(parsed_args):
+            shown = _dashed(shown)
+            # cliff would let a table without a terminal be of any width.
+            parsed_args.max_width = getattr(parsed_args, "max_width", 0) or width()
+        elif not self._escaping:
+            rows = shown if isinstance(self, Lister) else [shown]
+            rows = [[*map(_in_text, column_names, row)] for row in rows]
+            shown = rows if isinstance(self, Lister) else rows[0]
+        shown = shown if self._escaping else clean_value(shown)
         return int(super().produce_output(parsed_args, column_names, shown))  # type: ignore[misc]
+
+
+def width() -> int:
+    """Return the characters of a line: of the terminal, or 100 without one."""
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _dashed(value: Any) -> Any:
@@ -96,6 +115,11 @@ def confirm(question: str, *, yes: bool) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise connection.CommandFailed("Nothing was done. [NOT_SURE]")
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Add the option that answers the question of :func:`confirm`."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def for_people(parsed_args: argparse.Namespace) -> bool:
@@ -128,6 +152,18 @@ def wrapped(text: str, width: int = _WIDTH) -> str:
         )
         for line in text.split("\n")
     )
+
+
+def _in_text(name: str, value: Any) -> Any:
+    """Return a cell for formats whose cells are text: a time in ISO 8601, what has a structure as
+    JSON, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value)
+    if isinstance(value, float) and (name in _TIMES or name.endswith("_at")):
+        return datetime.fromtimestamp(value, UTC).isoformat(timespec="milliseconds")
+    return value
 
 
 def counted(number: int, thing: str) -> str:

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
+from mistral_failover.cli import base
 from mistral_failover.cli.order import Order
+from mistral_failover.model.text import clean
 
 
 class ConfirmFenced(Order):
@@ -15,7 +18,8 @@ class ConfirmFenced(Order):
     The failover that was BLOCKED because the proof is missing continues, and is followed to its
     end.
 
-    Be sure that the member's power is off or its host is gone. Your reason is recorded.
+    Be sure that the member's power is off or its host is gone: it shows what is known of the
+    member, and asks. Your reason is recorded.
 
     Exit code 1 when the failover fails, 3 when it is BLOCKED again.
     """
@@ -25,6 +29,7 @@ class ConfirmFenced(Order):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the member that is off."""
         parser.add_argument("member", help="the lost member")
+        base.add_yes(parser)
 
     def add_because(self, parser: argparse.ArgumentParser) -> None:
         """A confirmation requires a reason."""
@@ -35,3 +40,16 @@ class ConfirmFenced(Order):
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """The confirmed member."""
         return {"member": parsed_args.member}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Ask, then start and follow."""
+        if not parsed_args.yes:
+            group, member = parsed_args.group, parsed_args.member
+            status = self.ask("failover.status", group=group, agents=True)
+            said = clean(status["agents"].get(member, "says nothing"))
+            sys.stderr.write(
+                f"{group} will treat {member} as off, and give its volumes to another member. If "
+                f"{member} still writes, data is damaged.\nAgent of {member}: {said}\n"
+            )
+            base.confirm(f"Is {member} certainly off", yes=False)
+        return super().take_action(parsed_args)

@@ -9,19 +9,14 @@ from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import when
 from mistral_failover.cli.follow import Watched
 
-STYLES = {
-    "COMPLETE": "bold green",
-    "FAILED": "bold red",
-    "BLOCKED": "bold red reverse",
-    "IN_PROGRESS": "bold yellow",
-}
+STYLES = {"SERVING": "bold green", "DEGRADED": "bold yellow", "DOWN": "bold red"}
+"""How the headline looks."""
 _STEPS = 12
 
 
@@ -29,24 +24,25 @@ def live(looks: Iterator[Watched], stream: TextIO) -> Iterator[Watched]:
     """Replace each look by the next one; the last one stays."""
     steps: deque[dict[str, Any]] = deque(maxlen=_STEPS)
     known: Watched | None = None
-    with Live(console=Console(file=stream), refresh_per_second=4) as shown:
+    console = Console(file=stream)
+    with Live(console=console, refresh_per_second=4) as shown:
         for look in looks:
             steps.extend(look.steps)
             known = look if look.status else known
             if known is not None and known.status is not None:
-                shown.update(_screen(known.status, list(steps), look.away), refresh=True)
+                shown.update(
+                    _screen(known.status, list(steps), look.away, console.width), refresh=True
+                )
             yield look
 
 
-def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str) -> Group:
-    table = Table.grid(padding=(0, 2))
-    for name, text in status_screen.facts(status).items():
-        style = STYLES.get(status["status"], "") if name in ("status", "next") else ""
-        table.add_row(Text(name, style="dim"), Text(text, style=style))
+def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str, width: int) -> Group:
+    head, *more = status_screen.screen(status, (), width).splitlines()
+    style = STYLES.get(status["service"]["status"], "")
     above = status["reason"]  # as "why"
     said = [
         status_screen.short(above) if row["sentence"] == above else row["sentence"] for row in steps
     ]
     told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]
     trouble = [Text(f"{away}: retrying", style="bold red")] if away else []
-    return Group(table, Text(), *told, *trouble)
+    return Group(Text(head, style=style), *map(Text, more), Text(), *told, *trouble)

@@ -2,12 +2,14 @@
 """Commands that start one of the project's workflows and follow it to its end, showing each step.
 
 The steps go to stderr, so stdout has the outcome alone, for people and for machines. Ctrl-C only
-stops following: the execution belongs to Mistral.
+stops following: the execution belongs to Mistral. It ends like the time limit, with
+``base.UNDER_WAY``.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 import uuid
@@ -92,8 +94,15 @@ class Order(base.Asking, ShowOne):
         )
         if not parsed_args.no_wait:
             self.exit_code = exit_code(facts)
+        elif parsed_args.group:
+            facts["next"] = rejoin(parsed_args.group)
         shown = worded(facts) if people else facts
         return list(shown), list(shown.values())
+
+
+def rejoin(group: str) -> str:
+    """Return the command that follows a group again."""
+    return f"failover watch {shlex.quote(group)}"
 
 
 def worded(facts: dict[str, Any]) -> dict[str, Any]:
@@ -188,9 +197,21 @@ class _Following:
     ) -> tuple[ExecutionBody, dict[str, Any]]:
         """The execution as it is at the end, and what it said."""
         identity = execution["id"]
-        while execution["state"] not in _ENDED and self._pause():
-            self._told()
-            execution = self._asked(lambda: self._client.execution(identity)) or execution
+        try:
+            while execution["state"] not in _ENDED and self._pause():
+                self._told()
+                execution = self._asked(lambda: self._client.execution(identity)) or execution
+            return self._rest(workflow, execution)
+        except KeyboardInterrupt:
+            again = f" Follow it again: {rejoin(self._group)}" if self._group else ""
+            self._tell(None, "steal", f"Not followed any more; it continues.{again}")
+            return execution, {}
+
+    def _rest(
+        self, workflow: str, execution: ExecutionBody
+    ) -> tuple[ExecutionBody, dict[str, Any]]:
+        """What is left after the execution has ended, or the time for it is over."""
+        identity = execution["id"]
         facts = _said(execution)
         cut_short = not facts and execution["state"] in _CUT_SHORT
         if cut_short and self._journal:
@@ -212,7 +233,7 @@ class _Following:
 
     def _stands(self, *, begun: bool) -> dict[str, Any]:
         """Return the group's status. ``begun``: the order has certainly begun something."""
-        status = self._client.run_action("failover.status", {"group": self._group})
+        status = self._status()
         if not begun and not (self._journal and self._journal.tells_of(status["traversal"])):
             why = "its execution was ended before it had begun anything. Give the order again."
             return {"status": "FAILED", "reason": why}
@@ -229,8 +250,14 @@ class _Following:
         return left > 0
 
     def _told(self) -> None:
-        if self._journal is not None:
-            self._asked(self._journal.tell_new)
+        if self._journal is None:
+            return
+        self._asked(self._journal.tell_new)
+        if self._tell.on_terminal and (status := self._asked(self._status)):
+            self._tell.doing(status_screen.step(status))
+
+    def _status(self) -> Any:
+        return self._client.run_action("failover.status", {"group": self._group})
 
     def _asked(self, question: Callable[[], Any]) -> Any:
         """The answer, or None from a Mistral that is away: that is said once, and is no end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from mistral_failover.cli.base import for_people, lasted, when
 VERBS = ("failover", "switchover", "failback", "replace", "rollback", "remove")
 _LOST = ("down", "lost", "dead", "gone", "failed", "broken", "unreachable", "not responding")
 _RECOVERED = ("recovered", "well", "back", "up", "repaired", "healthy")
+_SERVES = frozenset({"SERVING", "DEGRADED"})
 _FILLING = frozenset({"is", "has", "was", "been", "again"})
 _BEFORE = frozenset({"member", "server"})
 
@@ -73,6 +75,13 @@ def _readable(plan: Mapping[str, Any]) -> dict[str, Any]:
     if plan["changed"]:
         shown = {"no longer so": "\n".join(plan["changed"]), **shown}
     return {name: text if name == "steps" else base.wrapped(text) for name, text in shown.items()}
+
+
+def steps_of(plan: Mapping[str, Any]) -> str:
+    """Return what a plan would do, and its risks, in lines."""
+    risks = [f"risk: {_risk(risk)}" for risk in plan["risks"]]
+    lines = [plan["sentence"], *_steps(plan["steps"] if plan["plan"] else []), *risks]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _steps(steps: list[dict[str, Any]]) -> list[str]:
@@ -211,6 +220,11 @@ class Start(order.Order):
             help="a plan's id, as 'failover plan' shows it, or its first 8 digits",
         )
         add_facts(parser)
+        parser.add_argument(
+            "--yes",
+            action="store_true",
+            help="do not ask, though a member that is named as lost looks healthy",
+        )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """For a plan, only its id."""
@@ -235,7 +249,24 @@ class Start(order.Order):
                 self._goes_on(parsed_args.group)
             if facts["lost"] is None:
                 parsed_args.lost = [""]  # no new member is lost, whatever the group's present goal
+            elif sys.stdin.isatty() and not parsed_args.yes:
+                self._ask_for_the_healthy(parsed_args.group, facts["lost"])
         return super().take_action(parsed_args)
+
+    def _ask_for_the_healthy(self, group: str, lost: Iterable[str]) -> None:
+        """Ask whether members are lost that served at the last look. Raises CommandFailed."""
+        status = self.ask("failover.status", group=group)
+        service = status["service"]
+        if service["status"] not in _SERVES or service["seen_at"] is None:
+            return
+        for member in sorted(set(lost) & set(status["roles"].values())):
+            ago = lasted(status["now"] - service["seen_at"])
+            sys.stderr.write(
+                f"{member} looked healthy {ago} ago, and {group} serves there. It will be fenced, "
+                "and what it does is lost.\nTo move the role without a fence: failover switchover "
+                f"{shlex.quote(group)}\n"
+            )
+            base.confirm(f"Fence {member}", yes=False)
 
     def _goes_on(self, group: str) -> None:
         """Check that there is a goal to continue to. Raises CommandFailed."""
@@ -253,6 +284,24 @@ class Start(order.Order):
                 "--lost MEMBER or --fact \"MEMBER is down\" (--lost '' for no member). To move a "
                 f"role while all members are healthy: failover switchover {name} [BAD_INPUT]"
             )
+
+
+class Recover(order.Order):
+    """Confirm that lost members are healthy again, so that they may take over.
+
+    No role moves. To move the roles home, see failover failback, which takes --recovered as well.
+    A member that was replaced needs no confirmation.
+    """
+
+    workflow = "failover.failover"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the members."""
+        parser.add_argument("member", nargs="+", help="a lost member that you found healthy")
+
+    def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Nobody is lost, and these are not any more."""
+        return {"lost": [], "recovered": parsed_args.member}
 
 
 def add_facts(parser: argparse.ArgumentParser) -> None:

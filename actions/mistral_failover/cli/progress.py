@@ -42,6 +42,16 @@ class Progress:
         if self._status is not None:
             self._status.stop()
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether there is a line for :meth:`doing`."""
+        return self._status is not None
+
+    def doing(self, words: str) -> None:
+        """Say beside the spinner what is in progress; nothing for an empty text."""
+        if self._status is not None and words:
+            self._status.update(Text(clean(words)))
+
     def __call__(self, seconds: float | None, kind: str, sentence: str) -> None:
         """Show one sentence."""
         sentence = clean(sentence)

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
-from mistral_failover.cli import plan
+from mistral_failover.cli import base, plan
 from mistral_failover.cli.connection import CommandLineWrong
+from mistral_failover.model.text import clean
 
 
 class Replace(plan.Plannable):
@@ -45,6 +47,7 @@ class Replace(plan.Plannable):
             metavar="SECONDS",
             help="with --all: how long to wait between two members (default 0)",
         )
+        base.add_yes(parser)
         parser.add_argument(
             "--resource",
             metavar="NAME",
@@ -69,7 +72,19 @@ class Replace(plan.Plannable):
             )
         if parsed_args.all:
             self.workflow = "failover.replace_members"
+        if not (parsed_args.yes or parsed_args.dry_run):
+            self._ask(parsed_args)
         return super().take_action(parsed_args)
+
+    def _ask(self, parsed_args: argparse.Namespace) -> None:
+        """Show what would happen, and ask. Raises CommandFailed."""
+        group = parsed_args.group
+        if parsed_args.all:
+            base.confirm(f"Replace every server of {group}, one by one", yes=False)
+            return
+        asked = {"group": group, "verb": self.verb, **base.given(self.inputs(parsed_args))}
+        sys.stderr.write(clean(plan.steps_of(self.ask("failover.plan", **asked))))
+        base.confirm("Do that", yes=False)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """The member, and the extent."""

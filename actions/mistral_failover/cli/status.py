@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Container, Iterator
 from typing import Any
@@ -62,6 +63,7 @@ class Status(Asking, ShowOne):
         return list(facts), list(facts.values())
 
     _service = ""
+    _screen = ""
 
     def _group(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         group = parsed_args.group
@@ -69,14 +71,14 @@ class Status(Asking, ShowOne):
         status = self.ask("failover.status", group=group, agents=True)
         self._service = status["service"]["status"]
         alarms = status["held"] and self.ask("failover.held", group=group, limit=_HELD)["held"]
-        if not for_people(parsed_args):
-            return {**status, "alarms": alarms or []}
-        return dict(status_screen.facts(status, alarms or []))
+        self._screen = status_screen.screen(status, alarms or [], base.width())
+        return {**status, "alarms": alarms or []}
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Without a frame for people: commands must be easy to copy."""
         if for_people(parsed_args):
-            self.app.stdout.write(status_screen.text(dict(zip(column_names, data, strict=True))))
+            facts = dict(zip(column_names, data, strict=True))
+            self.app.stdout.write(self._screen or status_screen.beside(facts, base.width()))
             code = 0
         else:
             code = int(super().produce_output(parsed_args, column_names, data))
@@ -103,9 +105,9 @@ def _row(row: dict[str, Any]) -> str:
     ]
     if row["lost"]:
         words.append(f"lost: {', '.join(row['lost'])}")
-    if row["status"] in ("BLOCKED", "FAILED"):
-        words.append(f"failover status {row['name']}")
-    return "; ".join([*words, *status_screen.suspended(row)])
+    words += status_screen.suspended(row)
+    helps = row["status"] in ("BLOCKED", "FAILED")
+    return "; ".join(words) + (f"\nfailover status {shlex.quote(row['name'])}" if helps else "")
 
 
 class Watch(Asking, Command):

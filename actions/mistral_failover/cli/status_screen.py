@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a group for an operator: each question, and its answer.
+"""The status of a group for an operator: does it serve, what is it waiting for, what to type next;
+then the details.
 
 ``status`` is the answer of failover.status, ``held`` are the rows of failover.held. This module
 sends no requests.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +22,9 @@ Facts = dict[str, str]
 _ATTACHMENT = "volume_attachment"
 _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
+_NARROWEST = 20  # characters: a narrower terminal is not wrapped for
 _CODE = re.compile(r" \[[A-Z_]+\]$")
+_IN_SUMMARY = frozenset({"service", "waiting for"})
 _CORRECTED = "correct the cause, then"
 
 
@@ -51,22 +55,100 @@ def suspended(row: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def screen(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]], width: int) -> str:
+    """Return the whole screen. Text is wrapped at ``width`` characters; commands stay whole, since
+    they are copied."""
+    found = {k: v for k, v in facts(status, held).items() if k not in _IN_SUMMARY}
+    return "".join(f"{line}\n" for line in (*summary(status, width), "")) + beside(found, width)
+
+
+def summary(status: Mapping[str, Any], width: int) -> list[str]:
+    """Return the lines that matter at night: the headline, why, what it waits for, what to type."""
+    lines = _wrapped(headline(status), width)
+    for reason in status["service"]["reasons"]:
+        lines += _wrapped(f"- {reason}", width, indent="  ")
+    if state := _engine(status):
+        lines += _wrapped(state, width)
+    waits = list(awaited(status))
+    if len(waits) == 1:
+        lines += _wrapped(f"Waiting for: {waits[0]}", width)
+    elif waits:
+        lines.append("Waiting for:")
+        lines += [line for each in waits for line in _wrapped(f"- {each}", width, indent="  ")]
+    if found := advice(status):
+        lines.append("Next:")
+    for number, each in enumerate(found, 1):
+        lines += _numbered(f"{number}.", each, width)
+    return lines
+
+
+def headline(status: Mapping[str, Any]) -> str:
+    """Return in one line whether the group serves, where, and since when."""
+    found, group, now = status["service"], status["group"], status["now"]
+    on = f" on {holders}" if (holders := ", ".join(sorted(set(status["roles"].values())))) else ""
+    begun = found["since"]
+    since = f" since {_moment(begun, now)} ({lasted(now - begun)})" if begun is not None else ""
+    match found["status"]:
+        case Service.DOWN:
+            return f"{group} is DOWN: nothing serves{since}"
+        case Service.DEGRADED:
+            return f"{group} is DEGRADED: it serves{on}, but is not protected{since}"
+        case Service.UNKNOWN:
+            return f"{group} is UNKNOWN: it could not be seen whether it serves{since}"
+        case Service.SERVING:
+            return f"{group} is SERVING{on}{since}"
+    return f"{group} is {str(found['status']).replace('_', ' ')}{since}"
+
+
+def awaited(status: Mapping[str, Any]) -> Iterable[str]:
+    """Return what the group waits for: steps in progress, services, locks, a person."""
+    yield from _under_way(status)
+    yield from _waiting(status)
+    yield from (f"{row['deferred_to']}, for {row['node']}" for row in status["deferred"])
+    if status["status"] == "BLOCKED":
+        for member in sorted({row["member"] for row in status["remedies"]}):
+            yield f"the proof that {member} is off"
+
+
+def step(status: Mapping[str, Any]) -> str:
+    """Return the step that a traversal has reached, and its oldest operation; empty at rest."""
+    traversal = status["traversal"]
+    if traversal is None or traversal["ended_at"] is not None:
+        return ""
+    done, all_of_them = _progress(traversal["nodes"])
+    words = f"step {min(done + 1, all_of_them)} of {all_of_them}"
+    doing = next(iter(_under_way(status)), None)
+    return f"{words}: {doing}" if doing else words
+
+
+def beside(facts: Mapping[str, str], width: int) -> str:
+    """Format facts as lines, each answer beside its name."""
+    wide = max(map(len, facts), default=0) + 2
+    lines = []
+    for name, answer in facts.items():
+        first = name
+        for line in answer.splitlines() or [""]:
+            whole = line.lstrip().startswith("failover ")  # a command, which is copied
+            for part in [line] if whole else _wrapped(line, width - wide):
+                lines.append(f"{first:{wide}}{part}".rstrip())
+                first = ""
+    return "".join(f"{line}\n" for line in lines)
+
+
 def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> Facts:
-    """Return question by question; those without an answer are left out."""
+    """Return everything but the commands by name; what has no answer is left out."""
+    seen = status["service"]["seen_at"]
+    looked = f"{lasted(status['now'] - seen)} ago" if seen is not None else "not since it changed"
     found = {
-        "group": f"{status['group']} (stack {status['stack']})",
-        "service": "\n".join(service(status)),
+        "service": "\n".join((headline(status), *status["service"]["reasons"])),
+        "waiting for": _listed(awaited(status)),
+        "stack": str(status["stack"]),
         "status": _stands(status),
-        "why": why(status) or str((status["traversal"] or {}).get("cause", "")),
-        "next": "\n".join(helps(status)),
+        "cause": str((status["traversal"] or {}).get("cause", "")),
+        "observed": looked,
         "active": _holders(status),
         "lost": ", ".join(status["lost"]),
         "volumes": "\n".join(_volumes(status)),
-        "running": _listed(_under_way(status)),
-        "waits for a service": _listed(_waiting(status)),
-        "waits for a lock": _listed(
-            f"{row['node']} for {row['deferred_to']}" for row in status["deferred"]
-        ),
         "failed": _listed(_trouble(status)),
         "members": "\n".join(_members(status)),
         "alarms": "\n".join(suspended(status)),
@@ -88,27 +170,42 @@ def _guarded(row: Mapping[str, Any]) -> str:
     return f"\n  The storm guard still holds it: {why}." if why else ""
 
 
-def service(status: Mapping[str, Any]) -> Iterable[str]:
-    """Whether the group serves, since when, and when anybody last looked; then why it does not."""
-    found, now = status["service"], status["now"]
-    word = str(found["status"]).replace("_", " ")
-    since = found["since"]
-    begun = f" since {when(since)} ({lasted(now - since)})" if since is not None else ""
-    seen = found["seen_at"]
-    looked = f", seen {lasted(now - seen)} ago" if seen is not None else ", not looked at since"
-    yield f"{word}{begun}{looked}"
-    yield from found["reasons"]
+def _engine(status: Mapping[str, Any]) -> str:
+    """Return what the engine does or failed to do; empty if it reached the goal, whose cause is
+    among the details."""
+    if status["status"] == "COMPLETE":
+        return ""
+    words = why(status) or str((status["traversal"] or {}).get("cause", ""))
+    return f"{_stands(status)}: {words}" if words else _stands(status)
 
 
-def text(facts: Mapping[str, str]) -> str:
-    """Format the facts as lines, each answer beside its question."""
-    wide = max(map(len, facts), default=0)
-    lines = []
-    for name, answer in facts.items():
-        first, *more = answer.splitlines() or [""]
-        lines.append(f"{name:{wide}}  {first}".rstrip())
-        lines += [f"{'':{wide}}  {line}".rstrip() for line in more]
-    return "".join(f"{line}\n" for line in lines)
+def _numbered(number: str, each: Advice, width: int) -> list[str]:
+    """Return the lines of one command: when to type it, and the command alone on its line."""
+    indent = " " * (len(number) + 3)
+    words = each.condition[:1].upper() + each.condition[1:]
+    words = f"{words} ({each.note})" if each.condition and each.note else words or each.note
+    if not words:
+        return [f"  {number} {each.command}"]
+    said = _wrapped(f"{words}:", width - len(indent))
+    head, *more = said
+    return [f"  {number} {head}", *(f"{indent}{line}" for line in (*more, each.command))]
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Break a text into lines; those after the first are indented by two more."""
+    return textwrap.wrap(
+        text,
+        max(width, _NARROWEST),
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [indent]
+
+
+def _moment(at: float, now: float) -> str:
+    """Return a time without its date if it is today's."""
+    return clock(at) if when(at)[:10] == when(now)[:10] else when(at)
 
 
 def why(status: Mapping[str, Any]) -> str:
@@ -181,8 +278,9 @@ def _undoing(status: Mapping[str, Any], group: str) -> list[Advice]:
     """Return the commands that end what keeps members or alarms away."""
     healthy = [
         Advice(
-            f"failover start {group} --lost '' --recovered {shlex.quote(member)}",
-            note=f"once {member} is healthy; then failover failback {group}",
+            f"failover recover {group} {shlex.quote(member)}",
+            f"once {member} is healthy",
+            f"then failover failback {group}",
         )
         for member in status["lost"]
     ]
@@ -193,7 +291,7 @@ def _undoing(status: Mapping[str, Any], group: str) -> list[Advice]:
         *healthy,
         *(paused if status["pause"] else []),
         *(work if status["maintenance"] else []),
-        *(held if status.get("held") else []),
+        *(held if status["held"] else []),
     ]
 
 
@@ -289,8 +387,8 @@ def _waiting(status: Mapping[str, Any]) -> Iterable[str]:
         on = f" on {row['member']}" if row["member"] else ""
         soon = f"next try in {row['next_try']:.0f} s" if row["next_try"] > 0 else "trying again"
         yield (
-            f"{row['verb']} {row['resource']}{on}: waiting for {row['waiting_for']} "
-            f"since {clock(row['since'])}, {soon}"
+            f"{row['waiting_for']}, since {clock(row['since'])}, to {row['verb']} "
+            f"{row['resource']}{on} ({soon})"
         )
 
 
@@ -303,10 +401,10 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["under_way"]:
         if row["status"] == "unknown" and row["resource"] in _waits(status):
             continue
-        on = f" on {row['member']}" if row["member"] else ""
-        doubt = ", its outcome is unknown" if row["status"] == "unknown" else ""
+        limit = f" of at most {row['limit']:.0f} s" if row["limit"] else ""
+        doubt = "; its outcome is unknown" if row["status"] == "unknown" else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
-        yield f"{row['verb']} {row['resource']}{on} for {lasted(row['seconds'])}{times}{doubt}"
+        yield f"{row['sentence']} ({lasted(row['seconds'])}{limit}{times}{doubt})"
 
 
 def _trouble(status: Mapping[str, Any]) -> Iterable[str]:

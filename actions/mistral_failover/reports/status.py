@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.alarms import suspensions
+from mistral_failover.convergence import sentences
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.goal import FENCE_TYPE, goal_resources, returns
@@ -54,10 +55,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             "since": status_details.since(tx, traversal) if traversal else None,
             "holders": status_details.holders(tx, snapshot.state.id, records),
             "held": status_details.held(tx, request.project_id, snapshot.state.id),
-            "under_way": [
-                {**row, "seconds": now - row["started_at"]}
-                for row in views.under_way(tx, snapshot.state.id)
-            ],
+            "under_way": _under_way(tx, snapshot, records, now),
             "deferred": views.deferred(tx, current) if current else [],
             "chain": views.chain(tx, current) if current else None,
             "waiting": [
@@ -85,6 +83,28 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
         if found["status"] == "IN_PROGRESS" and not found["reason"]:
             found["reason"] = status_details.chain_reason(found["chain"])
     return {**found, "agents": status_details.agents(request, snapshot) if agents else {}}
+
+
+def _under_way(
+    tx: SqlTransaction, snapshot: GroupSnapshot, records: list[Record], now: float
+) -> list[dict[str, Any]]:
+    """Return the operations in progress, each with ``sentence``, ``seconds`` (since its start) and
+    ``limit`` (the seconds that it may take; None for a type that is not defined any more)."""
+    known = {record.id: record for record in records}
+    found = []
+    for row in views.under_way(tx, snapshot.state.id):
+        record = known[row["resource_id"]]
+        of_type = snapshot.group.types.get(record.type)
+        spec = of_type.operations.get(row["verb"]) if of_type else None
+        found.append(
+            {
+                **row,
+                "sentence": sentences.doing(row["verb"], record, of_type),
+                "seconds": now - row["started_at"],
+                "limit": spec.timeout if spec else None,
+            }
+        )
+    return found
 
 
 def _service(

@@ -14,7 +14,7 @@ from mistral_failover.cli.status_screen import Advice
 from mistral_failover.model.observation import Service
 from mistral_failover.ui.levels import Level, of_group
 
-_ABOVE = frozenset({"group", "next", "why", "held", "alarms", "members"})
+_ABOVE = frozenset({"held", "alarms", "members"})
 """Answers of the status screen that the page shows elsewhere."""
 
 
