@@ -38,10 +38,13 @@ def floating(rig: Rig) -> Iterator[str]:
 
 
 @pytest.fixture
-def port(rig: Rig) -> Iterator[str]:
+def port(rig: Rig, demo: Api) -> Iterator[str]:
     """A port of the test's own, on no server. Whatever server it is on at the end, it goes."""
     made = rig.make_port()
     yield made
+    shown = demo.port(made)
+    if shown is not None and shown["device_id"]:
+        demo.nova("DELETE", f"/servers/{shown['device_id']}/os-interface/{made}")
     rig.remove_of_neutron("ports", made)
 
 
@@ -167,6 +170,15 @@ def test_a_port_is_not_taken_from_another_server(
     answer = demo.nova("POST", path, {"interfaceAttachment": {"port_id": port}})
     assert answer.status_code == 409
     assert answer.json()["conflictingRequest"]["message"] == f"Port {port} is still in use."
+
+
+def test_the_port_of_a_server_is_not_deleted_by_a_project(
+    cloud: Cloud, demo: Api, linked: Two, port: str
+) -> None:
+    networks.attach_port(cloud, port, linked.a, 60)
+
+    assert demo.neutron("DELETE", f"/ports/{port}").status_code == 403
+    assert demo.port(port) is not None
 
 
 def test_neutron_releases_the_port_of_a_server_that_is_off(

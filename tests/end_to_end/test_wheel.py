@@ -72,11 +72,23 @@ print(json.dumps({
     assert found["types"] == [
         "activation",
         "fence",
+        "floating_ip",
         "group_member",
+        "port",
         "stack_parameters",
+        "stack_template",
+        "virtual_ip",
         "volume_attachment",
     ]
-    assert found["rungs"] == ["confirm", "delete", "quiesce", "stop", "workflow"]
+    assert found["rungs"] == [
+        "confirm",
+        "delete",
+        "host_power",
+        "quiesce",
+        "stop",
+        "storage",
+        "workflow",
+    ]
     assert found["sources"] == ["alertmanager", "aodh", "masakari", "nova", "signal"]
     assert found["workflows"] == sorted(path.name for path in (ROOT / "workflows").glob("*.yaml"))
     on_the_node = {"failover-agent.service", "failover-agent.yaml", "postgresql.sh", "volume.py"}

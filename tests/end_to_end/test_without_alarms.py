@@ -67,6 +67,7 @@ def test_the_death_of_the_active_server_is_a_failover_although_every_alarm_is_lo
     deployment: tuple[MistralProcess, EmulatorClient], serving: Callable[..., str]
 ) -> None:
     mistral, cloud = deployment
+    before = len(cloud.violations())  # by those who change what other groups of this cloud have
     group = serving(heal="failover")
     server = str(cloud.resources(group)["db_a"]["physical_resource_id"])
     begun = time.monotonic()
@@ -80,7 +81,7 @@ def test_the_death_of_the_active_server_is_a_failover_although_every_alarm_is_lo
 
     print(f"from the stop to the goal: {time.monotonic() - begun:.1f} s, looks every {INTERVAL} s")
     assert found["lost"] == ["db_a"]
-    assert cloud.violations() == []
+    assert cloud.violations()[before:] == []
 
 
 def test_a_parameter_that_a_stack_update_reset_is_set_again(

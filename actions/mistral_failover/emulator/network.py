@@ -190,7 +190,10 @@ def _pairs(call: Call, port: Port, asked: list[dict[str, str]]) -> list[dict[str
 
 
 def _delete_port(call: Call) -> Any:
-    ports.remove(call.emulation, _port(call).id)
+    port = _port(call)
+    if port.device_owner.startswith("compute:"):
+        raise refused(403, "Access was denied to this resource.")
+    ports.remove(call.emulation, port.id)
     return 204, None
 
 
