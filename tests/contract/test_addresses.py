@@ -38,13 +38,13 @@ def floating(rig: Rig) -> Iterator[str]:
 
 
 @pytest.fixture
-def port(rig: Rig, demo: Api) -> Iterator[str]:
+def port(rig: Rig, demo: Api, cloud: Cloud) -> Iterator[str]:
     """A port of the test's own, on no server. Whatever server it is on at the end, it goes."""
     made = rig.make_port()
     yield made
     shown = demo.port(made)
     if shown is not None and shown["device_id"]:
-        demo.nova("DELETE", f"/servers/{shown['device_id']}/os-interface/{made}")
+        networks.detach_port(cloud, made, shown["device_id"], 60, off=True)
     rig.remove_of_neutron("ports", made)
 
 
