@@ -256,7 +256,7 @@ STATES = {
         ("BLOCKED", "DOWN"),
         "no rung of the fence proved that a lost member is off",
         "failover start GROUP --lost db_a",
-        lambda walk: walk.obeys(1),
+        lambda walk: walk.obeys(1, "--yes"),
         then=("COMPLETE", "DEGRADED"),
     ),
     "operation failed": State(
