@@ -22,6 +22,7 @@ Facts = dict[str, str]
 _ATTACHMENT = "volume_attachment"
 _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
+_LONGEST = 3600  # seconds; a fence may take a day, since each of its rungs has a limit
 _NARROWEST = 20  # characters: a narrower terminal is not wrapped for
 _CODE = re.compile(r" \[[A-Z_]+\]$")
 _IN_SUMMARY = frozenset({"service", "waiting for"})
@@ -102,7 +103,8 @@ def headline(status: Mapping[str, Any]) -> str:
 
 def awaited(status: Mapping[str, Any]) -> Iterable[str]:
     """Return what the group waits for: steps in progress, services, locks, a person."""
-    yield from _under_way(status)
+    if status["status"] in ("IN_PROGRESS", "BLOCKED"):
+        yield from _under_way(status)
     yield from _waiting(status)
     yield from (f"{row['deferred_to']}, for {row['node']}" for row in status["deferred"])
     if status["status"] == "BLOCKED":
@@ -401,7 +403,8 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["under_way"]:
         if row["status"] == "unknown" and row["resource"] in _waits(status):
             continue
-        limit = f" of at most {row['limit']:.0f} s" if row["limit"] else ""
+        known = row["limit"] is not None and row["limit"] <= _LONGEST
+        limit = f" of at most {row['limit']:.0f} s" if known else ""
         doubt = "; its outcome is unknown" if row["status"] == "unknown" else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
         yield f"{row['sentence']} ({lasted(row['seconds'])}{limit}{times}{doubt})"
