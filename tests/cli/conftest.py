@@ -86,6 +86,12 @@ class Deployment:
         return ended
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line is long enough that no cell of a table is broken."""
+    monkeypatch.setenv("COLUMNS", "400")
+
+
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The example's group, failed over by hand once: two goals."""

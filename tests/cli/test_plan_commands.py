@@ -188,8 +188,8 @@ def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployme
     deployment.run("on_alarm", group=None, **deployment.crash(group))
     assert deployment.status(group)["lost"] == ["db_a"]
 
-    words = ("recover", group, "db_a", "--because", "it was started again")
-    done = deployment.failover(*words, "-f", "json")
+    why = "it was started again"
+    done = deployment.failover("recover", group, "db_a", "--because", why, "-f", "json")
 
     assert done.returncode == 0, done.stderr
     after = deployment.status(group)

@@ -208,7 +208,10 @@ def test_text_formats_have_no_python_in_them_and_times_of_iso_8601(deployment: A
     assert re.search(r'"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00"', line.stdout), line.stdout
 
 
-def test_a_table_fits_a_hundred_columns_where_there_is_no_terminal(deployment: Any) -> None:
+def test_a_table_fits_a_hundred_columns_where_there_is_no_terminal(
+    deployment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
     for words in (("history", deployment.group), ("group", "show", deployment.group)):
         done = deployment.failover(*words)
 
