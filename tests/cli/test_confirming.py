@@ -62,6 +62,19 @@ def test_the_command_that_status_names_lets_the_failover_go_on(
     assert fence["attributes"]["observed"] == "an operator confirmed it: ..."
 
 
+def test_a_failover_that_has_not_ended_is_taken_back_only_when_asked_for(
+    deployment: Any, blocked: Callable[[str], str]
+) -> None:
+    group = blocked("hasty-recovery")
+
+    unasked = deployment.failover("recover", group, "db_a")
+    doubted = deployment.failover("recover", group, "db_a", typed="n\n")
+
+    assert [each.returncode for each in (unasked, doubted)] == [1, 1]
+    assert "treats db_a as lost" in doubted.stderr
+    assert deployment.status(group)["lost"] == ["db_a"]
+
+
 def test_a_fence_that_is_still_being_climbed_hears_the_word_and_is_followed_to_its_end(
     deployment: Any,
 ) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change of an address that nobody answered is looked for before it is sent again."""
+"""A change of an address without an answer is looked for before it is sent again."""
 
 from __future__ import annotations
 

@@ -381,8 +381,8 @@ class Rig(ABC):
         return self._of_neutron("floatingips", body, user)
 
     def remove_of_neutron(self, kind: str, identity: str, user: str = "demo") -> None:
-        """Delete a port (``ports``) or a floating IP (``floatingips``), whoever has it, and wait
-        until it is gone."""
+        """Delete a port (``ports``) or a floating IP (``floatingips``), also one in use, and
+        wait until it is gone."""
         path = f"/{kind}/{identity}"
         self.until(lambda: self.api(user).neutron("DELETE", path).status_code in (204, 404))
 

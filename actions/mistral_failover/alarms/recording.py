@@ -216,7 +216,7 @@ def _judged(
         storm=lambda: _storm(request, tx, state, now),
     )
     verdict = admit(alarm, situation)
-    # Of a server that nobody knows it is not said whose loss it is.
+    # Whose loss is not said of a server that no group has.
     fact = {"group": snapshot.group.name, **_lost_fact(alarm, member)}
     first = _first(tx, state, verdict, member, under_way)
     if known is not None:

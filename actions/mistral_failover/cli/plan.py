@@ -18,6 +18,7 @@ VERBS = ("failover", "switchover", "failback", "replace", "rollback", "remove")
 _LOST = ("down", "lost", "dead", "gone", "failed", "broken", "unreachable", "not responding")
 _RECOVERED = ("recovered", "well", "back", "up", "repaired", "healthy")
 _SERVES = frozenset({"SERVING", "DEGRADED"})
+_UNFINISHED = frozenset({"IN_PROGRESS", "BLOCKED", "FAILED"})
 _FILLING = frozenset({"is", "has", "was", "been", "again"})
 _BEFORE = frozenset({"member", "server"})
 
@@ -289,8 +290,9 @@ class Start(order.Order):
 class Recover(order.Order):
     """Confirm that lost members are healthy again, so that they may take over.
 
-    No role moves. To move the roles home, see failover failback, which takes --recovered as well.
-    A member that was replaced needs no confirmation.
+    No role moves. If a failover that treats a member as lost has not reached its goal, it asks,
+    because the order takes that failover back. To move the roles home, see failover failback, which
+    takes --recovered as well. A member that was replaced needs no confirmation.
     """
 
     workflow = "failover.failover"
@@ -298,10 +300,25 @@ class Recover(order.Order):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the members."""
         parser.add_argument("member", nargs="+", help="a lost member that you found healthy")
+        base.add_yes(parser)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Nobody is lost, and these are not any more."""
+        """No further member is lost, and these are lost no more."""
         return {"lost": [], "recovered": parsed_args.member}
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Ask if a failover would be taken back, then start and follow."""
+        group = parsed_args.group
+        status = self.ask("failover.status", group=group)
+        going = status["status"] in _UNFINISHED and set(parsed_args.member) & set(status["lost"])
+        if going and not parsed_args.yes:
+            lost = ", ".join(sorted(going))
+            sys.stderr.write(
+                f"{group} is {status['status']}: a failover that treats {lost} as lost has not "
+                "reached its goal. This order takes it back.\n"
+            )
+            base.confirm(f"Does {lost} certainly serve again", yes=False)
+        return super().take_action(parsed_args)
 
 
 def add_facts(parser: argparse.ArgumentParser) -> None:

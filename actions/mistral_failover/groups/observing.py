@@ -15,6 +15,7 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.project_listing import ProjectListing
+from mistral_failover.convergence.records import Record
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.process import Request
@@ -85,6 +86,19 @@ class ProjectView:
         except CloudError:
             return None
         return None if found is None else (found.host_id, found.project_id, found.name)
+
+    def stack_version(self, record: Record) -> str | Look:
+        """Return the version of a record's stack, for :meth:`same`; or what is seen without reading
+        the stack itself, because it is gone, changes now, or has not changed since the last look.
+        Raises CloudError."""
+        stack = (record.physical_id or "").partition("/")[0]
+        listed = self.listing.stack(stack)
+        if listed is None:
+            return Look(Presence.GONE, f"stack {stack} no longer exists")
+        version = f"{listed.version} {record.generation}"
+        if listed.status.endswith("_IN_PROGRESS") or self.same(record.id, version):
+            return AS_RECORDED  # after a change, the next look sees what came of it
+        return version
 
     def heartbeat(self, to: Address) -> Heartbeat | None:
         """Return the last heartbeat of an agent; None if there is none, or if the channel is

@@ -57,14 +57,9 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
     updated since it last matched."""
     stack = (record.physical_id or "").partition("/")[0]
     try:
-        listed = view.listing.stack(stack)
-        if listed is None:
-            return Look(Presence.GONE, f"stack {stack} no longer exists")
-        if listed.status.endswith("_IN_PROGRESS"):
-            return AS_RECORDED  # the next look sees what it comes to
-        version = f"{listed.version} {record.generation}"
-        if view.same(record.id, version):
-            return AS_RECORDED
+        version = view.stack_version(record)
+        if isinstance(version, Look):
+            return version
         shown = view.listing.template(stack)
         wanted = _chosen(record.properties or {})
     except CloudError as error:

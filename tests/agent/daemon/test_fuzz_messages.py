@@ -71,9 +71,14 @@ def is_number(value):
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def is_word(value):
+    """Of one line. What Unicode leaves unassigned is no control character."""
+    return isinstance(value, str) and value != "" and not any(c < " " or c == "\x7f" for c in value)
+
+
 VALID = {
-    "id": lambda v: isinstance(v, str) and v.isprintable() and v != "",
-    "reply_to": lambda v: isinstance(v, str) and v.isprintable() and v != "",
+    "id": is_word,
+    "reply_to": is_word,
     "name": lambda v: v in ("say", "stop", "increment", "checked"),
     "arguments": lambda v: isinstance(v, dict) and v.get("word", "").isalpha(),
     "limit": lambda v: is_number(v) and 0 < v < 1e15,
