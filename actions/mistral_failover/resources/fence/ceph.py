@@ -72,13 +72,16 @@ class Cluster:
         )
 
     def blocked(self) -> frozenset[str]:
-        """Return the clients on the blocklist, by the map of the OSDs. Raises Unproven."""
-        rows = self._json("ceph", ["osd", "blocklist", "ls", "--format", "json"], "the blocklist")
-        if not isinstance(rows, list):
+        """Return the clients on the blocklist, by the map of the OSDs. Raises Unproven.
+
+        ``osd blocklist ls`` would be shorter, but Ceph 16.2.15 prints two JSON documents, the second
+        one for ranges of addresses.
+        """
+        shown = self._json("ceph", ["osd", "dump", "--format", "json"], "the blocklist")
+        listed = shown.get("blocklist") if isinstance(shown, dict) else None
+        if not isinstance(listed, dict):
             raise Unproven("the blocklist was not readable")
-        return frozenset(
-            str(row["addr"]) for row in rows if isinstance(row, dict) and "addr" in row
-        )
+        return frozenset(str(client) for client in listed)
 
     def check(self) -> None:
         """Read the blocklist and every pool's list of images, to see that it can be done. Raises
