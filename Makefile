@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+MACHINES := FAILOVER_CLOUD_MACHINES=yes $(BIN)/python -m testcloud
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test docs drills test-cloud test-outages test-broker test-browser test-ui faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status clean
+.PHONY: drill test docs drills test-cloud test-outages test-broker test-browser test-ui faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -79,6 +80,20 @@ cloud-down: $(STAMP)
 
 cloud-status: $(STAMP)
 	$(BIN)/python -m testcloud status
+
+# Real guests, disks and power switches: see docs/machines.md. As root, on Debian 12.
+machines-up: $(STAMP)
+	$(MACHINES) up
+
+machines-down: $(STAMP)
+	$(MACHINES) down
+
+test-machines: machines-up
+	$(BIN)/pytest -m machines tests/machines -n 0 -s --timeout=600 --durations=10
+
+# The part of it that is in .ci/run.
+test-losses: machines-up
+	$(BIN)/pytest -m machines tests/machines/test_losses.py -n 0 -s --timeout=600
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker

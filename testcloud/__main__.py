@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from typing import Any
 
 from testcloud import cloud, packages, settings, status
 from testcloud.errors import CloudError
+from testcloud.machines import guests, network, power
 from testcloud.settings import Settings
+
+_HOSTS = ", ".join(settings.HOSTS)
+_CHANGES = {"power": ("on", "off"), "link": ("cut", "connect"), "guest": tuple(guests.CHANGES)}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -81,6 +86,38 @@ def _install(where: Settings, chosen: argparse.Namespace) -> int:
     return 0
 
 
+def _run(where: Settings, chosen: argparse.Namespace) -> int:
+    network.enter(where)
+    if not chosen.command:
+        raise CloudError("NO_COMMAND", "There is no command to run.", "Append one.")
+    try:
+        os.execvp(chosen.command[0], chosen.command)  # noqa: S606  # what the user asked for
+    except OSError as error:
+        raise CloudError("NO_COMMAND", f"{chosen.command[0]}: {error.strerror}.") from None
+
+
+def _power(where: Settings, chosen: argparse.Namespace) -> int:
+    network.enter(where)
+    (power.on if chosen.change == "on" else power.off)(where, _host(chosen.name))
+    return 0
+
+
+def _link(where: Settings, chosen: argparse.Namespace) -> int:
+    network.plug(where, _host(chosen.name), chosen.leg, connected=chosen.change == "connect")
+    return 0
+
+
+def _guest(where: Settings, chosen: argparse.Namespace) -> int:
+    guests.CHANGES[chosen.change](where, chosen.name)
+    return 0
+
+
+def _host(name: str) -> str:
+    if name not in settings.HOSTS:
+        raise CloudError("NO_SUCH_HOST", f"There is no host {name}.", f"One of {_HOSTS}.")
+    return name
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m testcloud",
@@ -109,6 +146,18 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("name", nargs="+", metavar="NAME")
         if name == "stop":
             made.add_argument("--kill", action="store_true", help="KILL at once, as a crash would")
+    made = command("run", _run, "run a command in the network of the machines")
+    made.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    for name, run, text in (
+        ("power", _power, "cut the power of a host, or switch it on"),
+        ("link", _link, "cut a cable of a host, or connect it"),
+        ("guest", _guest, "freeze a guest, thaw it, or have its kernel panic"),
+    ):
+        made = command(name, run, text)
+        made.add_argument("change", choices=_CHANGES[name])
+        if name == "link":
+            made.add_argument("leg", choices=("management", "storage"))
+        made.add_argument("name", help="the server's id" if name == "guest" else "one of " + _HOSTS)
     command("install", _install, "install what is missing, and no more")
     return parser
 

@@ -26,9 +26,10 @@ from testcloud import (
     serving,
 )
 from testcloud.errors import CloudError
+from testcloud.machines import ceph, image, network, power
 from testcloud.plan import Step, carry_out
 from testcloud.processes import Processes
-from testcloud.settings import Settings
+from testcloud.settings import HOSTS, Settings
 
 Tell = Callable[[str, float | None], None]
 """Told what was done and the seconds it took."""
@@ -37,6 +38,8 @@ NEEDED = 3 << 30
 """Bytes that must be free on the disk."""
 _TOOLS_AT_ONCE = 6
 """Schema tools keep a core busy each; with all at once the longest chain would be the last."""
+_OF_CEPH = ("ceph", "cinder", "hosts")
+"""Services that start when Ceph serves."""
 _WIPED = ("data", "etc", "run", "log", "tmp", "secrets.json", "clouds.yaml")
 
 
@@ -47,12 +50,19 @@ def up(settings: Settings, tell: Tell) -> bool:
     """
     with alone(settings):
         check_disk(settings)
-        check_ports(settings)
         begun = time.monotonic()
-        packages.install(settings, lambda what: tell(what, None))
-        if not pack.installed(settings):
-            pack.install(settings)
-            tell("pack installed", time.monotonic() - begun)
+        with installing(settings):
+            packages.install(settings, lambda what: tell(what, None))
+            if not pack.installed(settings):
+                pack.install(settings)
+                tell("pack installed", time.monotonic() - begun)
+            if settings.machines:
+                image.build(settings, tell)
+        if settings.machines:
+            # Only now: packages come from outside.
+            network.up(settings)
+            network.enter(settings)
+        check_ports(settings)
         return _start(settings, tell)
 
 
@@ -63,8 +73,13 @@ def down(settings: Settings, *, wipe: bool = False) -> None:
     """
     with alone(settings):
         processes = Processes(settings)
+        if settings.machines:
+            for host in HOSTS:
+                power.off(settings, host)
+        first = [n for n in processes.running() if n not in (*roster.INFRASTRUCTURE, "ceph-mon")]
+        processes.stop_all(first)
+        processes.stop("ceph-mon")  # an OSD that has lost it does not end
         infra = [n for n in processes.running() if n in roster.INFRASTRUCTURE]
-        processes.stop_all(n for n in processes.running() if n not in infra)
         processes.stop_all((n for n in infra if n != "epmd"), grace=60)
         processes.stop_all(["epmd"])
         if wipe:
@@ -75,6 +90,8 @@ def down(settings: Settings, *, wipe: bool = False) -> None:
                 else:
                     path.unlink(missing_ok=True)
             settings.forget_secrets()
+        if settings.machines:
+            network.down(settings)
 
 
 def start(settings: Settings, names: Iterable[str]) -> list[str]:
@@ -84,6 +101,8 @@ def start(settings: Settings, names: Iterable[str]) -> list[str]:
     """
     if not _initialised(settings):
         raise CloudError("NOT_INITIALISED", "There is no cloud yet.", "make cloud-up")
+    if settings.machines:
+        network.enter(settings)
     begin = {
         "mariadb": infrastructure.start_mariadb,
         "rabbitmq": infrastructure.start_rabbitmq,
@@ -196,6 +215,7 @@ def steps(settings: Settings) -> list[Step]:
         Step("memcached", lambda: infrastructure.start_memcached(settings)),
         Step("the pack's database", lambda: pack.prepare_database(settings), ("mariadb",)),
         Step("workflows", lambda: pack.populate(settings), ("mariadb",)),
+        *((Step("ceph", lambda: ceph.start(settings)),) if settings.machines else ()),
         *(
             Step(
                 f"start {p.name}",
@@ -204,6 +224,7 @@ def steps(settings: Settings) -> list[Step]:
                     "mariadb",
                     "memcached",
                     *(("the pack's database",) if p.service == "mistral" else ()),
+                    *(("ceph",) if settings.machines and p.service in _OF_CEPH else ()),
                 ),
             )
             for p in services
@@ -279,12 +300,20 @@ def check_ports(settings: Settings) -> None:
     ports |= {name: settings.port(name) for name in roster.INFRASTRUCTURE}
     running = Processes(settings).running()
     for name, port in ports.items():
-        if name not in running and serving.listens(port):
+        if name not in running and serving.listens(settings.host, port):
             raise CloudError(
                 "PORT_TAKEN",
                 f"Somebody else listens on port {port}, which {name} needs.",
                 f"See who: ss -ltnp 'sport = :{port}'; or set FAILOVER_CLOUD_PORT.",
             )
+
+
+@contextlib.contextmanager
+def installing(settings: Settings) -> Iterator[None]:
+    """Only one at a time installs what clouds share; the next one waits."""
+    with ((settings.shared or settings.state) / "install.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

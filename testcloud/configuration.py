@@ -13,6 +13,7 @@ from pathlib import Path
 from testcloud import ini
 from testcloud.control_plane import glance, keystone, neutron, placement
 from testcloud.instances import cinder, nova, nova_compute
+from testcloud.machines import fences
 from testcloud.orchestration import aodh, ceilometer, heat, mistral
 from testcloud.settings import HOSTS, Settings, write_private
 
@@ -64,6 +65,8 @@ def write(settings: Settings) -> None:
         link = home / f".{name}"
         link.unlink(missing_ok=True)
         link.symlink_to(Path("..") / name)
+    if settings.machines:
+        fences.write(settings)
     for host in HOSTS:
         (settings.data / "nova" / host / "instances").mkdir(parents=True, exist_ok=True)
         write_private(

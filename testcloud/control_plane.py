@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from testcloud.ini import Sections, merged
 from testcloud.sections import MEMCACHED_AGAIN, account, database, messages, tokens
-from testcloud.settings import HOST, Settings
+from testcloud.settings import Settings
+
+PHYSICAL = "machines"
+"""Neutron's name of the one network that the machines' guests are on."""
 
 
 def keystone(settings: Settings) -> Sections:
@@ -22,7 +25,7 @@ def keystone(settings: Settings) -> Sections:
             "cache": {
                 "enabled": True,
                 "backend": "dogpile.cache.memcached",
-                "memcache_servers": f"{HOST}:{settings.port('memcached')}",
+                "memcache_servers": f"{settings.host}:{settings.port('memcached')}",
                 "memcache_dead_retry": MEMCACHED_AGAIN,
             },
             "trust": {"allow_redelegation": True},
@@ -54,6 +57,7 @@ def glance(settings: Settings) -> Sections:
             "DEFAULT": {
                 "enabled_backends": "fs:file",
                 "enabled_import_methods": "[]",
+                "bind_host": settings.host,
                 "workers": 1,
                 "worker_self_reference_url": settings.url("glance"),
             },
@@ -99,6 +103,7 @@ def neutron(settings: Settings) -> Sections:
                 "mechanism_drivers": "anyhost",
                 "extension_drivers": "port_security",
             },
+            "ml2_type_flat": {"flat_networks": PHYSICAL},
             "securitygroup": {"enable_security_group": True},
         },
     )

@@ -22,7 +22,7 @@ from testcloud.processes import Processes
 from testcloud.rabbitmq import Node
 from testcloud.roster import environment
 from testcloud.serving import listens, program, until
-from testcloud.settings import HOST, Settings
+from testcloud.settings import Settings
 
 DATABASES = (
     *("keystone", "placement", "glance", "neutron", "nova_api", "nova", "nova_cell0"),
@@ -38,7 +38,7 @@ def start_mariadb(settings: Settings) -> None:
     options = (
         *("--no-defaults", f"--user={getpass.getuser()}", f"--datadir={folder}"),
         *(f"--socket={settings.database_socket}", f"--port={settings.port('mariadb')}"),
-        *(f"--bind-address={HOST}", f"--pid-file={settings.run / 'mariadb.pid'}"),
+        *(f"--bind-address={settings.host}", f"--pid-file={settings.run / 'mariadb.pid'}"),
         *("--max-connections=600", "--skip-name-resolve", "--performance-schema=OFF"),
         *("--skip-log-bin", "--innodb-buffer-pool-size=256M", "--innodb-log-file-size=32M"),
         # A killed mariadbd loses nothing; the machine's power loss may cost a second.
@@ -56,6 +56,7 @@ def start_rabbitmq(settings: Settings) -> None:
     """Start epmd and the broker, and return when it takes connections."""
     node = Node(
         name=f"testcloud{settings.first_port}",
+        host=settings.host,
         home=settings.data / "rabbitmq",
         log=settings.log,
         config=settings.etc / "rabbitmq.conf",
@@ -71,12 +72,12 @@ def start_rabbitmq(settings: Settings) -> None:
 def start_memcached(settings: Settings) -> None:
     """Start it and return when it takes connections."""
     port = settings.port("memcached")
-    command = [program("memcached"), "-l", HOST, "-p", str(port), "-m", "64"]
+    command = [program("memcached"), "-l", settings.host, "-p", str(port), "-m", "64"]
     if os.getuid() == 0:
         command += ["-u", "nobody"]
     processes = Processes(settings)
     processes.start("memcached", command, environment(settings), Path("/"))
-    until(processes, "memcached", lambda: listens(port))
+    until(processes, "memcached", lambda: listens(settings.host, port))
 
 
 def create_databases(settings: Settings) -> None:
@@ -85,8 +86,8 @@ def create_databases(settings: Settings) -> None:
     sql(
         settings,
         *((f"CREATE DATABASE IF NOT EXISTS {d} CHARACTER SET utf8mb4", ()) for d in DATABASES),
-        ("CREATE USER IF NOT EXISTS cloud@%s IDENTIFIED BY %s", (HOST, password)),
-        ("GRANT ALL ON *.* TO cloud@%s", (HOST,)),
+        ("CREATE USER IF NOT EXISTS cloud@%s IDENTIFIED BY %s", (settings.host, password)),
+        ("GRANT ALL ON *.* TO cloud@%s", (settings.host,)),
         ("DELETE FROM mysql.global_priv WHERE User = 'root' AND Host <> 'localhost'", ()),
         ("FLUSH PRIVILEGES", ()),
         ("ALTER USER root@localhost IDENTIFIED BY %s", (password,)),

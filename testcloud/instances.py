@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of Nova and Cinder: real services, a fake hypervisor, a fake volume backend."""
+"""Configuration of Nova and Cinder: real services, and what they drive is fake or a machine."""
 
 from __future__ import annotations
 
-from testcloud.ini import Sections, merged
+from testcloud.ini import Section, Sections, merged
+from testcloud.machines import places
 from testcloud.sections import CONTROLLER, account, database, messages, tokens
-from testcloud.settings import HOST, REGION, Settings
+from testcloud.settings import REGION, Settings
 
 
 def nova(settings: Settings) -> Sections:
@@ -19,7 +20,51 @@ def nova(settings: Settings) -> Sections:
 
 def nova_compute(settings: Settings, host: str) -> Sections:
     """nova.conf of one hypervisor: without the databases, which a compute service must not know."""
-    return _nova(settings, host)
+    return merged(_nova(settings, host), _libvirt(settings, host) if settings.machines else {})
+
+
+def _libvirt(settings: Settings, host: str) -> Sections:
+    """Real guests, without KVM."""
+    helper = f"privsep-helper --config-file {settings.etc / 'nova' / f'nova-{host}.conf'}"
+    return {
+        "DEFAULT": {
+            "my_ip": places.management(host),
+            "compute_driver": "libvirt.LibvirtDriver",
+            "instances_path": str(places.instances(settings, host)),
+            "force_config_drive": True,
+            "mkisofs_cmd": "genisoimage",
+            # Otherwise the old guests would start with their host, beside their successors.
+            "resume_guests_state_on_host_boot": False,
+            # A server that was deleted while its host was down must not run on there.
+            "running_deleted_instance_action": "reap",
+            "running_deleted_instance_poll_interval": 5,
+            "report_interval": 2,
+            # Seconds until a guest that does not end by itself is killed.
+            "shutdown_timeout": 10,
+            "reserved_host_memory_mb": 0,
+            "cpu_allocation_ratio": "16.0",
+            "pointer_model": "ps2mouse",
+        },
+        "libvirt": {
+            "virt_type": "qemu",
+            "cpu_mode": "none",
+            "connection_uri": places.URI,
+            "images_type": "qcow2",
+            # The disk of the guest's system is lost with the host in any case.
+            "disk_cachemodes": "file=unsafe,network=writeback",
+            # QEMU's cache of translated code takes up to 1 GiB otherwise.
+            "tb_cache_size": 64,
+            "hw_machine_type": "x86_64=pc",
+            "rbd_user": "cinder",
+            "rbd_secret_uuid": places.CEPH_KEY_ID,
+            "inject_partition": -2,
+            "device_detach_attempts": 4,
+            "device_detach_timeout": 5,
+        },
+        # Without these sudo is called.
+        "nova_sys_admin": {"helper_command": helper},
+        "privsep_osbrick": {"helper_command": helper},
+    }
 
 
 def _nova(settings: Settings, host: str) -> Sections:
@@ -30,7 +75,7 @@ def _nova(settings: Settings, host: str) -> Sections:
         {
             "DEFAULT": {
                 "host": host,
-                "my_ip": HOST,
+                "my_ip": settings.host,
                 "state_path": str(data),
                 "instances_path": str(data / "instances"),
                 "rootwrap_config": str(settings.etc / "nova" / "rootwrap.conf"),
@@ -38,7 +83,8 @@ def _nova(settings: Settings, host: str) -> Sections:
                 "allow_resize_to_same_host": True,
                 # The fake hypervisor forgets its servers with its process: have them run again.
                 "resume_guests_state_on_host_boot": True,
-                "service_down_time": 30,
+                # Of real hosts, each of which reports every 2 s.
+                "service_down_time": 10 if settings.machines else 30,
                 "report_interval": 5,
                 "update_resources_interval": 20,
                 "running_deleted_instance_action": "noop",
@@ -79,14 +125,14 @@ def cinder(settings: Settings) -> Sections:
         tokens(settings, "cinder"),
         {
             "DEFAULT": {
-                "my_ip": HOST,
+                "my_ip": settings.host,
                 "auth_strategy": "keystone",
                 "state_path": str(data),
                 "api_paste_config": str(folder / "api-paste.ini"),
                 "rootwrap_config": str(folder / "rootwrap.conf"),
                 "resource_query_filters_file": str(folder / "resource_filters.json"),
                 "osapi_volume_workers": 1,
-                "enabled_backends": "fake",
+                "enabled_backends": backend(settings),
                 "default_volume_type": "__DEFAULT__",
                 "glance_api_servers": settings.url("glance"),
                 "backup_driver": "",
@@ -94,7 +140,9 @@ def cinder(settings: Settings) -> Sections:
                 "quota_gigabytes": -1,
                 "quota_snapshots": -1,
             },
-            "fake": {
+            backend(settings): _rbd(settings)
+            if settings.machines
+            else {
                 "volume_driver": "cinder.tests.fake_driver.FakeLoggingVolumeDriver",
                 "volume_backend_name": "fake",
                 "extra_capabilities": '{"multiattach": true}',
@@ -104,3 +152,20 @@ def cinder(settings: Settings) -> Sections:
             "service_user": {"send_service_user_token": True, **account(settings, "cinder")},
         },
     )
+
+
+def backend(settings: Settings) -> str:
+    """The name of Cinder's one backend."""
+    return "rbd" if settings.machines else "fake"
+
+
+def _rbd(settings: Settings) -> Section:
+    return {
+        "volume_driver": "cinder.volume.drivers.rbd.RBDDriver",
+        "volume_backend_name": backend(settings),
+        "rbd_pool": places.POOL,
+        "rbd_user": "cinder",
+        "rbd_ceph_conf": str(places.ceph_conf(settings)),
+        "rbd_secret_uuid": places.CEPH_KEY_ID,
+        "rados_connect_timeout": 10,
+    }

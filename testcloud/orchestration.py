@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from testcloud.ini import Sections, merged
+from testcloud.ini import Section, Sections, merged
+from testcloud.machines import fences
 from testcloud.sections import account, database, messages, tokens
-from testcloud.settings import HOST, REGION, Settings
+from testcloud.settings import REGION, Settings
 
 
 def heat(settings: Settings) -> Sections:
@@ -49,14 +50,13 @@ def heat(settings: Settings) -> Sections:
 
 def mistral(settings: Settings) -> Sections:
     """mistral.conf, with the pack's section ``[failover]``."""
-    guests = f"{HOST}:{settings.port('guests')}"
     return merged(
         messages(settings, "mistral"),
         database(settings, "mistral"),
         tokens(settings, "mistral"),
         {
             "DEFAULT": {"auth_type": "keystone"},
-            "api": {"host": HOST, "port": settings.port("mistral-api"), "api_workers": 1},
+            "api": {"host": settings.host, "port": settings.port("mistral-api"), "api_workers": 1},
             "pecan": {"auth_enable": True},
             "keystone": {"region_name": REGION},
             "openstack_actions": {"default_region": REGION},
@@ -71,10 +71,22 @@ def mistral(settings: Settings) -> Sections:
                 # Tests wait for the end of what hangs; nothing here is at work for so long without
                 # a lock.
                 "hang_after": "60",
-                "command_channel": f"emulator+http://{guests}",
+                **_guests(settings),
             },
         },
     )
+
+
+def _guests(settings: Settings) -> Section:
+    """How commands reach the guests, and what fences their hosts."""
+    if not settings.machines:
+        guests = f"{settings.host}:{settings.port('guests')}"
+        return {"command_channel": f"emulator+http://{guests}"}
+    return {
+        "command_channel": settings.commands_url,
+        "agent_key_file": str(fences.agent_key(settings)),
+        "fence_devices_file": str(fences.devices(settings)),
+    }
 
 
 def aodh(settings: Settings) -> Sections:

@@ -41,21 +41,7 @@ def install(settings: Settings) -> None:
     if hashes.stamped(settings.venv / ".pack", now):
         return
     with workshop(settings) as folder:
-        here = {"TMPDIR": str(folder)}
-        # A copy, since setuptools would leave files in the checkout and take old ones from there.
-        stage = folder / "pack"
-        stage.mkdir()
-        unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        for name in SOURCES:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, stage / name, ignore=unwanted)
-            else:
-                shutil.copy2(source, stage / name)
-        wheels = folder / "wheels"
-        build = [uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(stage)]
-        run(build, settings, here)
-        wheel = next(wheels.glob("*.whl"))
+        wheel = build(settings, folder)
         run(
             [
                 *(uv(), "pip", "install", "--quiet", "--compile-bytecode"),
@@ -64,9 +50,30 @@ def install(settings: Settings) -> None:
                 f"{wheel}[mysql]",
             ],
             settings,
-            here,
+            {"TMPDIR": str(folder)},
         )
     hashes.stamp_with(settings.venv / ".pack", now)
+
+
+def build(settings: Settings, folder: Path) -> Path:
+    """Build the wheel in a folder and return its path.
+
+    :raises CloudError: INSTALL_FAILED.
+    """
+    # A copy, since setuptools would leave files in the checkout and take old ones from there.
+    stage = folder / "pack"
+    stage.mkdir()
+    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, stage / name, ignore=unwanted)
+        else:
+            shutil.copy2(source, stage / name)
+    wheels = folder / "wheels"
+    build = [uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(stage)]
+    run(build, settings, {"TMPDIR": str(folder)})
+    return next(wheels.glob("*.whl"))
 
 
 def prepare_database(settings: Settings) -> None:

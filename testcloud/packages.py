@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from testcloud import hashes
 from testcloud.errors import CloudError
+from testcloud.machines import places
 from testcloud.processes import Folders
 from testcloud.serving import PLACES
 from testcloud.settings import HERE, Settings
@@ -26,6 +28,36 @@ DEBIAN = {
     "memcached": "memcached",
     "qemu-utils": "qemu-img",  # Glance and Cinder look at images with it
     "gcc": "gcc",  # uWSGI is compiled
+}
+# What the machines need besides (docs/machines.md).
+DEBIAN_FOR_MACHINES = {
+    "ceph-mon": "ceph-mon",
+    "ceph-osd": "ceph-osd",
+    "ceph-mgr": "ceph-mgr",
+    "ceph-common": "rbd",
+    "qemu-system-x86": "qemu-system-x86_64",
+    "libvirt-daemon": "libvirtd",
+    "libvirt-clients": "virsh",
+    "fence-agents": "fence_ipmilan",
+    "openipmi": "ipmi_sim",
+    "ipmitool": "ipmitool",
+    "mmdebstrap": "mmdebstrap",
+    "genisoimage": "genisoimage",
+    "cpio": "cpio",
+    "kmod": "depmod",
+    "e2fsprogs": "mke2fs",
+    "busybox-static": "busybox",
+    "iproute2": "ip",
+}
+_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+_MODULES = Path("/usr/lib/python3/dist-packages")
+# A file of each.
+FILES_FOR_MACHINES = {
+    "qemu-block-extra": _LIBRARIES / "qemu" / "block-rbd.so",
+    "libvirt-daemon-driver-qemu": _LIBRARIES / "libvirt/connection-driver/libvirt_driver_qemu.so",
+    "python3-libvirt": _MODULES / "libvirt.py",
+    "python3-rados": _MODULES / "rados.cpython-311-x86_64-linux-gnu.so",
+    "python3-rbd": _MODULES / "rbd.cpython-311-x86_64-linux-gnu.so",
 }
 # A header of each.
 HEADERS = {
@@ -47,8 +79,14 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
 
     :raises CloudError: PACKAGES_MISSING, NO_UV, INSTALL_FAILED.
     """
-    missing = [package for package, header in HEADERS.items() if not header.exists()]
-    install_debian(DEBIAN, settings, tell, also=missing)
+    programs, files = DEBIAN, HEADERS
+    if settings.machines:
+        check_machine()
+        programs, files = DEBIAN | DEBIAN_FOR_MACHINES, HEADERS | FILES_FOR_MACHINES
+    missing = [package for package, file in files.items() if not file.exists()]
+    install_debian(programs, settings, tell, also=missing)
+    if settings.machines:
+        _link_modules(places.bindings(settings))
     stamp = settings.venv / ".installed"
     if hashes.stamped(stamp, key()):
         return
@@ -72,6 +110,31 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
             here,
         )
     hashes.stamp_with(stamp, key())
+
+
+def check_machine() -> None:
+    """See that real guests can run here.
+
+    :raises CloudError: WRONG_MACHINE.
+    """
+    if os.getuid() != 0:
+        raise CloudError("WRONG_MACHINE", "Machines need namespaces.", "Run it as root.")
+    if sys.version_info[:2] != (3, 11) or platform.machine() != "x86_64":
+        raise CloudError(
+            "WRONG_MACHINE",
+            "Machines use Debian 12's modules for libvirt and Ceph.",
+            "Run it on Debian 12, amd64, with Python 3.11.",
+        )
+
+
+def _link_modules(folder: Path) -> None:
+    """Have the services find Debian's modules, and nothing else that Debian has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for pattern in ("libvirt*.py", "libvirtmod*.so", "rados.*.so", "rbd.*.so"):
+        for module in _MODULES.glob(pattern):
+            link = folder / module.name
+            link.unlink(missing_ok=True)
+            link.symlink_to(module)
 
 
 @contextmanager

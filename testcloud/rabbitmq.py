@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A RabbitMQ of one's own, of Debian's package: a node beside the system's, which it never meets.
 
-Folder, ports, cookie and epmd are its own, it listens on loopback alone, and runs as whoever
-starts it.
+Folder, ports, cookie and epmd are its own, and it runs as whoever starts it. It listens on one
+address alone, by default on loopback.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Node:
     user: str
     password: str
     virtual_host: str = "/"
+    host: str = HOST
 
     def write(self) -> None:
         """Write what it reads at its start."""
@@ -65,11 +66,11 @@ class Node:
             **environment,
             "HOME": str(self.home),
             "ERL_EPMD_PORT": str(self.epmd_port),
-            "ERL_EPMD_ADDRESS": HOST,
+            "ERL_EPMD_ADDRESS": self.host,
             # Then its script becomes the broker instead of watching over it.
             "RUNNING_UNDER_SYSTEMD": "yes",
             "RABBITMQ_NODENAME": f"{self.name}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": HOST,
+            "RABBITMQ_NODE_IP_ADDRESS": self.host,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(self.nodes_port),
             "RABBITMQ_MNESIA_BASE": str(self.home / "mnesia"),
@@ -89,7 +90,7 @@ class Node:
         """
         self.write()
         variables = self.variables(environment)
-        processes.start("epmd", (program("epmd"), "-address", HOST), variables, self.home)
-        until(processes, "epmd", lambda: listens(self.epmd_port))
+        processes.start("epmd", (program("epmd"), "-address", self.host), variables, self.home)
+        until(processes, "epmd", lambda: listens(self.host, self.epmd_port))
         processes.start("rabbitmq", (program(SERVER),), variables, self.home, first=True)
-        until(processes, "rabbitmq", lambda: listens(self.port))
+        until(processes, "rabbitmq", lambda: listens(self.host, self.port))

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import requests
 
 from testcloud.access import connect
 from testcloud.errors import CloudError
+from testcloud.instances import backend
 from testcloud.processes import Processes
 from testcloud.roster import INFRASTRUCTURE, services
 from testcloud.sections import CONTROLLER
@@ -42,8 +44,13 @@ def wait_for_agents(settings: Settings) -> None:
     """
     cloud = connect(settings)
     names = [process.name for process in services(settings)]
-    for what in (_nova, _cinder, _heat, _lists):
-        _until(settings, what.__name__[1:], lambda what=what: what(cloud), names)  # type: ignore[misc]
+    for name, what in (
+        ("nova", _nova),
+        ("cinder", partial(_cinder, volumes=f"{CONTROLLER}@{backend(settings)}")),
+        ("heat", _heat),
+        ("lists", _lists),
+    ):
+        _until(settings, name, partial(what, cloud), names)
 
 
 def compute_state(settings: Settings, host: str) -> str:
@@ -80,9 +87,9 @@ def _nova(cloud: Any) -> bool:
     return up >= wanted | {("nova-conductor", CONTROLLER), ("nova-scheduler", CONTROLLER)}
 
 
-def _cinder(cloud: Any) -> bool:
+def _cinder(cloud: Any, volumes: str) -> bool:
     up = {(s.binary, s.host) for s in cloud.block_storage.services() if s.state == "up"}
-    return up >= {("cinder-volume", f"{CONTROLLER}@fake"), ("cinder-scheduler", CONTROLLER)}
+    return up >= {("cinder-volume", volumes), ("cinder-scheduler", CONTROLLER)}
 
 
 def _heat(cloud: Any) -> bool:

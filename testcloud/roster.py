@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testcloud.configuration import compute_file
+from testcloud.machines import places
 from testcloud.processes import Processes
-from testcloud.settings import HOST, HOSTS, ROOT, Settings
+from testcloud.settings import HOSTS, ROOT, Settings
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def services(settings: Settings) -> list[Process]:
     def wsgi(name: str, service: str, module: str, *more: str) -> Process:
         port = settings.port(name)
         options = (
-            *("--http-socket", f"{HOST}:{port}", "--module", module),
+            *("--http-socket", f"{settings.host}:{port}", "--module", module),
             *("--master", "--processes", "1", "--threads", "8", "--enable-threads"),
             *("--thunder-lock", "--lazy-apps", "--need-app", "--die-on-term"),
             *("--skip-atexit-teardown", "--buffer-size", "65535", "--http-chunked-input"),
@@ -58,6 +60,7 @@ def services(settings: Settings) -> list[Process]:
             *("--config-file", str(compute_file(settings, host))),
         )
         for host in HOSTS
+        if not settings.machines  # there it runs on its host
     ]
     neutron_file = f"--config-file {settings.etc / 'neutron' / 'neutron.conf'}"
     return [
@@ -84,21 +87,43 @@ def services(settings: Settings) -> list[Process]:
         daemon("aodh-listener", "aodh", "aodh-listener"),
         daemon("aodh-notifier", "aodh", "aodh-notifier"),
         daemon("ceilometer-notification", "ceilometer", "ceilometer-agent-notification"),
-        Process(
-            "guests",
-            "guests",
-            (sys.executable, "-m", "testcloud.guests"),
-            settings.port("guests"),
-            in_checkout=True,
-        ),
+        *(_machines(settings) if settings.machines else (_guests(settings),)),
     ]
+
+
+def _guests(settings: Settings) -> Process:
+    command = (sys.executable, "-m", "testcloud.guests")
+    return Process("guests", "guests", command, settings.port("guests"), in_checkout=True)
+
+
+def _machines(settings: Settings) -> Iterator[Process]:
+    conf = str(places.ceph_conf(settings))
+    for name, identity in places.CEPH.items():
+        yield Process(name, "ceph", (name, "-f", "-c", conf, "-i", identity))
+    for host in HOSTS:
+        own = places.board_files(settings, host)
+        files = [
+            *("-c", str(own / "lan.conf"), "-f", str(own / "board.emu")),
+            *("-s", str(own / "state")),
+        ]
+        board = places.board(host)
+        yield Process(board, "boards", ("ipmi_sim", "-n", *files), in_checkout=True)
+        # To kill the second program, or its child, is to kill everything on the host.
+        apart = (
+            *("nsenter", f"--net={places.namespace(settings, host)}", "--"),
+            *("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"),
+            *("--mount-proc", "--propagation", "private", "--"),
+        )
+        program = (sys.executable, "-m", "testcloud.machines.host", host)
+        yield Process(places.process(host), "hosts", (*apart, *program), in_checkout=True)
 
 
 def environment(settings: Settings) -> dict[str, str]:
     """What every process finds in its environment: no proxies, no credentials of the caller's."""
     etc = settings.etc
     return {
-        "PATH": f"{settings.venv / 'bin'}:{os.environ.get('PATH', os.defpath)}",
+        "PATH": f"{settings.venv / 'bin'}:{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",
+        **({"PYTHONPATH": str(places.bindings(settings))} if settings.machines else {}),
         "LANG": "C.UTF-8",
         "HOME": str(etc / "home"),
         "TMPDIR": str(settings.temporary),
@@ -109,7 +134,10 @@ def environment(settings: Settings) -> dict[str, str]:
         "OS_PLACEMENT_CONFIG_DIR": str(etc / "placement"),
         "OS_GLANCE_CONFIG_DIR": str(etc / "glance"),
         "OS_NOVA_CONFIG_DIR": str(etc / "nova"),
-        "FAILOVER_CLOUD_STATE": str(settings.state),
+        "FAILOVER_CLOUD_STATE": str(settings.shared or settings.state),
+        "FAILOVER_CLOUD_MACHINES": "yes" if settings.machines else "no",
+        # For an operator's credential: only what fences reads it.
+        "OS_CLIENT_CONFIG_FILE": str(settings.clouds_yaml),
         "FAILOVER_CLOUD_PORT": str(settings.first_port),
         "FAILOVER_CLOUD_LATENCY": settings.latency,
     }

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from testcloud.ini import Section, Sections
-from testcloud.settings import HOST, REGION, Settings
+from testcloud.settings import REGION, Settings
 
 CONTROLLER = "ctl"
 """The host name of everything that is no hypervisor."""
@@ -35,7 +35,7 @@ def tokens(settings: Settings, user: str) -> Sections:
         "keystone_authtoken": {
             "www_authenticate_uri": settings.auth_url,
             **account(settings, user),
-            "memcached_servers": f"{HOST}:{settings.port('memcached')}",
+            "memcached_servers": f"{settings.host}:{settings.port('memcached')}",
             "memcache_pool_dead_retry": MEMCACHED_AGAIN,
             "service_token_roles": "service",
             "service_token_roles_required": True,

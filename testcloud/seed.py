@@ -3,18 +3,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from testcloud.access import connect
-from testcloud.settings import Settings
+from testcloud.control_plane import PHYSICAL
+from testcloud.instances import backend
+from testcloud.machines import image
+from testcloud.settings import MANAGEMENT, Settings
 
 IMAGE, FLAVOR, NETWORK, VOLUME_TYPE = "tiny", "m1.tiny", "net1", "fake"
 PUBLIC = "public"
 MULTIATTACH_TYPE = "multiattach"
+GUEST, GUEST_FLAVOR = "guest", "m1.guest"
+"""Image and flavor of real guests."""
+_PUBLIC = {"visibility": "public"}
+_MACHINES_SUBNET = {
+    "cidr": f"{MANAGEMENT}.0/24",
+    "allocation_pools": [{"start": f"{MANAGEMENT}.100", "end": f"{MANAGEMENT}.199"}],
+    "gateway_ip": None,
+}
 
 
 def seed(settings: Settings) -> None:
     """Make what is missing: image `tiny`, flavor `m1.tiny`, network `net1`, the network `public`
     with floating IPs, volume types `fake` and `multiattach` (for many servers at once)."""
     cloud = connect(settings)
+    if settings.machines:
+        _guest(cloud, settings)
     if cloud.image.find_image(IMAGE) is None:
         cloud.image.create_image(
             IMAGE,
@@ -26,16 +41,17 @@ def seed(settings: Settings) -> None:
     if cloud.compute.find_flavor(FLAVOR) is None:
         # With a disk: one without is for servers on volumes only, unless an administrator asks.
         cloud.compute.create_flavor(name=FLAVOR, ram=64, vcpus=1, disk=1)
+    segment = {"provider_network_type": "flat", "provider_physical_network": PHYSICAL}
     network = cloud.network.find_network(NETWORK) or cloud.network.create_network(
-        name=NETWORK, is_shared=True
+        name=NETWORK, is_shared=True, **(segment if settings.machines else {})
     )
     if not network.subnet_ids:
         cloud.network.create_subnet(
             network_id=network.id,
             name="sub1",
-            cidr="10.99.0.0/16",
             ip_version=4,
             is_dhcp_enabled=False,
+            **(_MACHINES_SUBNET if settings.machines else {"cidr": "10.99.0.0/16"}),
         )
     public = cloud.network.find_network(PUBLIC) or cloud.network.create_network(
         name=PUBLIC, is_router_external=True
@@ -50,10 +66,50 @@ def seed(settings: Settings) -> None:
         )
     if cloud.block_storage.find_type(VOLUME_TYPE) is None:
         cloud.block_storage.create_type(
-            name=VOLUME_TYPE, extra_specs={"volume_backend_name": VOLUME_TYPE}
+            name=VOLUME_TYPE, extra_specs={"volume_backend_name": backend(settings)}
         )
     if cloud.block_storage.find_type(MULTIATTACH_TYPE) is None:
         cloud.block_storage.create_type(
             name=MULTIATTACH_TYPE,
-            extra_specs={"volume_backend_name": VOLUME_TYPE, "multiattach": "<is> True"},
+            extra_specs={"volume_backend_name": backend(settings), "multiattach": "<is> True"},
         )
+
+
+def _guest(cloud: Any, settings: Settings) -> None:
+    """The image of real guests, its kernel and its ramdisk; an old one is replaced."""
+    if cloud.compute.find_flavor(GUEST_FLAVOR) is None:
+        cloud.compute.create_flavor(name=GUEST_FLAVOR, ram=320, vcpus=1, disk=1)
+    version = image.key()
+    known = cloud.image.find_image(GUEST)
+    if known is not None and known.properties.get("made_of") == version:
+        return
+    parts = {
+        f"{GUEST}-kernel": (image.kernel(settings), "aki"),
+        f"{GUEST}-ramdisk": (image.ramdisk(settings), "ari"),
+    }
+    ids = {}
+    for name, (path, kind) in parts.items():
+        if (old := cloud.image.find_image(name)) is not None:
+            cloud.image.delete_image(old)
+        ids[name] = cloud.image.create_image(
+            name, data=path.read_bytes(), disk_format=kind, container_format=kind, **_PUBLIC
+        ).id
+    if known is not None:
+        cloud.image.delete_image(known)
+    cloud.image.create_image(
+        GUEST,
+        data=image.root(settings).read_bytes(),
+        disk_format="qcow2",
+        container_format="bare",
+        made_of=version,
+        kernel_id=ids[f"{GUEST}-kernel"],
+        ramdisk_id=ids[f"{GUEST}-ramdisk"],
+        os_command_line="console=ttyS0 quiet",
+        # The kernel for clouds is slower with IDE.
+        hw_cdrom_bus="scsi",
+        hw_scsi_model="virtio-scsi",
+        hw_video_model="none",
+        hw_rng_model="virtio",
+        hw_qemu_guest_agent="yes",
+        **_PUBLIC,
+    )

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from testcloud.errors import CloudError
 from testcloud.processes import Processes
-from testcloud.settings import HOST
 
 PLACES = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/lib/rabbitmq/bin"
 LIMIT = 90.0
@@ -31,10 +30,10 @@ def program(name: str) -> str:
     return found
 
 
-def listens(port: int) -> bool:
-    """Whether somebody takes connections at a port of loopback."""
+def listens(host: str, port: int) -> bool:
+    """Whether a server takes connections at a port of this machine."""
     try:
-        with socket.create_connection((HOST, port), timeout=1):
+        with socket.create_connection((host, port), timeout=1):
             return True
     except OSError:
         return False

@@ -9,6 +9,8 @@ test, a benchmark, a shell) agree without a file:
 ``FAILOVER_CLOUD_PASSWORD``  one password for every account; default: random ones, kept in
                              ``secrets.json`` (mode 0600) of the state folder.
 ``FAILOVER_CLOUD_LATENCY``   how long the guests' commands take: zero, measured; default: zero.
+``FAILOVER_CLOUD_MACHINES``  yes: servers are real guests with real disks, in namespaces of their
+                             own (docs/machines.md); default: no.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
 HERE = Path(__file__).resolve().parent
 HOST = "127.0.0.1"
+MANAGEMENT, STORAGE = "172.31.250", "172.31.251"
+"""The networks of the machines, without the last number."""
 REGION = "RegionOne"
 FIRST_PORT = 25000
 HOSTS = ("cmp1", "cmp2", "cmp3")
-"""The hypervisors, fake ones."""
+"""The hypervisors."""
 PROJECTS = ("demo", "other")
 """Projects with a user of the same name, who has exactly the roles that the pack needs."""
 MEMBER_ROLES = ("member", "heat_stack_owner")
@@ -55,7 +59,10 @@ PORTS = (
     "memcached",
 )
 # Who has a secret of their own. The last is a key of 32 characters, not a password.
-SECRETS = ("admin", "service", "database", "messages", "heat_domain", *PROJECTS, "heat_key")
+SECRETS = (
+    *("admin", "service", "database", "messages", "heat_domain", *PROJECTS),
+    *("boards", "heat_key"),
+)
 
 
 @dataclass(frozen=True)
@@ -66,12 +73,21 @@ class Settings:
     :ivar first_port: the first of its ports.
     :ivar password: one for every account, None for random ones.
     :ivar latency: the profile of the guests' commands.
+    :ivar machines: servers are real guests; everything is in network namespaces.
+    :ivar shared: the folder of what clouds of both kinds install once.
     """
 
     state: Path
     first_port: int = FIRST_PORT
     password: str | None = None
     latency: str = "zero"
+    machines: bool = False
+    shared: Path | None = None
+
+    @property
+    def host(self) -> str:
+        """The address of every service."""
+        return f"{MANAGEMENT}.1" if self.machines else HOST
 
     def port(self, name: str) -> int:
         """The port of one of `PORTS`."""
@@ -79,7 +95,7 @@ class Settings:
 
     def url(self, name: str) -> str:
         """The base URL of an HTTP service, without a path."""
-        return f"http://{HOST}:{self.port(name)}"
+        return f"http://{self.host}:{self.port(name)}"
 
     @property
     def auth_url(self) -> str:
@@ -89,19 +105,24 @@ class Settings:
     @property
     def messages_url(self) -> str:
         """RabbitMQ's, with the password."""
-        return f"rabbit://cloud:{self.secret('messages')}@{HOST}:{self.port('rabbitmq')}/"
+        return f"rabbit://cloud:{self.secret('messages')}@{self.host}:{self.port('rabbitmq')}/"
+
+    @property
+    def commands_url(self) -> str:
+        """RabbitMQ's for executors and the agents of real guests, with the password."""
+        return f"{self.messages_url.replace('rabbit://', 'amqp://')}%2F"
 
     def database_url(self, name: str) -> str:
         """SQLAlchemy's URL of a database, with the password."""
         return (
-            f"mysql+pymysql://cloud:{self.secret('database')}@{HOST}:{self.port('mariadb')}"
+            f"mysql+pymysql://cloud:{self.secret('database')}@{self.host}:{self.port('mariadb')}"
             f"/{name}?charset=utf8mb4"
         )
 
     @property
     def venv(self) -> Path:
         """The services' own environment."""
-        return self.state / "venv"
+        return (self.shared or self.state) / "venv"
 
     @property
     def saved(self) -> Path:
@@ -209,4 +230,14 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
             f"The path {state} is too long for a socket below it.",
             "Set FAILOVER_CLOUD_STATE to a folder with a shorter path.",
         )
-    return Settings(state, int(text), given.get("FAILOVER_CLOUD_PASSWORD") or None, latency)
+    machines = given.get("FAILOVER_CLOUD_MACHINES") or "no"
+    if machines not in ("yes", "no"):
+        raise CloudError(
+            "BAD_SETTING", f"FAILOVER_CLOUD_MACHINES is {machines!r}.", "Give yes or no."
+        )
+    password = given.get("FAILOVER_CLOUD_PASSWORD") or None
+    if machines == "yes":
+        return Settings(
+            state / "machines", int(text), password, latency, machines=True, shared=state
+        )
+    return Settings(state, int(text), password, latency)

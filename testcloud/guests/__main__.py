@@ -32,7 +32,7 @@ def main() -> None:
     sight = Sight(where.auth_url, "guests", where.secret("service"), "service")
     uvicorn.run(
         application(emulation(where.data / "guests", where.latency), sight),
-        host=settings.HOST,
+        host=where.host,
         port=where.port("guests"),
         log_level="warning",
         access_log=False,

@@ -14,6 +14,7 @@ from testcloud.__main__ import main
 from testcloud.settings import FIRST_PORT, PORTS, ROOT, Settings
 
 PAGE = (ROOT / "docs" / "testcloud.md").read_text(encoding="utf-8")
+MACHINES = (ROOT / "docs" / "machines.md").read_text(encoding="utf-8")
 
 
 def test_each_port_has_its_row() -> None:
@@ -46,8 +47,8 @@ def test_each_command_has_its_row(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
 
     commands = set(re.findall(r"^    (\w+) ", capsys.readouterr().out, re.M))
-    section = PAGE.split("## Commands")[1].split("\n## ")[0]
-    assert commands == set(re.findall(r"^\| `(\w+)", section, re.M))
+    rows = "".join(page.split("## Commands")[1].split("\n## ")[0] for page in (PAGE, MACHINES))
+    assert commands == set(re.findall(r"^\| `(\w+)", rows, re.M))
 
 
 def test_the_snippets_use_what_exists() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An ML2 mechanism driver that binds every port on every host: no agent, no data plane."""
 
+import os
 from typing import Any
 
 import neutron.db.models.port_forwarding  # noqa: F401  # maps Port.port_forwardings, see initialize
@@ -20,6 +21,9 @@ class AnyHost(api.MechanismDriver):  # type: ignore[misc]  # Neutron has no type
         Nova's `GET /servers`, is a 500 until something else happens to.
         """
         orm.configure_mappers()
+        # With a real hypervisor: Nova makes a tap device, and the host puts it into its bridge.
+        machines = os.environ.get("FAILOVER_CLOUD_MACHINES") == "yes"
+        self._kind = portbindings.VIF_TYPE_TAP if machines else portbindings.VIF_TYPE_OTHER
 
     @property
     def connectivity(self) -> Any:
@@ -31,7 +35,7 @@ class AnyHost(api.MechanismDriver):  # type: ignore[misc]  # Neutron has no type
         for segment in context.segments_to_bind:
             context.set_binding(
                 segment[api.ID],
-                portbindings.VIF_TYPE_OTHER,
+                self._kind,
                 {portbindings.CAP_PORT_FILTER: False},
                 status=constants.PORT_STATUS_ACTIVE,
             )

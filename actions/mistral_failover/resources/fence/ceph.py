@@ -74,8 +74,8 @@ class Cluster:
     def blocked(self) -> frozenset[str]:
         """Return the clients on the blocklist, by the map of the OSDs. Raises Unproven.
 
-        ``osd blocklist ls`` would be shorter, but Ceph 16.2.15 prints two JSON documents, the second
-        one for ranges of addresses.
+        ``osd blocklist ls`` would be shorter, but Ceph 16.2.15 prints two JSON documents, the
+        second one for ranges of addresses.
         """
         shown = self._json("ceph", ["osd", "dump", "--format", "json"], "the blocklist")
         listed = shown.get("blocklist") if isinstance(shown, dict) else None

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be done to a guest from its host, and read from it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from testcloud.errors import CloudError
+from testcloud.machines import host as machine
+from testcloud.machines import places
+from testcloud.processes import Processes
+from testcloud.settings import HOSTS, Settings
+
+PAUSE = 0.1
+
+
+def host_of(settings: Settings, server: str) -> str:
+    """The host on which a guest runs now, by libvirt, not by Nova.
+
+    :raises CloudError: NO_SUCH_GUEST.
+    """
+    for host in HOSTS:
+        if server in running(settings, host):
+            return host
+    raise CloudError("NO_SUCH_GUEST", f"Server {server} runs on no host that has power.")
+
+
+def running(settings: Settings, host: str) -> list[str]:
+    """The ids of the servers whose guests run on a host; none where it has no power."""
+    pid = Processes(settings).pid(places.process(host))
+    if pid is None:
+        return []
+    return machine.inside(pid, *_VIRSH, "list", "--uuid").split()
+
+
+def console(settings: Settings, server: str) -> Path:
+    """The file with everything that a guest wrote on its console.
+
+    :raises CloudError: NO_SUCH_GUEST.
+    """
+    for host in HOSTS:
+        path = places.instances(settings, host) / server / "console.log"
+        if path.exists():
+            return path
+    raise CloudError("NO_SUCH_GUEST", f"Server {server} has never run.")
+
+
+def execute(settings: Settings, server: str, script: str, limit: float = 60) -> str:
+    """Run a shell script in a guest by its QEMU agent, which needs no network; return its output.
+
+    :raises CloudError: NO_SUCH_GUEST, COMMAND_FAILED.
+    """
+    host = host_of(settings, server)
+    command = {"path": "/bin/sh", "arg": ["-c", script], "capture-output": True}
+    pid = _ask(settings, host, server, "guest-exec", command)["pid"]
+    deadline = time.monotonic() + limit
+    while not (done := _ask(settings, host, server, "guest-exec-status", {"pid": pid}))["exited"]:
+        if time.monotonic() > deadline:
+            raise CloudError("COMMAND_FAILED", f"{script[:80]} did not end within {limit:g} s.")
+        time.sleep(PAUSE)
+    said = "".join(
+        base64.b64decode(done.get(stream, "")).decode(errors="replace")
+        for stream in ("out-data", "err-data")
+    )
+    if done.get("exitcode") != 0:
+        raise CloudError("COMMAND_FAILED", f"{script[:80]}: {done.get('exitcode')}: {said[-500:]}")
+    return said
+
+
+def freeze(settings: Settings, server: str) -> None:
+    """Stop a guest's processor, as SIGSTOP does: afterwards it does not know that time passed."""
+    _virsh(settings, server, "suspend")
+
+
+def thaw(settings: Settings, server: str) -> None:
+    """Have a frozen guest run on."""
+    _virsh(settings, server, "resume")
+
+
+def panic(settings: Settings, server: str) -> None:
+    """Have the guest's kernel panic: it stands still, and Nova still says ACTIVE."""
+    command = {"path": "/bin/sh", "arg": ["-c", "sleep 0.2; echo c > /proc/sysrq-trigger"]}
+    _ask(settings, host_of(settings, server), server, "guest-exec", command)
+
+
+CHANGES: dict[str, Callable[[Settings, str], None]] = {
+    "freeze": freeze,
+    "thaw": thaw,
+    "panic": panic,
+}
+
+
+_VIRSH = ("virsh", "-q", "-c", places.URI)
+
+
+def _virsh(settings: Settings, server: str, *words: str) -> str:
+    pid = Processes(settings).pid(places.process(host_of(settings, server)))
+    if pid is None:
+        raise CloudError("NO_SUCH_GUEST", f"The host of {server} has no power.")
+    return machine.inside(pid, *_VIRSH, *words, server)
+
+
+def _ask(
+    settings: Settings, host: str, server: str, execute: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    pid = Processes(settings).pid(places.process(host))
+    if pid is None:
+        raise CloudError("NO_SUCH_GUEST", f"{host} has no power.")
+    text = json.dumps({"execute": execute, "arguments": arguments})
+    answer: dict[str, dict[str, Any]] = json.loads(
+        machine.inside(pid, *_VIRSH, "qemu-agent-command", server, text)
+    )
+    return answer["return"]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only real guests, disks and power switches can show: ``make test-machines``."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support import machines
+from support.machines import Service
+from testcloud import settings
+from testcloud.machines import network
+from testcloud.settings import Settings
+from testcloud.tenant import Tenant
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def where() -> Settings:
+    """The machines' cloud, whose network this process uses from now on."""
+    found = settings.load({**os.environ, "FAILOVER_CLOUD_MACHINES": "yes"})
+    network.enter(found)
+    return found
+
+
+@pytest.fixture(scope="session")
+def demo(where: Settings) -> Tenant:
+    """A tenant."""
+    return Tenant(where, "demo")
+
+
+@pytest.fixture(scope="session")
+def operator(where: Settings) -> Tenant:
+    """Who runs the cloud."""
+    return Tenant(where, "admin")
+
+
+@pytest.fixture
+def protect(where: Settings, demo: Tenant, operator: Tenant) -> Iterator[Callable[..., Service]]:
+    """Make a service with a ladder of fences. Afterwards hosts and stacks are as before."""
+    names: list[str] = []
+    made: list[Service] = []
+
+    def make(*fence: Any) -> Service:
+        names.append(f"machines-{os.getpid()}-{next(_numbers)}")
+        made.append(Service(demo, names[-1], fence))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.ledger.stop()
+    machines.mend(where, operator)
+    for name in names:
+        machines.tidy(demo, name)

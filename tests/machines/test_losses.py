@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host is lost: no acknowledged row is, and never do two servers acknowledge rows at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
+from testcloud.machines import network, power
+from testcloud.settings import Settings
+
+pytestmark = pytest.mark.machines
+
+
+def test_power_loss(protect: Callable[..., Service], where: Settings) -> None:
+    """The operator's board proves it: IPMI, a real fence agent."""
+    service = protect(QUIESCE, HOST_POWER, STOP)
+    service.write()
+
+    with service.fault("power loss"):
+        power.off(where, service.host(service.active))
+        service.fail_over()
+
+    assert service.proof().rung == "host_power"
+
+
+def test_partition_while_the_guest_writes_on(
+    protect: Callable[..., Service], where: Settings
+) -> None:
+    """The storage refuses its writes. What it acknowledged until then is there."""
+    service = protect(QUIESCE, STORAGE, STOP)
+    service.write(inside=True)
+    old, host = service.active, service.host(service.active)
+
+    with service.fault("partition"):
+        network.plug(where, host, "management", connected=False)
+        written = service.written_inside(old)
+        time.sleep(2)
+        assert service.written_inside(old) > written, "the guest should write on"
+        service.fail_over()
+
+    assert service.proof().rung == "storage"
+    assert "I/O error" in service.console(old)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What else happens to a guest: it hangs, panics, loses its disk or its agent; or nothing is wrong,
+and the service moves as planned. Minutes each; ``test_losses.py`` is the part that is in CI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
+from testcloud.machines import guests, network, power
+from testcloud.settings import Settings
+
+pytestmark = pytest.mark.machines
+
+
+def test_a_planned_switchover_loses_no_row(protect: Callable[..., Service]) -> None:
+    service = protect(QUIESCE, STOP)
+    service.write()
+    first, second = service.active, service.standby()
+
+    with service.fault("planned switchover", turns=[first, second]):
+        service.order("failover.switchover", second)
+
+
+def test_a_panicking_kernel(protect: Callable[..., Service], where: Settings) -> None:
+    """Nova says ACTIVE; it can stop the guest, and that is the proof."""
+    service = protect(QUIESCE, STOP)
+    service.write()
+
+    with service.fault("kernel panic"):
+        guests.panic(where, service.servers[service.active])
+        service.fail_over()
+
+    assert service.proof().rung == "stop"
+
+
+def test_a_guest_that_is_frozen_and_thawed_after_the_failover(
+    protect: Callable[..., Service], where: Settings
+) -> None:
+    """Thawed, it does not know that time has passed, and writes on: the storage refuses it."""
+    service = protect(QUIESCE, STORAGE, STOP)
+    service.write(inside=True)
+    old = service.active
+
+    with service.fault("frozen guest"):
+        guests.freeze(where, service.servers[old])
+        service.fail_over()
+        if service.servers[old] in guests.running(where, service.home[old]):
+            guests.thaw(where, service.servers[old])
+
+    assert service.proof().rung == "storage"
+
+
+def test_a_host_without_its_storage(protect: Callable[..., Service], where: Settings) -> None:
+    service = protect(QUIESCE, STOP)
+    service.write()
+
+    with service.fault("storage cut"):
+        network.plug(where, service.home[service.active], "storage", connected=False)
+        service.fail_over()
+
+    assert service.proof().rung == "stop"
+
+
+def test_an_agent_that_is_killed_on_the_standby(protect: Callable[..., Service]) -> None:
+    """It starts again, as its unit has it, and finds in its journal what it did."""
+    service = protect(QUIESCE, STOP)
+    service.write()
+    first, second = service.active, service.standby()
+
+    with service.fault("agent killed", turns=[first, second]):
+        service.start("failover.switchover", second)
+        service.inside(second, "sleep 2; pkill -9 -f agent.daemon")
+        service.serves(second)
+
+
+def test_the_role_goes_home_after_the_power_returns(
+    protect: Callable[..., Service], where: Settings
+) -> None:
+    service = protect(QUIESCE, HOST_POWER, STOP)
+    service.write()
+    first, second = service.active, service.standby()
+
+    with service.fault("power loss and return", turns=[first, second, first]):
+        power.off(where, service.home[first])
+        service.fail_over()
+        service.mend()
+        service.replace_server(first)
+        service.order("failover.failback", first)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data oracle: writers outside the guests, who record what the database acknowledged.
+
+A writer for each server tries to connect all the time and writes numbered rows, one a transaction.
+It records each row with the time when its commit was acknowledged. A writer inside a guest does the
+same without a network, also behind a partition; the console of the guest is its record.
+
+What must hold after any failover: each acknowledged row is there exactly once, and no two servers
+acknowledged rows at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+TABLE = "ledger"
+_PAUSE = 0.02  # seconds between two rows of a writer
+_LOCAL = re.compile(rb"^(\d+)\r*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """A row whose commit was acknowledged to its writer.
+
+    :ivar at: seconds of `time.monotonic`.
+    :ivar server: the member that acknowledged it.
+    """
+
+    at: float
+    server: str
+    number: int
+
+
+def connect(address: str, limit: float = 2.0) -> psycopg.Connection[tuple[object, ...]]:
+    """A connection of the application's user. Raises psycopg.OperationalError."""
+    return psycopg.connect(
+        host=address,
+        user="postgres",
+        dbname="postgres",
+        autocommit=True,
+        connect_timeout=max(2, int(limit)),
+        # A server that went without a word is noticed by the missing acknowledgement.
+        tcp_user_timeout=int(limit * 1000),
+    )
+
+
+class Ledger:
+    """Writers, one for each member, until `stop`.
+
+    :ivar acknowledged: what was acknowledged, in the order of its time.
+    """
+
+    def __init__(self, addresses: Mapping[str, str]) -> None:
+        self.addresses = dict(addresses)
+        self.acknowledged: list[Acknowledged] = []
+        self._numbers = itertools.count(1)
+        self._ended = threading.Event()
+        self._writers: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to write."""
+        for member, address in list(self.addresses.items()):
+            self.also(member, address)
+
+    def also(self, member: str, address: str) -> None:
+        """Write to one more server, which may be a member's new one."""
+        self.addresses[member] = address
+        writer = threading.Thread(target=self._write, args=(member, address), daemon=True)
+        self._writers.append(writer)
+        writer.start()
+
+    def stop(self) -> None:
+        """Write no more. A writer whose server does not answer ends with its connection's limit."""
+        self._ended.set()
+        for writer in self._writers:
+            writer.join(timeout=10)
+
+    def wait_for_row(self, server: str, limit: float) -> float:
+        """Wait until a member acknowledges a row, and return its time."""
+        begun = time.monotonic()
+        while time.monotonic() < begun + limit:
+            for row in reversed(self.acknowledged):
+                if row.server == server and row.at >= begun:
+                    return row.at
+            time.sleep(0.01)
+        raise AssertionError(f"{server} has acknowledged no row within {limit:g} s")
+
+    def outage(self, since: float) -> float:
+        """The seconds without an acknowledgement around a fault: from the last one of the server
+        that served then to the first one of another server, or of the same one after a gap."""
+        before = [row for row in self.acknowledged if row.at <= since]
+        after = [row for row in self.acknowledged if row.at > since]
+        times = [row.at for row in (*before[-1:], *after)]
+        return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
+
+    def turns(self) -> list[str]:
+        """The members in the order in which they acknowledged rows. Two that did it at the same
+        time take turns again and again."""
+        return [server for server, _ in itertools.groupby(row.server for row in self.acknowledged)]
+
+    def missing(self, rows: Counter[tuple[str, int]]) -> list[Acknowledged]:
+        """What was acknowledged and is not there exactly once."""
+        return [row for row in self.acknowledged if rows[row.server, row.number] != 1]
+
+    def _write(self, member: str, address: str) -> None:
+        while not self._ended.is_set():
+            with contextlib.suppress(psycopg.Error), connect(address) as connection:
+                while not self._ended.is_set():
+                    number = next(self._numbers)
+                    row = (member, number)
+                    connection.execute("INSERT INTO ledger VALUES (%s, %s)", row)
+                    self.acknowledged.append(Acknowledged(time.monotonic(), *row))
+                    time.sleep(_PAUSE)
+            time.sleep(_PAUSE)
+
+
+def rows(address: str) -> Counter[tuple[str, int]]:
+    """How often each row is in the database that serves now."""
+    with connect(address) as connection:
+        found = connection.execute("SELECT writer, number FROM ledger").fetchall()
+    return Counter((str(writer), int(str(number))) for writer, number in found)
+
+
+LOCAL = "inside"
+"""The writer inside a guest."""
+
+WRITE_INSIDE = (
+    f"echo \"INSERT INTO {TABLE} SELECT '{LOCAL}', nextval('numbers') RETURNING number"
+    ' \\\\watch 0.02" | setsid su postgres -s /bin/sh -c "psql -X -q -A -t -v ON_ERROR_STOP=1"'
+    " > /dev/console 2>&1 &"
+)
+"""A shell's command for a guest: rows without a network, each number on the console when its commit
+was acknowledged."""
+
+
+def acknowledged_inside(console: Path) -> list[int]:
+    """The numbers that the writer inside a guest has told on its console."""
+    return [int(number) for number in _LOCAL.findall(console.read_bytes())]

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service on real guests: the shipped stack of two servers with PostgreSQL on a volume."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mistral_failover.agent import wire
+from mistral_failover.agent.channel.keys import read_secret
+from mistral_failover.model.ids import group_id
+from support import ledger
+from support.ledger import Ledger
+from testcloud import seed, templates
+from testcloud.errors import CloudError
+from testcloud.machines import ceph, fences, guests, network, places, power
+from testcloud.settings import HOSTS, Settings
+from testcloud.tenant import Protected, Tenant, until
+
+Rung = str | dict[str, Any]
+MEMBERS = ("db_a", "db_b")
+QUIESCE: Rung = {"kind": "quiesce", "limit": 3}
+HOST_POWER: Rung = {"kind": "host_power", "limit": 90}
+STORAGE: Rung = {"kind": "storage", "limit": 30}
+STOP: Rung = {"kind": "stop", "limit": 60}
+_TRUST = "host all all 172.31.250.0/24 trust"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What proves that a lost member writes no more."""
+
+    rung: str
+    observed: str
+
+
+class Service:
+    """A group that serves, and its writers.
+
+    :ivar group: the stack and its group.
+    :ivar active: the member that serves.
+    :ivar home: the host of each member.
+    :ivar ledger: the writers; they begin with `write`.
+    """
+
+    def __init__(self, tenant: Tenant, name: str, fence: Sequence[Rung]) -> None:
+        self.tenant = tenant
+        self.where: Settings = tenant.settings
+        self.name = name
+        tenant.create_stack(name, _template(fence), **self._parameters())
+        self.group = Protected(tenant, name)
+        self.servers = self.group.servers()
+        self.active = self._activate()
+        self.home = {m: guests.host_of(self.where, s) for m, s in self.servers.items()}
+        self.ledger = Ledger(self.addresses())
+        self._prepare()
+
+    def _parameters(self) -> dict[str, str]:
+        project = self.tenant.cloud.current_project_id
+        key = wire.group_key(
+            read_secret(str(fences.agent_key(self.where))), group_id(project, self.name)
+        )
+        return {
+            "image": seed.GUEST,
+            "flavor": seed.GUEST_FLAVOR,
+            "agent_broker": self.where.commands_url,
+            **{f"agent_key_{name}": wire.member_key(key, name).hex() for name in MEMBERS},
+        }
+
+    def _activate(self, limit: float = 240) -> str:
+        """Wait until a member is active. Its agent starts a minute after its server on a busy
+        machine, so the first activation may have to be ordered again (examples, README.md)."""
+        deadline = time.monotonic() + limit
+        while True:
+            until(lambda: self.group.status()["status"] in ("COMPLETE", "FAILED"), "an end", limit)
+            if (active := self.group.active()) is not None:
+                return active
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not active: {self.group.status()['reason']}")
+            self.tenant.run("failover.activate_first", group=self.name)
+
+    def addresses(self) -> dict[str, str]:
+        """The address of each member."""
+        found = {}
+        for member, server in self.servers.items():
+            shown = self.tenant.cloud.compute.get_server(server).addresses
+            found[member] = str(shown["net1"][0]["addr"])
+        return found
+
+    def inside(self, member: str, script: str) -> str:
+        """Run a script in a member's guest, without a network."""
+        return guests.execute(self.where, self.servers[member], script)
+
+    def host(self, member: str) -> str:
+        """The host on which a member's guest runs."""
+        return self.home[member]
+
+    def _prepare(self) -> None:
+        sql = (
+            f"CREATE TABLE {ledger.TABLE} (writer text, number bigint)",
+            "CREATE SEQUENCE numbers",
+            "SELECT pg_reload_conf()",
+        )
+        self.inside(self.active, f"echo '{_TRUST}' >> /srv/data/data/pg_hba.conf")
+        commands = " ".join(f"-c '{statement}'" for statement in sql)
+        self.inside(self.active, f'su postgres -s /bin/sh -c "psql -X -q {commands}"')
+
+    def write(self, *, inside: bool = False) -> None:
+        """Have the writers write, and wait until rows were acknowledged."""
+        self.ledger.start()
+        if inside:
+            self.inside(self.active, ledger.WRITE_INSIDE)
+        self.ledger.wait_for_row(self.active, 30)
+        time.sleep(2)
+
+    def standby(self) -> str:
+        """The member that does not serve."""
+        return next(member for member in MEMBERS if member != self.active)
+
+    @contextmanager
+    def fault(self, what: str, turns: Sequence[str] | None = None) -> Iterator[None]:
+        """Within it something happens to the service. Afterwards the data oracle speaks: each row
+        that was acknowledged, over the network or inside a guest, is there exactly once, and the
+        members acknowledged rows one after the other (``turns``, by default a failover's)."""
+        first, second = self.active, self.standby()
+        begun = time.monotonic()
+        yield
+        time.sleep(2)  # what an old server would write now is noticed
+        self.ledger.stop()
+        found = ledger.rows(self.ledger.addresses[self.active])
+        rows = self.ledger.acknowledged
+        inside = [n for member in MEMBERS for n in self._inside(member)]
+        print(
+            f"\n{what}: {len(rows) + len(inside)} rows acknowledged, "
+            f"outage {self.ledger.outage(begun):.1f} s"
+        )
+        assert self.ledger.missing(found) == []
+        assert [number for number in inside if found[ledger.LOCAL, number] != 1] == []
+        assert self.ledger.turns() == list(turns or (first, second))
+
+    def written_inside(self, member: str) -> int:
+        """How many rows were acknowledged to the writer inside a member's guest."""
+        return len(self._inside(member))
+
+    def _inside(self, member: str) -> list[int]:
+        console = self._console(member)
+        return ledger.acknowledged_inside(console) if console.exists() else []
+
+    def console(self, member: str) -> str:
+        """What a member's guest, also an earlier one, wrote on its console."""
+        return self._console(member).read_text(encoding="utf-8", errors="replace")
+
+    def _console(self, member: str) -> Path:
+        return (
+            places.instances(self.where, self.home[member]) / self.servers[member] / "console.log"
+        )
+
+    def proof(self) -> Proof:
+        """What fenced the member that served before."""
+        fence = f"fence:{self.standby()}"
+        rows = self.group.status()["resources"]
+        found = next(row["attributes"] for row in rows if row["name"] == fence)
+        return Proof(found["rung"], found["observed"])
+
+    def fail_over(self, limit: float = 180) -> None:
+        """Report the active member lost, and wait until the other one serves."""
+        lost, standby = self.active, self.standby()
+        self.tenant.start("failover.failover", group=self.name, lost=[lost])
+        self.serves(standby, limit)
+
+    def start(self, verb: str, to: str) -> None:
+        """Order that a role moves to a member, and do not wait."""
+        inputs = {"to": to} if verb == "failover.switchover" else {"recovered": [to]}
+        self.tenant.start(verb, group=self.name, **inputs)
+
+    def order(self, verb: str, to: str) -> None:
+        """Order that a role moves to a member, and wait until it serves."""
+        self.start(verb, to)
+        self.serves(to)
+
+    def mend(self) -> None:
+        """Bring every host back: cables, power, Ceph, Nova."""
+        mend(self.where, Tenant(self.where, "admin"))
+
+    def replace_server(self, member: str) -> None:
+        """Have Heat make the server of a member anew, as docs/volumes.md says."""
+        stack = self.tenant.stack(self.name)
+        path = f"/stacks/{stack.name}/{stack.id}"
+        heat = self.tenant.cloud.orchestration
+        unhealthy = {"mark_unhealthy": True, "resource_status_reason": "its host lost its power"}
+        for url, body in ((f"{path}/resources/{member}", unhealthy), (path, {})):
+            answer = heat.patch(url, json=body)
+            assert answer.ok, answer.text
+        self.tenant.wait_for_stack(self.name)
+        self.servers = self.group.servers()
+        self.home[member] = guests.host_of(self.where, self.servers[member])
+        self.ledger.also(member, self.addresses()[member])
+
+    def serves(self, member: str, limit: float = 180) -> None:
+        """Wait until a member acknowledges rows and the group has reached its goal."""
+        try:
+            self.ledger.wait_for_row(member, limit)
+        except AssertionError as error:
+            status = self.group.status()
+            raise AssertionError(f"{error}: {status['status']}, {status['reason']}") from None
+        self.group.wait_until_active(*(m for m in MEMBERS if m != member), limit=60)
+        self.active = member
+
+
+def _template(fence: Sequence[Rung]) -> str:
+    template = yaml.safe_load(templates.protected(templates.SERVERS, fence=list(fence)))
+    for member in MEMBERS:
+        text = template["resources"][member]["properties"]["user_data"]["if"][1]["str_replace"]
+        # The writers are outside.
+        text["template"] = re.sub(
+            r"^( +)PG_LIMIT: .*$",
+            r"\g<0>\n\1PG_OPTIONS: '-c listen_addresses=*'",
+            text["template"],
+            flags=re.MULTILINE,
+        )
+    group = template["resources"]["protection"]["properties"]["input"]["definition"]["str_replace"]
+    definition = yaml.safe_load(group["template"])
+    definition["resources"]["data"]["properties"]["when_host_is_down"] = "delete_server"
+    group["template"] = yaml.safe_dump(definition, sort_keys=False)
+    return yaml.safe_dump(template, sort_keys=False)
+
+
+def mend(where: Settings, operator: Tenant) -> None:
+    """Bring every host back as an operator does: cables, power, Ceph's blocklist, Nova."""
+    for host in HOSTS:
+        for leg in ("management", "storage"):
+            network.plug(where, host, leg, connected=True)
+        addresses = [c for c in ceph.blocked(where) if c.startswith(f"{places.storage(host)}:")]
+        forced = _service(operator, host).is_forced_down
+        if addresses or forced:
+            # What was blocked must not write again: it runs no more.
+            power.off(where, host)
+            ceph.unblock(where, places.storage(host))
+        power.on(where, host)
+        if forced:
+            _allow(operator, host)
+    for host in HOSTS:
+        until(lambda host=host: _service(operator, host).state == "up", f"{host} to be up", 120)
+
+
+def _service(operator: Tenant, host: str) -> Any:
+    return next(iter(operator.cloud.compute.services(binary="nova-compute", host=host)))
+
+
+def _allow(operator: Tenant, host: str) -> None:
+    service = _service(operator, host)
+    operator.cloud.compute.update_service_forced_down(service, host, "nova-compute", forced=False)
+
+
+def tidy(tenant: Tenant, name: str) -> None:
+    """Delete a stack however a test left it: a second time where its group did not go."""
+    try:
+        tenant.delete_stack(name, limit=300)
+    except CloudError:
+        if name in tenant.action("failover.status")["groups"]:
+            for member in tenant.action("failover.status", group=name)["lost"]:
+                tenant.run(
+                    "failover.confirm_fenced", group=name, member=member, because="the test is over"
+                )
+        tenant.delete_stack(name, limit=300)
