@@ -11,6 +11,7 @@ import pytest
 from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
 from testcloud.machines import network, power
 from testcloud.settings import Settings
+from testcloud.tenant import until
 
 pytestmark = pytest.mark.machines
 
@@ -41,6 +42,6 @@ def test_partition_while_the_guest_writes_on(
         time.sleep(2)
         assert service.written_inside(old) > written, "the guest should write on"
         service.fail_over()
+        until(lambda: "I/O error" in service.console(old), "the old guest to notice it", 60)
 
     assert service.proof().rung == "storage"
-    assert "I/O error" in service.console(old)

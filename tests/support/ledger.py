@@ -134,10 +134,11 @@ def rows(address: str) -> Counter[tuple[str, int]]:
 LOCAL = "inside"
 """The writer inside a guest."""
 
+# Not Debian's wrapper of psql: an emulated processor needs seconds for its Perl.
+_PSQL = "/usr/lib/postgresql/15/bin/psql -X -q -A -t -v ON_ERROR_STOP=1"
 WRITE_INSIDE = (
     f"echo \"INSERT INTO {TABLE} SELECT '{LOCAL}', nextval('numbers') RETURNING number"
-    ' \\\\watch 0.02" | setsid su postgres -s /bin/sh -c "psql -X -q -A -t -v ON_ERROR_STOP=1"'
-    " > /dev/console 2>&1 &"
+    f' \\\\watch 0.02" | setsid su postgres -s /bin/sh -c "{_PSQL}" > /dev/console 2>&1 &'
 )
 """A shell's command for a guest: rows without a network, each number on the console when its commit
 was acknowledged."""

@@ -117,6 +117,7 @@ class Service:
         self.ledger.start()
         if inside:
             self.inside(self.active, ledger.WRITE_INSIDE)
+            until(lambda: self.written_inside(self.active) > 0, "a row of the writer inside", 60)
         self.ledger.wait_for_row(self.active, 30)
         time.sleep(2)
 
