@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover complete``: what bash is told, and what it makes of it."""
+"""``failover complete``: what a shell is told, and what it makes of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from support.commands import failover
 
-HELPERS = """
+# Each tries the words of a line, the last of which is being typed.
+BASH = """
 _get_comp_words_by_ref() {
   words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur="${COMP_WORDS[$COMP_CWORD]}"
 }
@@ -19,16 +20,48 @@ try() {
   _failover; echo "${COMPREPLY[@]}"
 }
 """
+ZSH = """
+compdef() { true }
+compadd() { shift; print -- ${(M)@:#${words[CURRENT]}*} }
+_files() { print FILES }
+try() { words=("$@"); CURRENT=$#; _failover }
+"""
+FISH = "function try; complete -C (string join ' ' -- $argv) | cut -f 1 | string join ' '; end"
+SHELLS = {"bash": (BASH, ["-c"]), "zsh": (ZSH, ["-f", "-c"]), "fish": (FISH, ["-N", "-c"])}
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="it completes for bash")
-def test_bash_completes_commands_and_their_options() -> None:
-    told = failover("complete", "--name", "failover")
+def completed(shell: str, *lines: str) -> list[list[str]]:
+    """What the shell proposes for each line."""
+    helpers, command = SHELLS[shell]
+    told = failover("complete", "--name", "failover", "--shell", shell)
     assert told.returncode == 0, told.stderr
-    script = f"{told.stdout}\n{HELPERS}\ntry failover gr\ntry failover group cr\n"
+    tries = "\n".join(f"try {line}" for line in lines)
+    script = f"{helpers}\n{told.stdout}\n{tries}\ntrue\n"
+    done = subprocess.run([shell, *command, script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
 
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
 
-    first, second = done.stdout.splitlines()
-    assert first.split() == ["group"], done.stderr
-    assert second.split() == ["create"], done.stderr
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    """A shell that is installed here."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    return str(request.param)
+
+
+def test_a_shell_completes_commands_and_their_options(shell: str) -> None:
+    found = completed(
+        shell, "failover gr", "failover group cr", "failover confirm", "failover group create --na"
+    )
+
+    assert found == [["group"], ["create"], ["confirm-fenced"], ["--name"]]
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_a_script_knows_every_command_without_the_shell(name: str) -> None:
+    told = failover("complete", "--name", "failover", "--shell", name)
+
+    assert told.returncode == 0, told.stderr
+    assert "maintenance" in told.stdout
+    assert "--no-activate" in told.stdout

@@ -32,11 +32,18 @@ def failover(*words: str, typed: str | None = None) -> subprocess.CompletedProce
         try:
             code = main(list(words))
         except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 1
+            code = _status_of(ended)
         finally:
             root.handlers[:] = handlers
             root.setLevel(level)
     return subprocess.CompletedProcess(["failover", *words], code, out.getvalue(), err.getvalue())
+
+
+def _status_of(ended: SystemExit) -> int:
+    """The status with which a process would exit."""
+    if ended.code is None:
+        return 0
+    return ended.code if isinstance(ended.code, int) else 1
 
 
 class _reading(contextlib._RedirectStream[Any]):  # noqa: N801 - as its siblings are called

@@ -16,6 +16,7 @@ from typing import Any
 
 from cliff.show import ShowOne
 
+from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.progress import Progress
 
 LATENCIES = ("measured", "parallel", "zero")
@@ -119,6 +120,8 @@ class Drill(ShowOne):
                 "--agents"
             )
             self.get_parser("failover drill").error(wrong)
+        if parsed_args.broker is not None:
+            self._check_broker(parsed_args.broker)
         # A signal that ends the drill must end the cloud as well.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
         for handler in logging.getLogger().handlers:
@@ -150,6 +153,28 @@ class Drill(ShowOne):
         if parsed_args.formatter == "table":
             facts = _readable(facts)
         return list(facts), list(facts.values())
+
+    def _check_broker(self, url: str) -> None:
+        """Check that the agents can be commanded over the broker, before anything starts. Raises
+        CommandFailed; a URL that is none is a wrong command line."""
+        from mistral_failover.agent.broker import ERRORS, BadUrl, Broker, forget
+        from mistral_failover.agent.channel.links import Away
+
+        form = "amqp://user:password@host/vhost, or amqps://..."
+        try:
+            broker = Broker(url)
+            wrong = "" if broker.real else f"expected {form}"
+        except BadUrl:
+            wrong = f"expected {form}"
+        if wrong:
+            self.get_parser("failover drill").error(f"argument --broker: {wrong}")
+        try:
+            forget(broker.connect())
+        except ERRORS as error:
+            raise CommandFailed(
+                Away(broker.shown, error),
+                "Check its URL, user and password, and that it runs. [UNREACHABLE]",
+            ) from None
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """The exit code reports violations."""

@@ -56,9 +56,12 @@ class FailoverApp(App):
         return parser
 
     def initialize_app(self, argv: list[str]) -> None:
-        """Refuse contradictory options like any wrong command line: exit code 2."""
+        """Refuse contradictory options like any wrong command line: exit code 2. Without a command,
+        show the help, where cliff would open a shell of its own."""
         if wrong := connection.contradiction(self.options):
             self.parser.error(wrong)
+        if self.interactive_mode:
+            self.options.deferred_help = True
 
 
 def main(argv: list[str] | None = None) -> int:
