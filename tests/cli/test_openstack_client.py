@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ import yaml
 from mistral_failover.cli import connection, osc, registry
 from mistral_failover.cli.registry import Registry
 from mistral_failover.drill import examples
+from mistral_failover.emulator.clouds import write_clouds_yaml
+from mistral_failover.emulator.server import EmulatedCloud
 from support.deployments import create_example
 
 pytestmark = pytest.mark.drills
@@ -104,6 +107,17 @@ def test_an_error_has_its_code_and_its_exit_code(deployment: Any) -> None:
 
     assert done.returncode == 1
     assert "[UNKNOWN_GROUP]" in done.stderr
+
+
+def test_a_cloud_without_mistral_is_answered_with_what_this_client_has(tmp_path: Path) -> None:
+    with EmulatedCloud() as cloud:
+        write_clouds_yaml(tmp_path / "clouds.yaml", "emulated", cloud.url)
+        done = openstack(SimpleNamespace(folder=tmp_path), "failover", "status")
+
+    assert done.returncode == 1
+    assert "[NO_CLOUD]" in done.stderr
+    assert "--mistral-url" not in done.stderr
+    assert "a cloud whose catalog has Mistral" in done.stderr
 
 
 def test_a_wrong_command_line_has_its_exit_code_too(deployment: Any) -> None:

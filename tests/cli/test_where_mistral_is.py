@@ -12,6 +12,7 @@ import pytest
 
 from mistral_failover.cli import connection
 from mistral_failover.cli.main import FailoverApp
+from mistral_failover.emulator.clouds import write_clouds_yaml
 from support.commands import failover
 
 EMBEDDED, TYPED, MEANT = "http://embedded/v2", "http://typed/v2", "http://variable/v2"
@@ -66,6 +67,21 @@ def test_an_option_beats_every_variable(
     asked: Any, words: list[str], variables: dict[str, str], found: str
 ) -> None:
     assert asked(["group", "list", *words], variables) == found
+
+
+def test_an_entry_of_clouds_yaml_may_name_a_failover_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = {"url": EMBEDDED, "emulator": "http://cloud"}
+    (tmp_path / connection.SERVER_FILE).write_text(json.dumps(server), encoding="utf-8")
+    write_clouds_yaml(tmp_path / "clouds.yaml", "home", "http://cloud", server_state=tmp_path)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+    app = FailoverApp([])
+    app.options, _ = app.parser.parse_known_args(["--os-cloud", "home"])
+
+    with connection.mistral(app) as client:
+        assert client.url == EMBEDDED
+    assert connection.server_used(app) == server
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
     told = played(blocks(PAGE, "sh"), folder)
 
-    looked, made, planned, happened, home, unproven, proven, ended = told
+    looked, made, seen, planned, happened, home, unproven, proven, ended = told
     assert re.search(r"15 findings: 0 errors, 1 warning", looked), looked
     assert "active on db_a" in made
     assert re.search(r"status +COMPLETE", made), made
+    assert "payments-db_a" in seen
+    assert "in-use" in seen
+    assert "active: db_a" in seen
     assert "fence: fence:db_a" in planned
     assert "failover start --plan" in planned
     assert re.search(r"active +active on db_b", happened), happened

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import socket
 import stat
 import subprocess
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 import requests
+import yaml
 
 from support.servers import ServerProcess
 
@@ -94,6 +97,94 @@ def test_what_it_prints_leads_to_a_failover(server: ServerProcess) -> None:
     assert (repaired["done"], repaired["alarm"]) == ("revive", None)
     unknown = failover(server, "emulator", "break", "payments", "nobody")
     assert (unknown.returncode, "UNKNOWN_MEMBER" in unknown.stderr) == (1, True)
+
+
+def test_it_shows_what_it_does_before_it_is_ready(server: ServerProcess) -> None:
+    shown = server.log.read_text()
+    steps = ["Starting: ", "Starting the emulated cloud", "Starting Mistral", "Installing"]
+
+    places = [shown.index(step) for step in (*steps, "Ready after", "Mistral: http://")]
+
+    assert places == sorted(places)
+
+
+def openstack(server: ServerProcess, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run OpenStack's own client after the export that the server prints."""
+    (line,) = re.findall(r"^  export (OS_.*)$", server.log.read_text(), re.M)
+    exported = dict(word.split("=", 1) for word in shlex.split(line))
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "openstack"), *words],
+        env=os.environ | exported,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+SHOP_STACK = {
+    "heat_template_version": "2021-04-16",
+    "resources": {
+        "data_volume": {"type": "OS::Cinder::Volume", "properties": {"size": 1}},
+        **{
+            name: {
+                "type": "OS::Nova::Server",
+                "properties": {"image": "debian-12", "flavor": "m1.tiny"},
+            }
+            for name in ("web_a", "web_b")
+        },
+    },
+}
+SHOP = {
+    "failover_template_version": "2026-11-21",
+    "stack": "shop",
+    "members": {"servers": ["web_a", "web_b"]},
+    "resources": {
+        "data": {
+            "type": "volume_attachment",
+            "properties": {"volume": "data_volume", "server": {"get_param": "active"}},
+        },
+        "shop": {
+            "type": "activation",
+            "properties": {
+                "member": {"get_param": "active"},
+                "start": "shop-start",
+                "stop": "shop-stop",
+                "device": {"get_attr": ["data", "device"]},
+            },
+        },
+    },
+    "fence": [{"kind": "quiesce", "limit": 3}, {"kind": "stop", "limit": 10}, "confirm"],
+}
+
+
+def test_a_group_of_your_own_fails_over_with_its_own_commands(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    template, file = tmp_path / "shop-stack.yaml", tmp_path / "shop.yaml"
+    template.write_text(yaml.safe_dump(SHOP_STACK))
+    file.write_text(yaml.safe_dump(SHOP))
+    made = openstack(server, "stack", "create", "--wait", "-t", str(template), "shop")
+    assert made.returncode == 0, made.stderr
+
+    created = failover(server, "group", "create", str(file), "-f", "json")
+    assert created.returncode == 0, created.stdout + created.stderr
+    assert "allow-list" not in created.stderr
+    done(server, "emulator", "break", "shop", "web_a")
+
+    def moved() -> bool:
+        found = server.action("failover.status", group="shop")
+        return found["status"] == "COMPLETE" and found["roles"] == {"active": "web_b"}
+
+    until(moved)
+    shown = openstack(server, "failover", "status", "shop", "-f", "json")
+    assert json.loads(shown.stdout)["roles"] == {"active": "web_b"}, shown.stderr
+    volumes = json.loads(openstack(server, "volume", "list", "--long", "-f", "json").stdout)
+    (attached,) = [
+        each["Attached to"] for each in volumes if each["Name"].startswith("shop-data_volume")
+    ]
+    servers = json.loads(openstack(server, "server", "list", "-f", "json").stdout)
+    (web_b,) = [each["ID"] for each in servers if each["Name"].startswith("shop-web_b")]
+    assert [each["server_id"] for each in attached] == [web_b]
 
 
 def test_its_metrics_are_served(server: ServerProcess) -> None:

@@ -31,6 +31,11 @@ SERVER_FILE = "server.json"
 AWAY = frozenset({"MISTRAL_UNREACHABLE", "STILL_RUNNING"})
 """The codes of a Mistral that does not answer now, but may do so later."""
 _WORKFLOW_SERVICE = "workflow"  # openstacksdk knows its aliases, workflowv2 among them
+_WITH_FAILOVER = "Give --mistral-url, --embedded, or --os-cloud with an entry of clouds.yaml."
+_WITH_OPENSTACK = (
+    "Give --os-cloud with a cloud whose catalog has Mistral. For a 'failover server', use the "
+    "program failover: failover --embedded ..."
+)
 _SLOW = 90.0  # seconds for one request; an action runs while its request waits
 
 
@@ -160,28 +165,55 @@ def mistral(app: Any) -> Iterator[MistralClient]:
     except MistralError as error:
         raise CommandFailed(error.message, f"{error.remedy} [{error.code}]") from None
     except (ClientException, SDKException) as error:
-        raise CommandFailed(
-            error,
-            "Give --mistral-url, --embedded, or --os-cloud with an entry of clouds.yaml. "
-            "[NO_CLOUD]",
-        ) from None
+        remedy = _WITH_OPENSTACK if _of_openstack(app) else _WITH_FAILOVER
+        raise CommandFailed(error, f"{remedy} [NO_CLOUD]") from None
 
 
 def _client(app: Any) -> MistralClient:
     from mistral_failover.mistral.client import MistralClient
 
     options = getattr(app, "options", None)
-    if (manager := getattr(app, "client_manager", None)) is not None:
-        client: MistralClient = manager.failover  # made by cli.osc
+    if _of_openstack(app):
+        client: MistralClient = app.client_manager.failover  # made by cli.osc
         return client
     url, embedded = _where(options)
     if embedded:
         return of_server(server_facts(app), timeout=_SLOW)
     if url:
         return MistralClient(url, token=_given_token(options), timeout=_SLOW)
+    return in_the_cloud(_region(app))
+
+
+def _of_openstack(app: Any) -> bool:
+    """Whether a command runs as ``openstack failover ...``."""
+    return getattr(app, "client_manager", None) is not None
+
+
+def _region(app: Any) -> Any:
+    """The entry of clouds.yaml, or what the variables say. Raises SDKException."""
+    if _of_openstack(app):
+        return app.client_manager.sdk_connection.config
     from openstack import config
 
-    return in_the_cloud(config.OpenStackConfig().get_one(argparse=options))
+    return config.OpenStackConfig().get_one(argparse=getattr(app, "options", None))
+
+
+def server_used(app: Any) -> dict[str, Any] | None:
+    """Return what the ``failover server`` announces that the commands of ``app`` use; None if they
+    use another Mistral. Raises CommandFailed."""
+    url, embedded = _where(getattr(app, "options", None))
+    if not _of_openstack(app) and (embedded or url):
+        return server_facts(app) if embedded else None
+    return _facts_of(_region(app))
+
+
+def _facts_of(region: Any) -> dict[str, Any] | None:
+    """Return what the ``failover server`` announces that an entry of clouds.yaml names, None if it
+    names none. Raises CommandFailed."""
+    from mistral_failover.emulator.clouds import STATE_KEY
+
+    state = region.config.get(STATE_KEY)
+    return _facts_in(Path(state)) if state else None
 
 
 def of_server(facts: dict[str, Any], timeout: float = 60) -> MistralClient:
@@ -238,7 +270,10 @@ def contradiction(options: Any) -> str:
 
 def server_facts(app: Any) -> dict[str, Any]:
     """Return what the ``failover server`` of this machine announces. Raises CommandFailed."""
-    folder = getattr(getattr(app, "options", None), "server_state", None) or state_dir()
+    return _facts_in(getattr(getattr(app, "options", None), "server_state", None) or state_dir())
+
+
+def _facts_in(folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text("utf-8"))
         found["url"]
@@ -252,9 +287,12 @@ def server_facts(app: Any) -> dict[str, Any]:
 
 
 def in_the_cloud(region: Any) -> MistralClient:
-    """Mistral in the catalog of a cloud, with a token that is renewed as the session renews it."""
+    """Mistral in the catalog of a cloud, with a token that is renewed as the session renews it; or
+    that of the ``failover server`` which the cloud's entry names."""
     from mistral_failover.mistral.client import MistralClient
 
+    if facts := _facts_of(region):
+        return of_server(facts, timeout=_SLOW)
     session = region.get_session()
     url = region.get_session_client(_WORKFLOW_SERVICE).get_endpoint()
     if not url:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli import connection
+from mistral_failover.cli import connection, files
 from mistral_failover.cli.base import for_people
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Break(ShowOne):
 
         from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 
-        facts = connection.server_facts(self.app)
+        facts = connection.server_used(self.app) or connection.server_facts(self.app)
         if "emulator" not in facts:
             raise connection.CommandFailed(
                 "This failover server acts in a real cloud, where 'emulator' breaks nothing. "
@@ -94,6 +95,40 @@ class Break(ShowOne):
             "alarm": alarm or ("-" if for_people(parsed_args) else None),
         }
         return list(found), list(found.values())
+
+
+def teach(app: Any, given: files.Definition) -> None:
+    """Let the emulated servers of a group's stack run the commands of its activations, which on
+    real members the agent's file allows. Nothing happens in a real cloud, or without the stack.
+
+    An application that is given devices needs them, and writes to no others.
+    """
+    facts = connection.server_used(app) or {}
+    if "emulator" not in facts:
+        return
+    import requests
+
+    from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+
+    cloud = EmulatorClient(facts["emulator"])
+    for name, resource in given.document["resources"].items():
+        properties = resource.get("properties", {})
+        if resource["type"] != "activation" or not isinstance(properties.get("stop"), str):
+            continue
+        devices = any(_is_device(value) for value in properties.values())
+        with contextlib.suppress(EmulatorError, requests.RequestException):
+            cloud.add_application(
+                f"{name}-{given.name}",
+                start=properties["start"],
+                stop=properties["stop"],
+                needs_volume=devices,
+                told_only=devices,
+                stack=given.document["stack"],
+            )
+
+
+def _is_device(value: Any) -> bool:
+    return isinstance(value, dict) and list(value.get("get_attr", []))[1:] == ["device"]
 
 
 def _host(cloud: EmulatorClient, server: str) -> str:

@@ -11,7 +11,7 @@ import yaml
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from mistral_failover.cli import base, files, order
+from mistral_failover.cli import base, emulator, files, order
 from mistral_failover.cli.base import Asking, for_people, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.order import Order
@@ -62,6 +62,8 @@ class _Defining(Asking, ShowOne):
                 f"Mistral has no workflow {workflow}, which the group file names; next: "
                 "failover workflows install FILE\n"
             )
+        if not dry_run:
+            emulator.teach(self.app, given)
         return found
 
     def warn_of_unknown_commands(self, name: str) -> None:

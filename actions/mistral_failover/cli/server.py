@@ -12,6 +12,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,8 @@ def _findings(options: Any) -> list[Any]:
 def _serve(options: Any, ui: tuple[str, int] | None, *, orders: bool) -> None:
     """Serve until a signal, and end the process, whatever actions are still running: Python would
     wait for their threads. The ledger records their work."""
+    began = time.monotonic()
+    _progress("Starting: this takes some seconds, on a busy machine up to a minute.")
     from mistral_failover.agent.systemd import log_to_stderr
     from mistral_failover.server import service
 
@@ -284,13 +287,20 @@ def _serve(options: Any, ui: tuple[str, int] | None, *, orders: bool) -> None:
         page = _page(options, ui, orders=orders)
 
         def ready(found: Any) -> None:
+            _progress(f"Ready after {time.monotonic() - began:.0f} s.")
             _tell(options, found)
             stack.enter_context(page)
 
-        service.serve(options, ready, ended)
+        service.serve(options, ready, ended, _progress)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _progress(sentence: str) -> None:
+    """Tell what the server does before it is ready, which takes some seconds."""
+    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.flush()
 
 
 def _page(
@@ -336,4 +346,7 @@ def _how_to_go_on(folder: Path) -> list[str]:
     return [
         "An emulated cloud with the stack payments runs beside it. In another terminal:",
         *(f"  failover --embedded{where} {command}" for command in commands),
+        "OpenStack's own commands work there, too: openstack server list, after",
+        f"  export OS_CLIENT_CONFIG_FILE={shlex.quote(str(folder / emulated.CLOUDS_FILE))} "
+        f"OS_CLOUD={emulated.CLOUD}",
     ]

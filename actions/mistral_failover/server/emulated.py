@@ -39,7 +39,7 @@ def cloud(folder: Path) -> Iterator[EmulatorClient]:
         except EmulatorDied as error:
             raise _missing(str(error)) from None
         clouds = folder / CLOUDS_FILE
-        write_clouds_yaml(clouds, CLOUD, client.url)
+        write_clouds_yaml(clouds, CLOUD, client.url, server_state=folder)
         os.environ["OS_CLIENT_CONFIG_FILE"] = str(clouds)
         _furnish(client, folder)
         yield client

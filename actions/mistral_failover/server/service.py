@@ -79,14 +79,27 @@ class Health:
         return good
 
 
-def serve(options: Options, told: Callable[[Running], None], ended: threading.Event) -> None:
+Progress = Callable[[str], None]
+"""Is told, in a sentence, what a server that starts does next."""
+
+
+def _untold(_: str) -> None:
+    pass
+
+
+def serve(
+    options: Options,
+    told: Callable[[Running], None],
+    ended: threading.Event,
+    progress: Progress = _untold,
+) -> None:
     """Run a server until ``ended`` is set. ``told`` is called once it is ready.
 
     Raises EmbeddedError with what keeps it from starting; CloudError where the credential does;
     MistralError where the Mistral that just started does not answer.
     """
     notifier = Notifier()
-    with running(options) as found:
+    with running(options, progress) as found:
         notifier.ready()
         told(found)
         cloud = EmulatorClient(found.emulator) if found.emulator else None
@@ -101,7 +114,7 @@ def serve(options: Options, told: Callable[[Running], None], ended: threading.Ev
 
 
 @contextlib.contextmanager
-def running(options: Options) -> Iterator[Running]:
+def running(options: Options, progress: Progress = _untold) -> Iterator[Running]:
     """A server that takes orders and alarms while the block lasts. Raises as :func:`serve`."""
     addresses.check_api(options.listen)
     pair = options.tls
@@ -119,12 +132,16 @@ def running(options: Options) -> Iterator[Running]:
         if options.metrics_port is not None:  # before anything starts
             door = addresses.Address("127.0.0.1", options.metrics_port)
             addresses.check_free(door, "--metrics-port")
+        if options.emulated:
+            progress("Starting the emulated cloud...")
         cloud = _emulated(stack, options) if options.emulated else None
         options = _with_emulated(options, cloud) if cloud else options
+        progress("Starting Mistral...")
         mistral = stack.enter_context(_mistral(options))
         stack.enter_context(known_to_actions(mistral))
         # Mistral's own steps are of no interest here; ours are few.
         logging.getLogger("mistral_failover").setLevel(logging.INFO)
+        progress("Installing the workflows...")
         mistral.install_workflows([*mistral_failover.workflows.paths(), *options.workflows])
         state = _store()
         redelivery.take_up(mistral)
