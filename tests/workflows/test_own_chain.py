@@ -167,6 +167,18 @@ def test_data_that_is_refused_leaves_the_application_stopped_and_the_group_says_
     assert shown["reason"] == found["reason"]
 
 
+def test_a_wrong_expression_in_the_chain_is_named_with_its_task(group: Any, house: House) -> None:
+    right, wrong = "json: {traversal: <% $.traversal %>}", "json: {traversal: <% $.traversal.no %>}"
+    group.workflows.load(at(house).replace(right, wrong, 1))
+
+    group.run("on_alarm", **group.fails("crash"))
+
+    reason = status(group)["reason"]
+    assert "ended with ERROR in task check_data before it opened the stage activate" in reason
+    assert "expression=$.traversal.no, error=" in reason
+    assert "Traceback" not in reason
+
+
 def test_a_stage_that_waits_for_the_chain_is_named_while_the_chain_is_at_a_task_of_its_own(
     group: Any, house: House
 ) -> None:

@@ -45,6 +45,7 @@ house.open_ticket:
       publish:
         id: <% task().result %>
 """
+WRONG_OPEN = OPEN.replace("properties.holder", "propertys.holder")
 CLOSE = """
 version: '2.0'
 house.close_ticket:
@@ -135,9 +136,21 @@ def test_a_failover_deletes_by_one_workflow_and_creates_by_the_other(
     [
         (BROKEN_OPEN, "NO_PAPER", "the printer is out of paper. Fill it."),
         (SPEECHLESS_OPEN, "OPERATION_FAILED", "Fail action expected exception"),
+        (
+            WRONG_OPEN,
+            "OPERATION_FAILED",
+            "task write: Failed to run task [error=Can not evaluate YAQL expression "
+            "[expression=$.operation.propertys.holder, error='propertys'], "
+            "wf=house.open_ticket, task=write]",
+        ),
         (None, "NO_WORKFLOW", "Mistral has no workflow house.open_ticket"),
     ],
-    ids=["with its own error", "without a message", "whose workflow is not there"],
+    ids=[
+        "with its own error",
+        "without a message",
+        "with a wrong expression",
+        "whose workflow is not there",
+    ],
 )
 def test_an_operation_that_fails_fails_the_failover(
     protect: Callable[..., Any], text: str | None, code: str, words: str
@@ -152,6 +165,7 @@ def test_an_operation_that_fails_fails_the_failover(
     message = run.output["error"]["message"]
     assert f"[{code}]" in message
     assert words in message
+    assert "Traceback" not in message
     (record,) = paper(group)
     assert record["status"] == "CREATE_FAILED"
     assert record["owner"] is None

@@ -34,7 +34,9 @@ _EXECUTION = (
 )
 _TASK = "id,name,state,created_at,updated_at"
 _OUTCOME = "id,workflow_name,state,state_info,output,created_at,updated_at"
+_FAILED = "id,name,state_info"
 _ANYTHING = "id,state,created_at,updated_at"
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,15 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A task that failed. ``said``: Mistral's own text about it; of an expression which one, and
+    why."""
+
+    task: str
+    said: str
+
+
+@dataclass(frozen=True)
 class Definition:
     """A workflow that Mistral shows the caller. ``own``: it belongs to the caller's project."""
 
@@ -121,9 +132,17 @@ class Mistral:
             workflow=found["workflow_name"],
             state=found["state"],
             output=_mapping(parsed(found).get("output")),
-            said=found.get("state_info") or "",
+            said=_essence(found.get("state_info")),
             ago=(self.now - _changed(found)).total_seconds(),
         )
+
+    def failure(self, execution_id: str) -> Failure | None:
+        """Return the task of an execution that failed last, None if none did."""
+        rows = self._client.rows(
+            "tasks", workflow_execution_id=execution_id, state="ERROR", fields=_FAILED
+        )
+        found = [Failure(row["name"], _essence(row.get("state_info"))) for row in rows]
+        return found[-1] if found else None
 
     def running(self, prefix: str) -> Iterator[Execution]:
         """Return the RUNNING executions of workflows whose names have this prefix, the longest
@@ -314,6 +333,12 @@ def _execution(row: Any) -> Execution:
         began=timeutils.parse_isotime(row["created_at"]),
         task=row.get("task_execution_id"),
     )
+
+
+def _essence(state_info: str | None) -> str:
+    """Return Mistral's text in one line, without the traceback of its own code that may follow."""
+    before = (state_info or "").partition(_TRACEBACK)[0]
+    return " ".join(before.split()).rstrip(" :'")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

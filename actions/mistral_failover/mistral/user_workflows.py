@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
@@ -93,6 +93,10 @@ def run_to_its_end(
         if error.transient or error.code != "TIMEOUT" or time.monotonic() < deadline:
             raise
         return Ended(execution, None, state, _stop(mistral, execution, limit))
+    if found.state == "ERROR" and not found.output.get("error"):
+        failure = mistral.failure(execution)
+        if failure is not None and failure.said:
+            found = replace(found, said=f"task {failure.task}: {failure.said}")
     return Ended(execution, found)
 
 

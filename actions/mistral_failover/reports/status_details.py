@@ -20,11 +20,12 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.stages import at
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.runtime.deadlines import Until, within
-from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.errors import describe, masked
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import details, incidents
 from mistral_failover.store.transaction import SqlTransaction
 
+_WORDS = 500  # characters of a workflow's own text in a sentence
 ASK = 3.0
 """Seconds that all agents together may take to answer."""
 
@@ -125,10 +126,13 @@ def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | No
     found = mistral.outcome(execution) if mistral else None
     if mistral is None or found is None or found.state not in ENDED:
         return None
-    failed = [task.name for task in mistral.tasks(execution) if task.state == "ERROR"]
+    failure = mistral.failure(execution)
     error = found.output.get("error")
-    words = error.get("message") if isinstance(error, Mapping) else None
-    return found.state, failed[-1] if failed else None, str(words or "")
+    if isinstance(error, Mapping):
+        words = str(error.get("message") or "")
+    else:
+        words = failure.said if failure else found.said
+    return found.state, failure.task if failure else None, masked(words)[:_WORDS]
 
 
 def chain_reason(found: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from mistral_failover.agent.channel.interface import CommandResult
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.mistral.api import Outcome
+from mistral_failover.mistral.api import Failure, Outcome
 from mistral_failover.model.ids import derived_id
 from support.fence_attempts import STILL_ON, Attempt, nova_has_it_in, observed
 
@@ -28,6 +28,7 @@ class Mistral:
 
     def __init__(self, *outcomes: Outcome | Exception) -> None:
         self.outcomes = list(outcomes)
+        self.failed: Failure | None = None
         self.started: list[tuple[str, str, dict[str, Any]]] = []
         self.ended: list[tuple[str, str]] = []
 
@@ -43,6 +44,9 @@ class Mistral:
         self, execution: str, workflow: str, input: Any, why: str, namespace: str = ""
     ) -> None:
         self.started.append((execution, workflow, dict(input)))
+
+    def failure(self, execution: str) -> Failure | None:
+        return self.failed
 
     def end(self, execution: str, state: str, why: str) -> None:
         self.ended.append((execution, state))
@@ -102,6 +106,16 @@ def test_whatever_else_comes_of_a_workflow_is_no_proof(
     assert "workflow: house.power_off" in said
     assert words in said
     assert attempt.mistral.ended == []
+
+
+def test_the_task_that_failed_is_named_unless_the_workflow_says_why_itself(
+    attempt: Attempt,
+) -> None:
+    for own, words in (({}, "is ERROR: task ask_bmc: no route"), ({"error": "my own"}, "my own")):
+        attempt.mistral = Mistral(stands("ERROR", "Failure caused by task", **own))
+        attempt.mistral.failed = Failure("ask_bmc", "no route")
+
+        assert words in observed(attempt, POWER_OFF)
 
 
 def test_a_workflow_that_takes_too_long_is_stopped(attempt: Attempt) -> None:
