@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 MACHINES := FAILOVER_CLOUD_MACHINES=yes $(BIN)/python -m testcloud
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test docs drills test-cloud test-outages test-broker test-browser test-ui faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-losses clean
+.PHONY: drill test docs drills test-cloud test-outages test-broker test-ui pictures faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,15 +41,16 @@ test-broker: $(STAMP)
 	$(BIN)/python -m testbroker install
 	$(BIN)/pytest -m broker tests/broker -n 2 --durations=10
 
-# What a web page can do to the API, in a real Chromium: apt install chromium.
-test-browser: $(STAMP)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[browser]'
-	$(BIN)/pytest -m browser tests/security -n 0
-
-# The web page in a real Chromium; screenshots in build/ui.
+# In a real Chromium (Debian's, installed if it is missing and you are root): the web page, and what
+# a web page of others can do to the API. Screenshots in build/ui.
 test-ui: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[browser]'
-	$(BIN)/pytest -m browser tests/ui -n 0
+	PYTHONPATH=tests:. $(BIN)/python -m support.chromium
+	$(BIN)/pytest -m browser tests/ui tests/security -n 0 --durations=5
+
+# The pictures of the documentation, from these tests.
+pictures: test-ui
+	cp build/ui/docs/*.png docs/
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -112,3 +112,58 @@ def test_prometheus_takes_the_rules_and_every_query(tmp_path: Path) -> None:
         command = ["promtool", "check", "rules", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+# -- alertmanager.yaml
+
+ALERTMANAGER = FOLDER / "alertmanager.yaml"
+_MATCHES = {
+    "=": lambda value, wanted: value == wanted,
+    "!=": lambda value, wanted: value != wanted,
+    "=~": lambda value, wanted: re.fullmatch(wanted, value) is not None,
+    "!~": lambda value, wanted: re.fullmatch(wanted, value) is None,
+}
+
+
+def receivers(labels: dict[str, str]) -> list[str]:
+    """To whom Alertmanager sends an alert with these labels."""
+    route = yaml.safe_load(ALERTMANAGER.read_text("utf-8"))["route"]
+    found: list[str] = []
+    for each in route["routes"]:
+        matchers = [
+            re.fullmatch(r'(\w+)(=~|!~|!=|=)"(.*)"', text) for text in each.get("matchers", [])
+        ]
+        assert all(matchers), each
+        if all(_MATCHES[m[2]](labels.get(m[1], ""), m[3]) for m in matchers if m):
+            found.append(each["receiver"])
+            if not each.get("continue"):
+                return found
+    return found or [route["receiver"]]
+
+
+LOST = {"alertname": "DatabaseLost", "failover": "start", "failover_group": "payments"}
+
+
+def test_an_alert_that_promises_a_lost_member_reaches_the_server_and_people() -> None:
+    assert receivers(LOST) == ["failover", "people"]
+
+
+def test_any_other_alert_reaches_people_only() -> None:
+    assert receivers({"alertname": "DiskFull", "host": "cmp1"}) == ["people"]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_our_own_alerts_never_come_back_as_alarms(rule: dict[str, Any]) -> None:
+    added = {"host": "cmp1", "instance_id": "4711", "failover": "start"}  # by Prometheus
+
+    assert receivers({"alertname": rule["alert"], **rule["labels"], **added}) == ["people"]
+
+
+@pytest.mark.skipif(shutil.which("amtool") is None, reason="amtool is not installed")
+def test_alertmanager_takes_the_file_and_sends_as_these_tests_say() -> None:
+    amtool = ["amtool", "config", "routes", "test", f"--config.file={ALERTMANAGER}"]
+    for labels in (LOST, {"alertname": "FailoverDown", "failover": "start"}):
+        pairs = [f"{name}={value}" for name, value in labels.items()]
+        done = subprocess.run([*amtool, *pairs], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.strip().split(",") == receivers(labels)

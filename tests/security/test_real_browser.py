@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Chromium, with an operator's tunnel to the API, opens a page that wants to give orders.
 
-Needs Chromium and playwright: ``make test-browser``.
+Needs Chromium and playwright: ``make test-ui``.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,10 +19,11 @@ import pytest
 
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.testing.engine import TestEngine
+from support.chromium import executable
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+CHROMIUM = executable()
 if CHROMIUM is None:
     pytest.skip("chromium is not installed", allow_module_level=True)
 

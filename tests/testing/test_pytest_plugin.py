@@ -89,3 +89,24 @@ stop:
     result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(["*assert server == *b*"])
+
+
+def test_without_its_extra_a_test_is_told_what_to_install(pytester: pytest.Pytester):
+    pytester.makeconftest(
+        """
+        import importlib.machinery
+
+        found = importlib.machinery.PathFinder.find_spec
+
+        def without(name, path=None, target=None):
+            return None if name == "mistral" else found(name, path, target)
+
+        importlib.machinery.PathFinder.find_spec = staticmethod(without)
+        """
+    )
+    pytester.makepyfile("def test_it(workflow): pass")
+
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*pip install 'mistral-failover?embedded?'*"])

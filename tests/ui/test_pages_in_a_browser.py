@@ -7,13 +7,13 @@ Needs Chromium and playwright: ``make test-ui``. It leaves screenshots in ``buil
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from mistral_failover.ui import pages
+from support.chromium import executable
 from support.pages import ROOT
 from support.ui_answers import (
     MOVING,
@@ -31,7 +31,7 @@ from ui.conftest import Browser, Opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+CHROMIUM = executable()
 if CHROMIUM is None:
     pytest.skip("chromium is not installed", allow_module_level=True)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: workflows are tested on the real Mistral engine, in milliseconds.
 
-Installed with this package; nothing is imported until a test asks for a fixture. Your own actions
+It needs the extra ``embedded``: ``pip install 'mistral-failover[embedded]' pytest``. Installed with this package; nothing is imported until a test asks for a fixture. Your own actions
 (entry points ``mistral.actions``) and workflows are treated like the shipped ones::
 
     from mistral_lib.actions import Result
@@ -30,6 +30,7 @@ time. ``timeout`` keeps its seconds.
 """
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def mistral(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[TestEngine]":
     """The engine of this test process (each xdist worker has its own); 2-5 s once."""
+    if find_spec("mistral") is None:
+        pytest.fail("Mistral is not installed: pip install 'mistral-failover[embedded]'", False)
     from mistral_failover.testing.engine import TestEngine
 
     with TestEngine(tmp_path_factory.mktemp("mistral")) as engine:
