@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.pages import ROOT
+from support.pages import PAGES, ROOT
+from support.pictures import HEIGHTS, LARGEST
 
 sys.path.insert(0, str(ROOT / "docs"))
 import diagrams  # noqa: E402
@@ -81,3 +82,13 @@ def test_the_diagrams_are_what_their_script_draws() -> None:
     drawn = {f"{name}.svg": draw().svg() for name, draw in diagrams.DIAGRAMS.items()}
 
     assert {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("*.svg")} == drawn
+
+
+def test_every_picture_is_small_shown_and_made_by_the_browser_s_tests() -> None:
+    stored = {path.stem: path.stat().st_size for path in (ROOT / "docs").glob("*.png")}
+    shown = {
+        name for text in PAGES.values() for name in re.findall(r"\]\((?:\w+/)*(.*)\.png\)", text)
+    }
+
+    assert set(stored) == set(HEIGHTS) == shown
+    assert [name for name, size in stored.items() if size >= LARGEST] == []

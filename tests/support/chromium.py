@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from pathlib import Path
 
 from support.pages import ROOT
 from testcloud.errors import CloudError

@@ -126,6 +126,20 @@ def test_a_page_obeys_its_policy_and_fits(
     tab.context.close()
 
 
+@pytest.mark.parametrize("width", [1130, 1000, 800])
+def test_no_word_of_the_groups_is_broken(chromium: Any, opened: Opened, width: int) -> None:
+    tab = Tab(chromium, opened(login=False), viewport={"width": width, "height": 800})
+    tab.open("/")
+
+    for words in ("payments", "COMPLETE"):
+        lines = tab.page.get_by_text(words, exact=True).first.evaluate(
+            "each => { const range = document.createRange(); range.selectNodeContents(each);"
+            " return range.getClientRects().length }"
+        )
+        assert lines == 1, words
+    tab.context.close()
+
+
 def test_a_page_changes_without_a_reload(chromium: Any, opened: Opened) -> None:
     answers = Answers(status=status("IN_PROGRESS", resources=MOVING), show=RUNNING)
     tab = Tab(chromium, opened(answers, login=False))

@@ -80,7 +80,7 @@ class Health:
 
 
 Progress = Callable[[str], None]
-"""Is told, in a sentence, what a server that starts does next."""
+"""Takes a sentence about what a server that starts does next."""
 
 
 def _untold(_: str) -> None:

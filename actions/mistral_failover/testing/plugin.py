@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: workflows are tested on the real Mistral engine, in milliseconds.
 
-It needs the extra ``embedded``: ``pip install 'mistral-failover[embedded]' pytest``. Installed with this package; nothing is imported until a test asks for a fixture. Your own actions
+It needs the extra ``embedded``: ``pip install 'mistral-failover[embedded]' pytest``. Installed with
+this package; nothing is imported until a test asks for a fixture. Your own actions
 (entry points ``mistral.actions``) and workflows are treated like the shipped ones::
 
     from mistral_lib.actions import Result
