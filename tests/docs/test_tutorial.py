@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     server.wait(30)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
     told = played(blocks(PAGE, "sh"), folder)
 
@@ -82,7 +82,7 @@ def played(commands: list[str], folder: Path) -> list[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=380,
+        timeout=580,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout.split(_MARK)

@@ -39,6 +39,7 @@ def test_every_file_is_of_a_known_kind() -> None:
         "failover_type_version",
         "groups",  # Prometheus' alert rules
         "heat_template_version",
+        "route",  # Alertmanager's own file
         "rule_files",  # Prometheus' own file
         "version",
         "write_files",  # cloud-init's
