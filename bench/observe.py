@@ -77,6 +77,8 @@ class _Observer:
         stack = self._client.create_stack(
             name, examples.stack(VOLUMES), parameters={"active": "db_a"}
         )
+        # Without it the agents lack the group's commands, and every group is unwell.
+        self._client.add_application(name, start="pg-start", stop="pg-stop", stack=name)
         made = self._client.resources(name)
         servers = {each: str(made[each]["physical_resource_id"]) for each in ("db_a", "db_b")}
         document = examples.group(VOLUMES, name)
