@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mistral_failover.convergence.records import Operation, Outcome
+from mistral_failover.convergence.waiting import TARGET_DOWN
 from mistral_failover.model.goal import Goal, render_goal, returned_to, returns
 from support.samples import CHAIN, failing, sentences
 from support.simulation import Simulation, failure
@@ -76,6 +77,38 @@ def test_whatever_fails_or_would_wait_for_a_person_takes_the_group_back(
     assert simulation.status(away.traversal_id) == "FAILED"
     told = sentences(simulation, "traversal")[-1]
     assert told.startswith("rolling back to the last reached goal (active on a): ")
+
+
+DOWN = Outcome(
+    error={"code": TARGET_DOWN, "message": "server 4 is down", "remedy": "Repair it."},
+    transient=True,
+    unknown=True,
+)
+
+
+def test_a_move_that_can_go_back_does_not_wait_for_a_target_that_is_down(
+    simulation: Simulation, home: Goal
+) -> None:
+    def operate(operation: Operation) -> Outcome:
+        created_on_b = (operation.ticket.verb, operation.record.member) == ("create", "b")
+        return DOWN if created_on_b else simulation.world.operate(operation)
+
+    simulation.carry(simulation.start(planned(simulation, "b")).ready, operate)
+
+    simulation.audit_at_rest(home)
+    assert simulation.world.log.count("delete data") == 2, "on b as well: it may still arrive"
+
+
+def test_a_failover_that_has_nowhere_to_go_back_waits_for_a_target_that_is_down(
+    simulation: Simulation,
+) -> None:
+    simulation.define(CHAIN)
+    (ready,) = simulation.start(planned(simulation, "b")).ready
+
+    step = simulation.engine.conclude(simulation.operation(ready).ticket, DOWN)
+
+    assert step.retry_at is not None
+    assert simulation.status() == "IN_PROGRESS"
 
 
 def test_of_a_move_that_came_back_only_the_step_says_what_helps(

@@ -40,6 +40,8 @@ NOT_ENDED_WITH = {
     },
     # Risks of the plan.
     "failover.plan": {"VOLUME_ERROR", "VOLUME_IN_USE"},
+    # Why no other target is chosen: a sentence of the journal.
+    "failover.advance": {*GOAL, "BAD_REQUEST"},
     # A rung that proves nothing, and says so in its observation.
     "failover.fence": {"NO_WORKFLOW"},
 }

@@ -5,23 +5,53 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.cloud import volume_trouble
+from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.volume_holders import holders_of, left, volume_of
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
 
 _NAMED_HOLDER = re.compile(r"attached to instances: ([0-9a-f-]{36})")
+_IGNORED = 2  # requests without an answer after which the compute service counts as dead
 
 
 class Attach(Steps):
-    """Continue until the server has the volume."""
+    """Continue until the server has the volume.
+
+    ``silence`` returns why the server's agent counts as silent, or an empty text.
+    """
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        volume_id: str,
+        server_id: str,
+        *,
+        unknown: bool = False,
+        silence: Callable[[], str] = lambda: "",
+    ) -> None:
+        super().__init__(cloud, volume_id, server_id, unknown=unknown)
+        self._silence = silence
+        self._asked = unknown
+        self._ignored = 0
+        self._looked_at_target = self.since
 
     def step(self) -> Look:
         """See :class:`Steps`."""
+        look = self._look_and_ask()
+        now = time.monotonic()
+        if not look.done and now - max(self.since, self._looked_at_target) >= self.patience:
+            self._looked_at_target = now
+            self._refuse_dead_target()
+        return look
+
+    def _look_and_ask(self) -> Look:
         volume, mine, state = self.look()
         for held in volume.attachments:
             refuse_root(volume, held)
@@ -74,12 +104,38 @@ class Attach(Steps):
             return Look(state)  # the other server has released it between the two looks
         raise volume_trouble.stuck(volume, [], time.monotonic() - self.since)
 
+    def _refuse_dead_target(self) -> None:
+        """Raise TARGET_DOWN if something shows that the server can take nothing now.
+
+        Not while a request may still take effect unseen: another server must not get the volume
+        before that is certain.
+        """
+        server = server_state(self.cloud, self.server_id)
+        why, evidence = None, "server"
+        if server.host_silent or (self._asked and server.task_state is None):
+            why = server.unfit
+        if not why and self._asked:
+            why, evidence = self._silence(), "agent"
+        if not why and self._ignored >= _IGNORED:
+            why = f"its compute service did not answer {self._ignored} requests"
+            evidence = "requests"
+        if not why:
+            return
+        held = self.is_listed() or self.server_id in {
+            each.server_id for each in holders_of(self.cloud, self.volume_id)
+        }
+        if held or self.repeats.open:
+            raise volume_trouble.target_down(
+                self.volume_id, self.server_id, why, evidence, host=server.host, held=held
+            )
+
     def _post(self, state: str) -> Look:
         if (self.accepted or not self.repeats.open) and self.is_listed():
             self.repeats.answered()
             return self.clear_left(self.server_id) or Look(f"{state}, but the server lists it")
         if not self.repeats.allow():
             return self.repeats.look(state)
+        self._refuse_dead_target()
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "ATTACH_FAILED",
@@ -96,11 +152,18 @@ class Attach(Steps):
             return self._refused(error, state)
         reach("attach.after")
         self.accepted += 1
+        self._asked = True
+        self._looked_at_target = time.monotonic()
         return Look("Nova has just accepted the request")
 
     def _refused(self, error: CloudError, state: str) -> Look:
         if busy(error):
             return Look(f"{state}, and {error.message}")
+        self._asked = True
+        if error.code == "TIMEOUT":
+            self._ignored += 1
+        if error.code in ("NOT_FOUND", "CONFLICT"):
+            self._refuse_dead_target()
         if error.code != "VOLUME_IN_USE":
             raise error
         # The request lost a race, perhaps to our own earlier one: the next looks show that. Or Nova

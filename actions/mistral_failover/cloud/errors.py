@@ -140,6 +140,7 @@ class CloudError(Exception):
     ``transient``: the ``service`` (Nova, Cinder, Heat, Neutron, Keystone, Mistral; "" if unknown)
     did not answer, or not properly; ``detail`` says how in a few words, such as "connection
     refused", "HTTP 503" or "no answer within 10 s". ``unknown``: the request may still take effect.
+    ``target``: with TARGET_DOWN, what is known of the server (`volume_trouble.target_down`).
     """
 
     def __init__(
@@ -169,6 +170,7 @@ class CloudError(Exception):
         self.detail = detail
         self.unknown = unknown
         self.about: dict[str, Any] | None = None
+        self.target: dict[str, Any] | None = None
         super().__init__(f"{code}: {self.message}")
 
 

@@ -37,8 +37,8 @@ class ServerState:
     ``status``: ACTIVE, SHUTOFF, ...; ``task_state``: what Nova is doing with it, or None;
     ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None if the policy
     hides it (by default from all but administrators). ``host_id``: the same for two servers of a
-    project that are on one host; it tells no more than that. When ``exists`` is false the rest is
-    empty.
+    project that are on one host; it tells no more than that. ``host``: the host's name, which is
+    hidden like ``host_status``. When ``exists`` is false the rest is empty.
     """
 
     status: str
@@ -47,6 +47,7 @@ class ServerState:
     exists: bool
     power_state: int | None = None
     host_id: str | None = None
+    host: str | None = None
 
     def __str__(self) -> str:
         """Return it as part of a sentence."""
@@ -61,6 +62,17 @@ class ServerState:
         """Whether Nova shows that the compute service of its host does not report or was forced
         down. False if the policy hides that."""
         return bool(self.host_status) and self.host_status not in _LIVE
+
+    @property
+    def unfit(self) -> str | None:
+        """Why the server can take nothing, in words; None if nothing speaks against it."""
+        if not self.exists:
+            return "its server does not exist"
+        if self.status != "ACTIVE":
+            return f"its server is {self}"
+        if self.host_silent:
+            return f"its host {self.host or ''}".rstrip() + f" is {self.host_status}"
+        return None
 
     @property
     def off(self) -> bool:
@@ -123,6 +135,7 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
         exists=True,
         power_state=server.power_state,
         host_id=server.host_id or None,
+        host=server.compute_host or None,
     )
 
 

@@ -63,6 +63,33 @@ def host_down(
     )
 
 
+def target_down(
+    volume_id: str, server_id: str, why: str, evidence: str, *, host: str | None, held: bool
+) -> CloudError:
+    """The server that is to get the volume can take nothing now; another server may.
+
+    ``why``: in words, ``evidence``: ``server`` (Nova reports it), ``agent`` (it is silent) or
+    ``requests`` (its compute service took none). ``held``: Cinder or Nova has an attachment of the
+    volume to the server, so the volume may still arrive there.
+    """
+    where = f"server {server_id}" + (f" on host {host}" if host else "")
+    error = CloudError(
+        "TARGET_DOWN",
+        f"Could not attach volume {volume_id} to {where}: {why}",
+        remedy=(
+            "Repair the host (is nova-compute running there?) or the server. Or, only if the "
+            "member is lost: failover start GROUP --lost MEMBER, which fences it first."
+        ),
+        retryable=False,  # by this wait: another server may be chosen
+        transient=True,
+        service=where,
+        detail=why,
+        unknown=True,
+    )
+    error.target = {"server": server_id, "why": why, "evidence": evidence, "held": held}
+    return error
+
+
 def server_in_error(volume_id: str, server_id: str) -> CloudError:
     """Nova detaches nothing from a server in ERROR, even if its host is well."""
     return CloudError(

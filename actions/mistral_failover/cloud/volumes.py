@@ -9,7 +9,7 @@ says what helps. A volume is never taken from a guest that may be writing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from oslo_utils import uuidutils
 
@@ -97,20 +97,28 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
 
 
 def attach(
-    cloud: Cloud, volume_id: str, server_id: str, limit: float, *, unknown: bool = False
+    cloud: Cloud,
+    volume_id: str,
+    server_id: str,
+    limit: float,
+    *,
+    unknown: bool = False,
+    silence: Callable[[], str] = lambda: "",
 ) -> dict[str, str]:
     """Attach the volume to the server and wait until it is attached.
 
     A volume that is attached there already, or on its way there, is adopted. An attachment that
     Nova does not know is deleted if certainly nothing is written through it. ``limit``: seconds in
     total; ``unknown``: an earlier attempt may have requested it, so this looks for it first.
-    Returns ``device``, ``server_id`` and ``attachment_id``.
+    ``silence``: why the server's agent counts as silent, in words; empty if it does not. Returns
+    ``device``, ``server_id`` and ``attachment_id``.
 
     Raises `CloudError` VOLUME_IN_USE that names the holder (a multi-attach volume may have others),
     VOLUME_IS_ROOT for the disk that a server boots from, ATTACH_FAILED when the compute service
-    gives up, NOT_FOUND; blocked: VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
+    gives up, NOT_FOUND; transient: TARGET_DOWN when the server can take nothing now; blocked:
+    VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
     """
-    steps = Attach(cloud, volume_id, server_id, unknown=unknown)
+    steps = Attach(cloud, volume_id, server_id, unknown=unknown, silence=silence)
     what = f"volume {volume_id} to be attached to server {server_id}"
     attachment: dict[str, str] = steps.carry_out(what, limit)
     return attachment

@@ -54,11 +54,11 @@ def wait_until(
     through `Repeats`.
 
     A transient error of the probe counts as a look that saw nothing, however often it comes: the
-    service may return before the time is over. But services also answer 503 to a token that
-    Keystone no longer confirms to them. So after every ``patience`` such errors in a row,
-    ``refused`` asks Keystone whether it refuses the request; a refusal ends the wait. Other
-    retryable errors end it after ``patience`` in a row. ``guard`` is asked before each pause, and
-    bounds it.
+    service may return before the time is over. (One that is not retryable ends the wait.) But
+    services also answer 503 to a token that Keystone no longer confirms to them. So after every
+    ``patience`` such errors in a row, ``refused`` asks Keystone whether it refuses the request; a
+    refusal ends the wait. Other retryable errors end it after ``patience`` in a row. ``guard`` is
+    asked before each pause, and bounds it.
 
     Raises `CloudError` TIMEOUT with the last state seen or, if the last look saw nothing, the
     reason for that; `LeaseLost`; or whatever the probe raises.
@@ -74,7 +74,7 @@ def wait_until(
             look = probe()
         except CloudError as error:
             errors += 1
-            if error.transient:
+            if error.transient and error.retryable:
                 kept_from = error
                 if errors % patience == 0 and (why := refused()) is not None:
                     raise why from None

@@ -33,7 +33,7 @@ from mistral_failover.convergence.traversals import (
     complete,
     goal_to_fall_back_to,
 )
-from mistral_failover.convergence.waiting import Wait, wait_on
+from mistral_failover.convergence.waiting import TARGET_DOWN, Wait, wait_on
 from mistral_failover.fault_points import reach
 
 HANDED_BACK = "HANDED_BACK"
@@ -65,7 +65,8 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     """Record an operation's outcome, free its lock, and notify the nodes that wait for it.
 
     An operation that failed for a transient reason is retried as long as the group's patience
-    lasts; until then its node does not fail.
+    lasts; until then its node does not fail. A traversal that can go back does not wait for a
+    target that is down.
     """
     traversal = tx.traversal(ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
@@ -89,6 +90,9 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     current = group.current_traversal == traversal.id
     if current and state is not None and outcome.transient:
         patience = definitions.group(tx, group).limits.patience
+        if (outcome.error or {}).get("code") == TARGET_DOWN:
+            back = goal_to_fall_back_to(tx, group, traversal, blocked=False)
+            patience = patience if back is None else 0.0
         wait = wait_on(state, outcome.error or {}, tx.now(), patience)
         if wait is not None:
             return _wait_out(tx, traversal, record, state, wait, what)

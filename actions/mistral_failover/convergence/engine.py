@@ -23,7 +23,7 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
-from mistral_failover.convergence.traversals import begin
+from mistral_failover.convergence.traversals import begin, begin_again
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage, rank
@@ -94,6 +94,22 @@ class Engine:
         started = self._store.atomically(swap)
         reach("start.after")
         return started
+
+    def redirect(self, traversal_id: str, goal: Goal, *, why: str, cause: str) -> Started:
+        """Start the traversal to another goal that follows from what happened in ``traversal_id``,
+        with the same stages open; :meth:`current` finds it.
+
+        ``why`` identifies it: a repeat changes nothing. If ``traversal_id`` is no longer current,
+        nothing changes. Raises UnknownType, GoalCycle.
+        """
+
+        def follow(tx: Transaction) -> Started:
+            traversal = tx.traversal(traversal_id)
+            if traversal is None:
+                return Started("", False, False)
+            return begin_again(tx, self._definitions, traversal, goal, why=why, cause=cause)
+
+        return self._store.atomically(follow)
 
     def resume(self, group_id: str) -> tuple[Ready, ...]:
         """Retry the blocked nodes of the current traversal, and at once those that wait for a

@@ -9,6 +9,8 @@ from typing import Any
 
 from mistral_failover.convergence.records import NodeState
 
+TARGET_DOWN = "TARGET_DOWN"
+"""The code of an operation whose member can take nothing now, but another member may."""
 _LONGEST = 10.0  # seconds between two tries
 _DOUBLINGS = 4  # after which a pause is the longest
 _SHOWN = 200  # characters of a message

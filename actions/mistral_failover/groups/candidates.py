@@ -118,7 +118,7 @@ def _fact(cloud: Cloud, member: Seen, going: PredictedReplacement | None, end: f
     except CloudError as error:
         why = f"its server could not be checked: {error}"
         return replace(fact, healthy=False, why_not=why, unseen=True)
-    unwell = _unwell(state)
+    unwell = state.unfit
     return replace(
         fact, healthy=unwell is None, why_not=unwell, gone=not state.exists, **_host(state)
     )
@@ -141,22 +141,8 @@ def _lost(cloud: Cloud, member: Seen, end: float) -> MemberFact:
         return fact
 
 
-def _unwell(state: ServerState) -> str | None:
-    if not state.exists:
-        return "its server does not exist"
-    if state.status != "ACTIVE":
-        return f"its server is {state}"
-    if _is_down(state):
-        return f"its host is {state.host_status}"
-    return None
-
-
 def _host(state: ServerState) -> dict[str, Any]:
-    return {"host": state.host_id, "host_down": _is_down(state)}
-
-
-def _is_down(state: ServerState) -> bool:
-    return state.host_status in ("DOWN", "UNKNOWN")
+    return {"host": state.host_id, "host_down": state.host_silent}
 
 
 def _worked_on(tx: SqlTransaction, group_id: str) -> dict[str, str]:

@@ -22,9 +22,10 @@ from mistral_lib.actions import Result
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.convergence.engine import latest
-from mistral_failover.convergence.records import NodeProgress, Ready, Traversal
+from mistral_failover.convergence.records import Node, NodeProgress, Ready, Traversal
 from mistral_failover.fault_points import reach
 from mistral_failover.model.stages import Stage, rank
+from mistral_failover.orders.other_target import choose_other_target
 from mistral_failover.reports import status
 from mistral_failover.resources import ownership
 from mistral_failover.resources.worker import NodeWorker
@@ -67,6 +68,10 @@ class View:
     def left(self, stage: Stage) -> list[NodeProgress]:
         """Return the nodes of the stages up to ``stage`` that can be worked on, now or later."""
         return [row for row in self.rows if _ready(row) and row.stage <= rank(stage)]
+
+    def waiting(self) -> list[NodeProgress]:
+        """Return the nodes that wait for their next try."""
+        return [row for row in self.rows if _ready(row) and (row.next_try or 0.0) > self.now]
 
     def due(self) -> list[NodeProgress]:
         """Return the nodes to be worked on now: no live worker holds them, and it is not
@@ -184,6 +189,7 @@ def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View |
     earlier."""
     workers, group_id = worker.request.runtime.workers, worker.group_id
     pause, idle_since = POLL_FIRST, time.monotonic()
+    tried: set[tuple[Node, float | None]] = set()
     while True:
         ended = workers.ended(group_id)
         view = _look(worker.request, traversal_id)
@@ -191,6 +197,10 @@ def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View |
             return None
         if view.overtaken or worker.ended or not view.left(through):
             return view
+        failures = {(row.node, row.next_try) for row in view.waiting()} - tried
+        tried |= failures
+        if failures and choose_other_target(worker.request, view.traversal.id):
+            continue
         began = [worker.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
         if any(began):
             pause, idle_since = POLL_FIRST, time.monotonic()

@@ -185,14 +185,18 @@ def history(
 
 
 def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
-    """Return the status of a traversal: the outcome of a failover's execution. For a planned move
-    it covers the whole move, the way back included."""
+    """Return the status of a traversal: the outcome of a failover's execution. It is that of the
+    traversal by which the engine itself replaced it, if it did. For a planned move it covers the
+    whole move, the way back included."""
     snapshot = group_snapshot(request, name)
 
     def read(tx: SqlTransaction) -> dict[str, Any] | None:
-        traversal = views.traversal(tx, traversal_id)
-        if traversal is None or traversal["group_id"] != snapshot.state.id:
+        first = views.traversal(tx, traversal_id)
+        if first is None or first["group_id"] != snapshot.state.id:
             return None
+        walked = views.following(tx, first)
+        ended_first = (each for each in walked if each["status"] != "SUPERSEDED")
+        traversal = next(ended_first, walked[-1])
         goal = tx.goal(snapshot.state.id, traversal["goal_version"])
         if goal is None:
             return None
@@ -204,9 +208,9 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
             "ended_at": traversal["ended_at"],
         }
         if returns(goal):
-            found |= switchover.ending(tx, traversal)
+            found |= switchover.ending(tx, first)
         ended = found.pop("ended_at")
-        seconds = None if ended is None else ended - traversal["started_at"]
+        seconds = None if ended is None else ended - first["started_at"]
         return {**found, "seconds": seconds}
 
     found = request.runtime.database.reading(read)

@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mistral_failover.agent.channel.interface import ChannelError
+from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import replaced_volume
 from mistral_failover.convergence.records import Record
+from mistral_failover.groups.agent_health import silent
 from mistral_failover.groups.observing import ProjectView, unknown
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
@@ -35,7 +38,8 @@ def attach_volume(
 
     ``known``: the former state of the resource. If the same name now refers to another volume, Heat
     has created a new, empty one. Only an operator can decide which one is meant, by another name
-    for it in the group file. Raises CloudError VOLUME_REPLACED.
+    for it in the group file. Raises CloudError VOLUME_REPLACED; TARGET_DOWN if the attach makes no
+    progress because the server can take nothing now.
     """
     server_id = member_server(operation)
     volume = operation["properties"]["volume"]
@@ -49,8 +53,19 @@ def attach_volume(
             server_id,
             operation["timeout"],
             unknown=operation["unknown"],
+            silence=lambda: _silence(tools, operation, server_id),
         )
     return {"physical_id": volume_id, "attributes": attributes}
+
+
+def _silence(tools: Tools, operation: Document, server_id: str) -> str:
+    """Return why the agent on the server counts as silent, in words; empty if it does not, or if
+    nothing is known of it."""
+    to = Address(operation["group_id"], operation["group"], operation["member"]["name"], server_id)
+    try:
+        return silent(tools.channel.heard(to))
+    except ChannelError:
+        return ""
 
 
 def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:

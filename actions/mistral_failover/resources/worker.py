@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import Operation, Outcome, Ready, Step, Ticket
+from mistral_failover.convergence.waiting import TARGET_DOWN
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral import action_runner, event_hooks, user_workflows
 from mistral_failover.mistral.operation_documents import operation_document
@@ -55,7 +56,8 @@ class NodeWorker:
             with runtime.leases.hold(ticket.lock, since) as lease:
                 outcome = self._outcome(step.operation, runtime.guard(lease))
                 step = self._concluded(ticket, outcome)
-            if step.retry_at is not None:
+            down = (outcome.error or {}).get("code") == TARGET_DOWN  # a loop looks for another one
+            if step.retry_at is not None and not down:
                 # A loop would do, but its execution may be lost in the same outage.
                 pause = max(0.0, step.retry_at - runtime.database.reading(lambda tx: tx.now()))
                 runtime.workers.submit_later(self.group_id, ready, self.work, pause)

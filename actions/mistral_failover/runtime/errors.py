@@ -80,10 +80,10 @@ def masked_body(value: Any) -> Any:
 def describe(error: BaseException) -> dict[str, Any]:
     """Return an exception as ``{code, message, remedy}``, without secrets.
 
-    If they apply also: ``blocked`` (true: an operator must help), ``about``, ``reasons``,
-    ``unknown`` (true: the operation may still take effect); and for a service that was unreachable
-    or did not answer properly ``transient`` (true), ``service`` (its name for people) and
-    ``detail`` (a few words: connection refused, HTTP 503).
+    If they apply also: ``blocked`` (true: an operator must help), ``about``, ``target``,
+    ``reasons``, ``unknown`` (true: the operation may still take effect); and for a service that was
+    unreachable or did not answer properly ``transient`` (true), ``service`` (its name for people)
+    and ``detail`` (a few words: connection refused, HTTP 503).
     """
     if isinstance(error, sql.SQLAlchemyError):
         return _of_the_store(error)
@@ -103,7 +103,7 @@ def describe(error: BaseException) -> dict[str, Any]:
         "message": f"{path}: {message}" if path else message,
         "remedy": getattr(error, "remedy", ""),
     }
-    for key in ("reasons", "about"):
+    for key in ("reasons", "about", "target"):
         if getattr(error, key, None):
             facts[key] = dict(getattr(error, key))
     for key in ("blocked", "unknown"):

@@ -4,7 +4,9 @@ the database's clock."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -199,15 +201,73 @@ def confirmed_fences(
     return [(row[0], row[1], row[2]) for row in tx.connection.execute(query)]
 
 
+@dataclass(frozen=True)
+class TargetDown:
+    """A node that waits because its ``member`` can take nothing: ``why``, in words. ``evidence``
+    and ``held`` as in ``cloud.volume_trouble.target_down``."""
+
+    resource_id: str
+    resource: str
+    member: str
+    why: str
+    evidence: str
+    held: bool
+
+
+def targets_down(tx: Session, traversal_id: str) -> list[TargetDown]:
+    """Return the nodes of a traversal that wait for their member's server; those that are to be
+    tried again now are left out."""
+    waiting = (
+        nodes.c.traversal_id == traversal_id,
+        nodes.c.status == "WAITING",
+        nodes.c.next_try > tx.clock(),
+    )
+    return [
+        TargetDown(
+            row.resource_id,
+            row.resource,
+            row.member,
+            target["why"],
+            target["evidence"],
+            bool(target["held"]),
+        )
+        for row, error in _latest_errors(tx, *waiting)
+        if (target := error.get("target")) is not None and row.member is not None
+    ]
+
+
 def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> list[BlockedByVolume]:
     """Return the blocked nodes whose operation said what has to change about a volume."""
+    blocked = [groups.c.project_id == project_id, nodes.c.status == "BLOCKED"]
+    if group_id is not None:
+        blocked.append(groups.c.id == group_id)
+    return [
+        BlockedByVolume(
+            Ready(row.traversal_id, Node.parse(row.node)),
+            row.group_id,
+            row.group,
+            row.resource,
+            **error["about"],
+        )
+        for row, error in _latest_errors(tx, *blocked)
+        if error.get("about") is not None
+    ]
+
+
+def _latest_errors(
+    tx: Session, *which: sa.ColumnElement[bool]
+) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Return the nodes of current traversals, each with the error of its latest operation, empty if
+    that had none."""
     query = (
         sa.select(
             nodes.c.traversal_id,
             nodes.c.node,
             groups.c.id.label("group_id"),
             groups.c.name.label("group"),
+            resources.c.id.label("resource_id"),
             resources.c.name.label("resource"),
+            resources.c.member,
             operations.c.result,
         )
         .join(groups, groups.c.current_traversal == nodes.c.traversal_id)
@@ -219,20 +279,12 @@ def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> lis
                 operations.c.traversal_id == nodes.c.traversal_id,
             ),
         )
-        .where(groups.c.project_id == project_id, nodes.c.status == "BLOCKED")
+        .where(*which)
         .order_by(groups.c.name, nodes.c.node, operations.c.token)
     )
-    if group_id is not None:
-        query = query.where(groups.c.id == group_id)
-    found: dict[str, BlockedByVolume] = {}
-    for row in tx.connection.execute(query):
-        # Only the latest of a node's operations counts.
-        found.pop(row.node, None)
-        about = ((row.result or {}).get("error") or {}).get("about")
-        if about is not None:
-            ready = Ready(row.traversal_id, Node.parse(row.node))
-            found[row.node] = BlockedByVolume(ready, row.group_id, row.group, row.resource, **about)
-    return list(found.values())
+    latest = {(row.traversal_id, row.node): row for row in tx.connection.execute(query)}
+    for row in latest.values():
+        yield row, (row.result or {}).get("error") or {}
 
 
 def at_work(tx: Session, project_id: str, within: float) -> set[str]:

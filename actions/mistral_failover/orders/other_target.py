@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose another member in the middle of a failover, if the chosen one goes down before it has the
+volume.
+
+An attach to a server that can take nothing waits (TARGET_DOWN, a transient failure). Meanwhile this
+module gives the group a goal with the next eligible member. If the volume may still arrive at the
+dead target, or something of the role is there already, the target is declared lost: it is fenced
+before another member gets the volume. Everything is read from the state store, so the choice may be
+repeated, lost, or made by several processes at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.convergence.errors import ConvergenceError
+from mistral_failover.convergence.records import Record, Traversal, TraversalStatus
+from mistral_failover.convergence.traversals import present_goal
+from mistral_failover.groups import candidates
+from mistral_failover.groups.refresh_members import members_now
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
+from mistral_failover.model.assignment import MemberFact, as_planned
+from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
+from mistral_failover.model.goal import returns
+from mistral_failover.model.group import Group
+from mistral_failover.orders.failover import FailoverRequest, look_at_new_volumes, next_goal
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.process import Request
+from mistral_failover.store import groups, incidents, stalled_work, suspensions, views
+from mistral_failover.store.incidents import Incident
+from mistral_failover.store.stalled_work import TargetDown
+from mistral_failover.store.transaction import SqlTransaction
+
+LOG = logging.getLogger(__name__)
+NO_OTHER = "no_other_target"
+"""The kind of the journal entry about a target that is down and is not passed over."""
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """A traversal whose target is down. ``roles``: those that the target cannot take;
+    ``passed_over``: the earlier targets of the same failover; ``fenced``: whether the target must
+    be fenced before another member gets the roles; ``refusal``: why it is not passed over, in
+    words, or empty."""
+
+    snapshot: GroupSnapshot
+    traversal: Traversal
+    down: TargetDown
+    roles: frozenset[str]
+    passed_over: frozenset[str]
+    fenced: bool
+    refusal: str
+
+
+def choose_other_target(request: Request, traversal_id: str) -> bool:
+    """Give the group a goal with another member if the target of a traversal is down. Return
+    whether another traversal has taken its place.
+
+    Nothing changes if no other member can take the roles, if the order names the target, while the
+    group is paused, or at its limit; then the traversal waits, and the journal says why. Never
+    raises because of the cloud.
+    """
+    database = request.runtime.database
+    found = database.reading(lambda tx: _situation(request, tx, traversal_id))
+    if found is None:
+        return False
+    try:
+        refusal = found.refusal or _redirect(request, found)
+    except (NoEligibleMember, InvalidDocument, ActionError, ConvergenceError) as error:
+        refusal = str(error)
+    except CloudError as error:
+        LOG.info("No other target for traversal %s was looked for: %s", traversal_id, error)
+        return False
+    if refusal:
+        database.atomically(lambda tx: _say_once(tx, found, refusal))
+    return not refusal
+
+
+def _redirect(request: Request, found: _Situation) -> str:
+    """Start the traversal to a goal with another member; return why that is refused, or an empty
+    text."""
+    member, snapshot = found.down.member, found.snapshot
+    cloud = request.cloud(Unguarded())
+    facts = candidates.look(
+        request,
+        cloud,
+        snapshot.group,
+        snapshot.state.id,
+        members_now(cloud, snapshot.group),
+        snapshot.lost,
+        thorough=True,
+    )
+    left = {role: holder for role, holder in snapshot.roles.items() if role not in found.roles}
+    lost = (member,) if found.fenced else ()
+    goal = next_goal(
+        replace(snapshot, roles=left), FailoverRequest(lost=lost), _others(facts, found)
+    )
+    if found.down.evidence == "agent" and not any(
+        fact.name == member and (fact.silent or not fact.healthy) for fact in facts
+    ):
+        return "the other agents are silent, too, so it may be their channel that is down"
+    look_at_new_volumes(request, snapshot, goal)
+    to = ", ".join(f"{role} goes to {goal.document['roles'][role]}" for role in sorted(found.roles))
+    fenced = ", and declared lost, because it may still get the volume" if found.fenced else ""
+    request.runtime.engine.redirect(
+        found.traversal.id,
+        goal,
+        why=f"not {member}",
+        cause=f"{member} is passed over ({found.down.why}){fenced}: {to}",
+    )
+    return ""
+
+
+def _others(facts: Sequence[MemberFact], found: _Situation) -> list[MemberFact]:
+    """Return the members' facts; those that this failover has tried can take nothing."""
+    tried = dict.fromkeys(found.passed_over, "it went down earlier in this failover")
+    tried[found.down.member] = f"it went down: {found.down.why}"
+    return [
+        replace(fact, healthy=False, why_not=tried[fact.name]) if fact.name in tried else fact
+        for fact in as_planned(facts)
+    ]
+
+
+def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _Situation | None:
+    """Return what to choose from; None if there is nothing to choose, or not now."""
+    traversal = tx.traversal(traversal_id)
+    state = groups.get(tx, traversal.group_id) if traversal else None
+    if traversal is None or state is None or state.current_traversal != traversal_id:
+        return None
+    if traversal.status == TraversalStatus.SUPERSEDED or traversal.back:
+        return None
+    waiting = stalled_work.targets_down(tx, traversal_id)
+    goal = present_goal(tx, state)
+    if not waiting or goal is None or returns(goal):
+        return None
+    now, member = tx.now(), waiting[0].member
+    here = [each for each in tx.records(state.id) if each.member == member and not each.gone]
+    if any(record.held_at(now) for record in here):
+        return None  # it is not known yet what arrives there
+    snapshot = group_snapshot_in(request, tx, state)
+    mine = [each for each in waiting if each.member == member]
+    roles = frozenset(filter(None, (_role_of(snapshot.group, each.resource) for each in mine)))
+    if not roles:
+        return None
+    free = {each.resource for each in mine if not each.held}
+    fenced = any(_is_there(snapshot.group, record, roles, free) for record in here)
+    others = {role for role, holder in snapshot.roles.items() if holder == member} - roles
+    earlier = list(_earlier_targets(tx, traversal))
+    refusal = ""
+    if _names_its_target(incidents.get(tx, request.project_id, traversal.incident_id or "")):
+        refusal = "the order names it, so no other member is chosen"
+    elif "pause" in suspensions.of_group(tx, state.id):
+        refusal = "no other member is chosen while the group is paused"
+    elif len(earlier) >= snapshot.group.limits.per_hour:
+        refusal = f"this failover has tried {len(earlier) + 1} members, and per_hour allows no more"
+    elif fenced and others:
+        refusal = f"fencing it would end what it serves ({', '.join(sorted(others))})"
+    return _Situation(
+        snapshot,
+        traversal,
+        next((each for each in mine if each.held), mine[0]),
+        roles,
+        frozenset().union(*earlier) - set(snapshot.roles.values()),
+        fenced,
+        refusal,
+    )
+
+
+def _is_there(group: Group, record: Record, roles: frozenset[str], free: set[str]) -> bool:
+    """Return whether something of these roles is, or may be, on the record's member."""
+    if record.action == "INIT" or record.name in free:
+        return False
+    return _role_of(group, record.name) in roles
+
+
+def _role_of(group: Group, resource: str) -> str | None:
+    """Return the role whose holder has a resource of the group file; None if it belongs to none."""
+    spec = group.resources.get(resource)
+    name = group.types[spec.type].member_property if spec else None
+    said = spec.properties.get(name) if spec and name else None
+    return said.get("get_param") if isinstance(said, dict) else None
+
+
+def _names_its_target(incident: Incident | None) -> bool:
+    """Return whether an order says where the roles go. Then no other member takes them."""
+    if incident is None:
+        return True
+    said = incident.fact.get("asked_for", incident.fact)
+    return bool(said.get("to")) or not said.keys().isdisjoint({"rollback", "failback"})
+
+
+def _earlier_targets(tx: SqlTransaction, traversal: Traversal) -> Iterator[frozenset[str]]:
+    """Return the role holders of the earlier goals of the same failover."""
+    before = tx.traversal(traversal.follows) if traversal.follows else None
+    while before is not None:
+        goal = tx.goal(before.group_id, before.goal_version)
+        if goal is not None and before.goal_version != traversal.goal_version:
+            yield frozenset(goal.document["roles"].values())
+        before = tx.traversal(before.follows) if before.follows else None
+
+
+def _say_once(tx: SqlTransaction, found: _Situation, refusal: str) -> None:
+    resource = found.down.resource_id
+    sentence = f"{found.down.member} can take nothing ({found.down.why}): {refusal}"
+    if not views.told(tx, found.traversal.id, resource, NO_OTHER):
+        tx.journal(
+            found.snapshot.state.id,
+            sentence,
+            kind=NO_OTHER,
+            traversal_id=found.traversal.id,
+            resource_id=resource,
+        )
