@@ -303,6 +303,35 @@ def test_what_nova_lists_and_cinder_has_lost_waits_for_a_person(
     is_on(group, "db_b")
 
 
+@pytest.mark.parametrize("order", ["switchover", "failover"])
+def test_a_compute_service_that_dies_at_the_end_of_a_planned_detach_is_named(
+    make: Callable[..., Any], operator: Operator, cloud: Any, order: str
+) -> None:
+    """Cinder has released the volume, and Nova lists it for ever: also once the service is back."""
+    group = make()
+    volume, server = volume_of(group), group.server("db_a")
+    host = cloud.nodes()[server]["host"]
+    cloud.api_fault("detach", "torn")
+    more = {} if order == "switchover" else {"lost": []}
+
+    run = group.run(order, group=group.name, to="db_b", **more).assert_failed_with("BLOCKED")
+
+    message = run.output["error"]["message"]
+    assert "VOLUME_DISPUTED" in message
+    assert "compute service" in message
+    assert f"nova-manage volume_attachment refresh {server} {volume}" in message
+    cloud.fault("host", host, "revive")
+    group.run("failover", group=group.name, lost=[])
+    assert group.status()["status"] == "BLOCKED", "its return alone changes nothing"
+    operator.stop_server(server)
+    cloud.refresh_attachment(server, volume)
+    if order == "switchover":
+        assert f"openstack server start {server}" in message, "it serves again"
+        operator.start_server(server)
+    group.run("sweep", group=group.name).assert_succeeded()
+    is_on(group, "db_a" if order == "switchover" else "db_b")
+
+
 # -- what an administrator has to say
 
 

@@ -173,7 +173,9 @@ class Attach(Steps):
             return Look(f"{state}, and {error.message}")
         if holder and not holders_of(self.cloud, self.volume_id):
             if not left(self.cloud, holder[1], self.volume_id):
-                raise volume_trouble.unknown_to_cinder(self.volume_id, holder[1])
+                raise volume_trouble.unknown_to_cinder(
+                    self.volume_id, holder[1], serves=holder[1] == self.server_id
+                )
             waits = (
                 f"{state}, and Nova keeps a device on server {holder[1]} that belongs to no "
                 "attachment"

@@ -58,8 +58,11 @@ class Detach(Steps):
         """See :class:`Steps`."""
         volume, mine, state = self.look()
         if mine is None:
-            # If Cinder had an attachment and no longer has it, Nova has carried out the detach.
-            return Look(state, done=True) if self._seen else self._unless_listed(volume, state)
+            # If Cinder's attachment went, Nova has carried out the detach, once it removes its own
+            # record: a compute service that stops in between never does.
+            if self._seen and not self.is_listed():
+                return Look(state, done=True)
+            return self._unless_listed(volume, state)
         self._seen = True
         refuse_root(volume, mine)
         if volume.status == "in-use":
@@ -86,7 +89,9 @@ class Detach(Steps):
                 return Look(listed)  # too early to conclude that no request is running
             if volume.status in (*TAKEN, "in-use"):
                 return self._delete(f"{state}, on its way to the server")
-            raise volume_trouble.unknown_to_cinder(self.volume_id, self.server_id)
+            raise volume_trouble.unknown_to_cinder(
+                self.volume_id, self.server_id, released=self._seen
+            )
         if volume.status in TAKEN or volume.status.startswith("error"):
             said = self.give_back_orphans(self.server_id, self._release.off)
             if said is not None:

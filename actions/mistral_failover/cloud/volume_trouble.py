@@ -181,17 +181,35 @@ def unknown_to_nova(volume_id: str, claim: VolumeHolder, *, exists: bool) -> Clo
     )
 
 
-def unknown_to_cinder(volume_id: str, server_id: str) -> CloudError:
-    """Nova lists the volume on a server, and Cinder has no attachment: Nova cannot detach it."""
+def unknown_to_cinder(
+    volume_id: str, server_id: str, *, released: bool = False, serves: bool = False
+) -> CloudError:
+    """Nova lists the volume on a server, and Cinder has no attachment: Nova cannot detach it.
+
+    ``released``: Cinder's attachment was seen to go during this detach. ``serves``: the server is
+    to have the volume.
+    """
+    fact = f"Nova lists volume {volume_id} on server {server_id}"
+    if released:
+        cause = (
+            ", although Cinder released it during this detach: the server's compute service "
+            "probably stopped before it removed its own record"
+        )
+    else:
+        cause = (
+            ", but Cinder has no attachment: the compute service stopped at the end of a detach, "
+            "or the volume was set to detached by force, and then the guest may write to it"
+        )
+    start = f", and openstack server start {server_id}" if serves else ""
     return CloudError(
         "VOLUME_DISPUTED",
-        f"Nova lists volume {volume_id} on server {server_id}, where its guest may write to it, "
-        "but Cinder has no attachment (its state was set to detached by force)",
+        f"{fact}{cause}",
         remedy=(
-            f"Create the attachment again: openstack server stop {server_id}; then, as an "
-            "administrator on its host, nova-manage volume_attachment get_connector --json > "
-            f"connector.json and nova-manage volume_attachment refresh {server_id} {volume_id} "
-            f"connector.json. Or delete the server: openstack server delete {server_id}."
+            "Once nova-compute runs on the server's host, create the attachment again: openstack "
+            f"server stop {server_id}; then, as an administrator on the host, nova-manage "
+            "volume_attachment get_connector --json > connector.json and nova-manage "
+            f"volume_attachment refresh {server_id} {volume_id} connector.json{start}. Or delete "
+            f"the server: openstack server delete {server_id}."
         ),
         blocked=True,
     )

@@ -185,14 +185,26 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
     if not _reachable(emulation, attachment_id, operation, "detach.run"):
         return
     attachment = emulation.state.attachments[attachment_id]
-    fault = take_fault(emulation, "detach", ("fail", "stuck"))
+    fault = take_fault(emulation, "detach", ("fail", "stuck", "torn"))
     if fault is None:
         release(emulation, attachment)
         emulation.finish(operation)
+    elif fault.fault == "torn":
+        nodes.unplug(emulation, attachment.server_id, attachment.volume_id)
+        attachment.in_cinder = False
+        emulation.state.hosts[attachment.host].compute_up = False
+        refresh_status(emulation, attachment.volume_id)
     elif fault.fault == "fail":
         attachment.status = "attached"
         refresh_status(emulation, attachment.volume_id)
         emulation.finish(operation, "failed")
+
+
+def refresh(emulation: Emulation, server: Server, attachment: Attachment) -> None:
+    """nova-manage volume_attachment refresh: makes Cinder's record again."""
+    attachment.in_cinder, attachment.status = True, "attached"
+    refresh_status(emulation, attachment.volume_id)
+    nodes.plug(emulation, server.id, attachment.volume_id, attachment.device)
 
 
 def release(emulation: Emulation, attachment: Attachment, *, unplug: bool = True) -> None:

@@ -114,6 +114,11 @@ class EmulatorClient:
         """The servers that answer at an address now."""
         return list(self._call("GET", f"/emulator/addresses/{address}/servers")["servers"])
 
+    def refresh_attachment(self, server_id: str, volume_id: str) -> None:
+        """nova-manage volume_attachment refresh, by an administrator on the host."""
+        body = {"server_id": server_id, "volume_id": volume_id}
+        self._call("POST", "/emulator/attachments/refresh", body)
+
     def fault(self, target: str, name: str, fault: str) -> None:
         """server: crash, hang, thaw, app, revive; host: compute_down, power_off, revive."""
         body = {"target": target, "id": name, "fault": fault}

@@ -7,7 +7,16 @@ from typing import Any
 
 from starlette.routing import Route
 
-from mistral_failover.emulator import agents, alarms, faults, identity, nodes, ports, trusts
+from mistral_failover.emulator import (
+    agents,
+    alarms,
+    attachments,
+    faults,
+    identity,
+    nodes,
+    ports,
+    trusts,
+)
 from mistral_failover.emulator.state import Application, ApplicationCredential, User, new_id
 from mistral_failover.emulator.web import Call, Service, endpoint, plain_error
 
@@ -197,6 +206,15 @@ def _clear_faults(call: Call) -> Any:
     return 204, None
 
 
+def _refresh_attachment(call: Call) -> Any:
+    state, server = call.emulation.state, _text(call, "server_id")
+    found = state.attachments_of(server_id=server, volume_id=_text(call, "volume_id"))
+    if not found or state.servers[server].status != "SHUTOFF":
+        raise plain_error("CONFLICT", 409, "It is refreshed on a stopped server.", "Stop it.")
+    attachments.refresh(call.emulation, state.servers[server], found[0])
+    return 202, {}
+
+
 def _alarm_body(call: Call) -> Any:
     server_id = call.query("server_id")
     if not server_id:
@@ -247,6 +265,7 @@ def routes() -> list[Route]:
         ("/users", _add_user, "POST"),
         ("/application-credentials", _add_credential, "POST"),
         ("/faults", _clear_faults, "DELETE"),
+        ("/attachments/refresh", _refresh_attachment, "POST"),
         ("/alarm", _alarm, "POST"),
         ("/alarm-body", _alarm_body, "GET"),
     )

@@ -19,7 +19,7 @@ from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Guest, Host, new_id
 from mistral_failover.emulator.web import plain_error
 
-API_FAULTS = ("error", "lost", "mute", "drop", "hold", "queue", "fail", "stuck", "cancel")
+API_FAULTS = ("error", "lost", "mute", "drop", "hold", "queue", "fail", "stuck", "torn", "cancel")
 
 
 def _crash(emulation: Emulation, guest: Guest) -> None:
@@ -136,7 +136,8 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
     queue, of an attach: Nova's API takes it, and it waits for `seconds` in the queue of the compute
     service; Nova gives up after `rpc_timeout`, and what the compute service then reserves belongs
     to no attachment. fail: accepted, and fails when it should have finished. stuck: accepted, and
-    never finishes. cancel, of an update of a stack: it fails when it should have finished, as one
+    never finishes. torn, of a detach: the compute service ends between Cinder's record and Nova's.
+    cancel, of an update of a stack: it fails when it should have finished, as one
     does that superseded another one in a nested stack.
     """
     try:
