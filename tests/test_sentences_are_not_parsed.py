@@ -34,13 +34,9 @@ PATTERNS = {"findall", "finditer", "fullmatch", "match", "search", "split", "sub
 
 FOREIGN = "another program's text, which has no code for it"
 CLEANED = "puts another program's text in one line"
-SHORTENED = "shortens what a terminal shows"
 ALLOWED = {
     "agent/broker.py:queue_exists": FOREIGN,
     "cli/plan.py:facts_said": "what a person typed",
-    "cli/status_screen.py:_trouble": SHORTENED,
-    "cli/status_screen.py:_without_remedy": SHORTENED,
-    "cli/status_screen.py:short": SHORTENED,
     "cloud/attaching.py:_refused": FOREIGN,
     "cloud/detaching.py:_refused": FOREIGN,
     "cloud/detaching.py:_while_busy": FOREIGN,

@@ -52,6 +52,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "stack": "payments",
         "status": word,
         "reason": "",
+        "failure": None,
         "roles": {"active": "db_a"},
         "lost": [],
         "held": 0,
@@ -211,8 +212,21 @@ def unproven() -> dict[str, Any]:
     """The answer about a group whose fence proved nothing."""
     fence = {"type": "fence", "name": "fence:db_a", "status": "CREATE_FAILED", "reason": REASON}
     remedy = {"member": "db_a", "resource": "fence:db_a", "reason": REASON, "command": COMMAND}
-    reason = f"fence: fence:db_a: {REASON}"
-    return status("BLOCKED", lost=["db_a"], reason=reason, resources=[fence], remedies=[remedy])
+    failure = {
+        "resource": "fence:db_a",
+        "what": "fence: fence:db_a",
+        "code": "FENCE_UNPROVEN",
+        "message": TRIED,
+        "remedy": f"Make sure that it is off, then confirm it: {COMMAND} (or so).",
+    }
+    return status(
+        "BLOCKED",
+        lost=["db_a"],
+        reason=f"fence: fence:db_a: {REASON}",
+        failure=failure,
+        resources=[fence],
+        remedies=[remedy],
+    )
 
 
 def test_the_screen_of_what_is_blocked_says_the_reason_once_and_the_command_once() -> None:
@@ -238,7 +252,8 @@ def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() ->
     assert "; fence: fence:db_a [FENCE_UNPROVEN]; if db_a is back" in last
     for told in (stream, terminal):
         assert " ".join(told.getvalue().split()).count("it is not proven") == 1
-    assert status_screen.short("its execution was ended") == "its execution was ended"
+    ended = {"reason": "its execution was ended", "failure": None}
+    assert status_screen.short(ended) == "its execution was ended"
 
 
 def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:

@@ -41,7 +41,8 @@ def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str, widt
     style = STYLES.get(status["service"]["status"], "")
     above = status["reason"]  # as "why"
     said = [
-        status_screen.short(above) if row["sentence"] == above else row["sentence"] for row in steps
+        status_screen.short(status) if row["sentence"] == above else row["sentence"]
+        for row in steps
     ]
     told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]
     trouble = [Text(f"{away}: retrying", style="bold red")] if away else []

@@ -135,8 +135,10 @@ def follow(
     """
     told: set[str] = set()
     execution, facts = _followed(app, workflow, inputs, group, wait, told)
-    if people and facts.get("reason") in told:
-        facts["reason"] = status_screen.short(facts["reason"])
+    if people:
+        if facts.get("reason") in told:
+            facts["reason"] = status_screen.short(facts)
+        facts.pop("failure", None)
     return {"execution": execution["id"], "state": execution["state"], **facts}
 
 
@@ -239,7 +241,7 @@ class _Following:
             return {"status": "FAILED", "reason": why}
         chain = status["chain"]
         self._needs_a_command = bool(chain and chain["remedy"])
-        return {key: status[key] for key in ("status", "reason", "roles")}
+        return {key: status[key] for key in ("status", "reason", "failure", "roles")}
 
     def _pause(self) -> bool:
         """Wait for a moment; return False when the time is over."""

@@ -180,7 +180,7 @@ def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
     words = [f"{status['group']} is {status['status']}", status_screen.where(status)]
     if status["status"] in ("BLOCKED", "FAILED"):
         said = status["reason"] in told
-        why = status_screen.short(status["reason"]) if said else status_screen.why(status)
+        why = status_screen.short(status) if said else status_screen.why(status)
         words += [why, *status_screen.helps(status)]
     return "; ".join(filter(None, words))
 

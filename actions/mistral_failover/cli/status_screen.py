@@ -8,7 +8,6 @@ sends no requests.
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -24,7 +23,6 @@ _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
 _LONGEST = 3600  # seconds; a fence may take a day, since each of its rungs has a limit
 _NARROWEST = 20  # characters: a narrower terminal is not wrapped for
-_CODE = re.compile(r" \[[A-Z_]+\]$")
 _IN_SUMMARY = frozenset({"service", "waiting for"})
 _CORRECTED = "correct the cause, then"
 
@@ -214,15 +212,14 @@ def why(status: Mapping[str, Any]) -> str:
     """Return the reason for its status, without the remedy whose command is among :func:`helps`."""
     if status["status"] == "IN_PROGRESS" and status["chain"]:
         return str(status["chain"]["sentence"])
-    return _without_remedy(status["reason"], status)
+    return _without_remedy(status)
 
 
-def short(reason: str) -> str:
-    """Shorten the reason of a failed step to the step and the code, if the whole was shown before;
-    return any other reason unchanged."""
-    *what, _ = reason.split(": ", 2)
-    code = _CODE.search(reason)
-    return f"{': '.join(what)}{code.group()}" if code and what[1:] else reason
+def short(facts: Mapping[str, Any]) -> str:
+    """Return the reason of a status that was shown before: only the failed step and the code, if
+    it is a failed step."""
+    failure = facts.get("failure")  # absent in the answers of older versions
+    return f"{failure['what']} [{failure['code']}]" if failure else str(facts["reason"])
 
 
 def helps(status: Mapping[str, Any]) -> list[str]:
@@ -324,16 +321,12 @@ def _unblocking(status: Mapping[str, Any]) -> list[Advice]:
     ]
 
 
-def _without_remedy(reason: str, status: Mapping[str, Any]) -> str:
-    """A reason has the form ``what: message. Remedy [CODE]``; a remedy that is shown nowhere else
-    stays."""
-    for row in status["remedies"]:
-        command = reason.find(row["command"])
-        end = reason.rfind(". ", 0, max(command, 0))
-        if end > 0:
-            code = _CODE.search(reason)
-            return f"{reason[: end + 1]}{code.group() if code else ''}"
-    return reason
+def _without_remedy(status: Mapping[str, Any]) -> str:
+    """Return the reason of the status; a remedy that is shown among the commands is left out."""
+    failure = status.get("failure")
+    if not failure or failure["resource"] not in {row["resource"] for row in status["remedies"]}:
+        return str(status["reason"])
+    return f"{failure['what']}: {failure['message'].rstrip('.')}. [{failure['code']}]"
 
 
 def _on(status: Mapping[str, Any]) -> str:
@@ -413,10 +406,10 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
 def _trouble(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["resources"]:
         if row["status"].endswith("FAILED") and row["name"] not in _waits(status):
-            if row["reason"] in status["reason"]:  # shown already
+            if row["name"] == (status.get("failure") or {}).get("resource"):  # shown already
                 yield f"{row['name']} ({_word(row['status'])})"
             else:
-                yield f"{row['name']}: {_without_remedy(row['reason'], status)}"
+                yield f"{row['name']}: {row['reason']}"
 
 
 def _members(status: Mapping[str, Any]) -> Iterable[str]:

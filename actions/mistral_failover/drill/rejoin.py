@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 
@@ -21,8 +20,6 @@ _LIMIT = 60.0
 _WAIT = 3.0
 REFUSALS = ("OLD_EPOCH", "REFUSED")
 """The codes with which an agent reports that a command has not run."""
-_UNDER_WAY = re.compile(r"stopping|being stopped|again")
-"""What agents report as long as something that they must stop may still run."""
 
 
 def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> Heartbeat:
@@ -42,7 +39,7 @@ def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> H
 
 def _is_quiet(said: Heartbeat) -> bool:
     """Return whether nothing runs, and nothing is still being stopped."""
-    return bool(said.deposed) and not said.running and not _UNDER_WAY.search(said.deposed or "")
+    return bool(said.deposed) and not said.running and said.stopping is False
 
 
 def late_command(scene: Scene, group: str, member: str, server: str, epoch: int, name: str) -> str:

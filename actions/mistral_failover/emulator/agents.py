@@ -55,6 +55,7 @@ async def heartbeat(call: Call) -> Any:
         "epoch": guest.epoch,
         "running": sorted(running),
         "deposed": guest.deposed,
+        "stopping": guest.stopping,
         "commands": nodes.commands_of(call.emulation, guest),
     }
     return {"heartbeat": {**said, "ago": now - heard_at}}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.alarms import suspensions
@@ -40,6 +41,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             "stack": snapshot.group.stack,
             "status": traversal["status"] if traversal else "DEFINED",
             "reason": _reason(tx, traversal) if traversal else "it has never had a goal",
+            "failure": _failure(tx, snapshot, traversal) if traversal else None,
             "roles": dict(snapshot.roles),
             "lost": sorted(snapshot.lost),
             "goal": traversal["goal_version"] if traversal else None,
@@ -203,6 +205,7 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
         found = {
             "status": traversal["status"],
             "reason": _reason(tx, traversal),
+            "failure": _failure(tx, snapshot, traversal),
             "roles": dict(goal.document["roles"]),
             "lost": list(goal.document["lost"]),
             "ended_at": traversal["ended_at"],
@@ -225,6 +228,27 @@ def _reason(tx: SqlTransaction, traversal: dict[str, Any]) -> str:
     if traversal["status"] != "IN_PROGRESS":
         return str(traversal["reason"])
     return rights.waiting(tx.records(traversal["group_id"]))
+
+
+def _failure(
+    tx: SqlTransaction, snapshot: GroupSnapshot, traversal: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the step whose failure is the reason of a traversal's status: ``resource``, ``what``
+    was done, ``code``, ``message`` and ``remedy``. None if no operation failed."""
+    if traversal["status"] not in ("FAILED", "BLOCKED"):
+        return None
+    found = views.failed_step(tx, traversal["id"], traversal["reason"])
+    record = tx.record(found["resource_id"]) if found else None
+    if found is None or record is None:
+        return None
+    error = found["error"]
+    return {
+        "resource": record.name,
+        "what": sentences.doing(found["verb"], record, snapshot.group.types.get(record.type)),
+        "code": str(error.get("code", "FAILED")),
+        "message": str(error.get("message", "")),
+        "remedy": str(error.get("remedy", "")),
+    }
 
 
 def _resource(record: Record, now: float) -> dict[str, Any]:

@@ -208,6 +208,33 @@ def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     return {"execution": row.execution, "executions": row.executions, "stage": row.stage}
 
 
+def failed_step(tx: Session, traversal_id: str, reason: str) -> dict[str, Any] | None:
+    """Return the node whose failure is the ``reason`` of a traversal's status: ``resource_id``,
+    ``verb``, and the ``error`` of its latest operation. None if no operation failed."""
+    query = (
+        sa.select(operations.c.resource_id, operations.c.verb, operations.c.result)
+        .join(
+            nodes,
+            sa.and_(
+                nodes.c.resource_id == operations.c.resource_id,
+                nodes.c.traversal_id == operations.c.traversal_id,
+            ),
+        )
+        .where(
+            nodes.c.traversal_id == traversal_id,
+            nodes.c.status.in_(("FAILED", "BLOCKED")),
+            nodes.c.reason == reason,
+        )
+        .order_by(operations.c.token.desc())
+        .limit(1)
+    )
+    row = tx.connection.execute(query).one_or_none()
+    error = (row.result or {}).get("error") if row else None
+    if row is None or not error:
+        return None
+    return {"resource_id": row.resource_id, "verb": row.verb, "error": error}
+
+
 def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     """Return the graph of a traversal, as node-link JSON."""
     query = sa.select(traversals.c.graph).where(traversals.c.id == traversal_id)

@@ -236,6 +236,7 @@ def test_a_flood_of_garbage_neither_prolongs_the_wait_nor_the_patience(
         {"deposed": "\udfff"},
         {"deposed": "x" * (wire.MAX_OUTPUT + 1)},
         {"deposed": 1},
+        {"stopping": "no"},
     ],
     ids=lambda said: f"{next(iter(said))}",
 )

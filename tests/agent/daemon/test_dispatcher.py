@@ -182,6 +182,24 @@ def test_who_is_only_told_to_stop_once_more_stays_deposed_until_it_serves_again(
         assert rig.journal.served(9, ("stop",)) == (said is None)
 
 
+@pytest.mark.parametrize("rig", [{"on_deposed": ["stop"]}], indirect=True)
+def test_a_heartbeat_says_whether_something_of_an_earlier_epoch_may_still_run(rig):
+    def stopping():
+        rig.said()
+        rig.dispatcher._heartbeat_due = 0.0
+        rig.dispatcher.prompt()
+        (beat,) = [said for said in rig.said() if "at" in said]
+        return beat["stopping"]
+
+    a_later_epoch(rig)
+    said = [stopping()]
+    for done in (False, True):
+        rig.dispatcher.deposed(9, done=done, message="the words do not matter")
+        said.append(stopping())
+
+    assert said == [True, True, False]
+
+
 # -- notices
 
 

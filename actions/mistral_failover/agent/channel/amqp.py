@@ -120,7 +120,8 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
 
     said = wire.unseal("heartbeat", message.body, message.headers, key_for)
     at, running, deposed = said.get("at"), said.get("running"), said.get("deposed")
-    commands = said.get("commands")  # absent in the heartbeats of older agents
+    # Absent in the heartbeats of older agents.
+    commands, stopping = said.get("commands"), said.get("stopping")
     if (
         (said.get("group_id"), said.get("server_id")) != (to.group_id, to.server_id)
         or not wire.is_number(at)
@@ -129,13 +130,14 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or not all(wire.is_text(name, wire.MAX_NAME) for name in running)
         or not (deposed is None or wire.is_text(deposed))
         or not (commands is None or _are_names(commands))
+        or not (stopping is None or isinstance(stopping, bool))
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
     # If the node's clock is ahead, the age of its messages is unknown: assume that they are old.
     ago = abs(time.time() - at)
     known = None if commands is None else frozenset(map(clean, commands))
     told = None if deposed is None else clean(deposed)
-    return at, Heartbeat(said["epoch"], ago, tuple(map(clean, running)), told, known)
+    return at, Heartbeat(said["epoch"], ago, tuple(map(clean, running)), told, known, stopping)
 
 
 def _are_names(value: object) -> bool:

@@ -105,6 +105,7 @@ class EmulatedChannel:
             tuple(said["running"]),
             said["deposed"],
             frozenset(said["commands"]),
+            said["stopping"],
         )
 
     @property

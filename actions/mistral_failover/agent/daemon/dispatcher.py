@@ -411,5 +411,6 @@ class CommandDispatcher:
             running,
             self._deposed,
             now - self._up,
+            stopping=self.deposing != "no",
             commands=self._config.commands,
         )

@@ -63,10 +63,12 @@ class AgentReports:
         deposed: str | None,
         seconds_up: float,
         *,
+        stopping: bool,
         commands: Iterable[str],
     ) -> None:
-        """Send a heartbeat with the epoch, the running commands and the names of all ``commands``
-        of the allow-list (none if they are too long)."""
+        """Send a heartbeat with the epoch, the running commands, whether something of an earlier
+        epoch is still being stopped, and the names of all ``commands`` of the allow-list (none if
+        they are too long)."""
         known = sorted(commands)
         document = {
             "group_id": self._identity.group_id,
@@ -75,6 +77,7 @@ class AgentReports:
             "epoch": epoch,
             "running": running[: wire.MAX_RUNNING],
             "deposed": deposed,
+            "stopping": stopping,
             "commands": known if sum(map(len, known)) <= wire.MAX_KNOWN else None,
             "at": time.time(),
             "seconds_up": seconds_up,
