@@ -45,6 +45,19 @@ class Operator:
         """``openstack volume attachment list``"""
         return list(self._volume("GET", f"attachments?volume_id={volume}").json()["attachments"])
 
+    def make_alarm(self, name: str, stack: str, server: str | None) -> None:
+        """``openstack alarm create --type event``: one that signals a resource of the stack."""
+        query = {"field": "traits.instance_id", "op": "eq", "type": "string", "value": server}
+        state = {"field": "traits.state", "op": "eq", "type": "string", "value": "error"}
+        signal = f"https://heat/v1/{self._project}/stacks/{stack}/4711/resources/on_lost/signal"
+        alarm = {
+            "name": name,
+            "type": "event",
+            "event_rule": {"query": [state, *([query] if server else [])]},
+            "alarm_actions": [f"trust+{signal}"],
+        }
+        self._done("POST", f"{self._url}/alarming/v2/alarms", alarm, self._demo)
+
     def delete_server(self, server: str) -> None:
         """``openstack server delete SERVER``"""
         self._done("DELETE", f"{self._url}/compute/v2.1/servers/{server}")

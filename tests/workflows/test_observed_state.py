@@ -57,6 +57,58 @@ def detach(group: Any, operator: Operator) -> None:
     operator.detach(volume_of(group), server)
 
 
+# -- alarms that would not notice a failure
+
+
+def test_alarms_that_watch_every_member_are_nothing_to_tell_of(
+    serving: Any, operator: Operator
+) -> None:
+    for member in serving.members:
+        operator.make_alarm(f"{member}_lost", serving.name, serving.server(member))
+
+    observe(serving)
+
+    assert service(serving) == ("SERVING", [])
+
+
+def test_an_alarm_that_watches_a_server_of_the_past_is_seen(
+    serving: Any, operator: Operator
+) -> None:
+    gone = "0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a12"
+    operator.make_alarm("db_a_lost", serving.name, gone)
+    operator.make_alarm("db_b_lost", serving.name, serving.server("db_b"))
+
+    (row,) = observe(serving)
+
+    assert row["heal"] is None
+    assert service(serving) == (
+        "DEGRADED",
+        [
+            f"alarm db_a_lost watches server {gone}, which does not exist",
+            f"no alarm watches server {serving.server('db_a')} of db_a",
+        ],
+    )
+
+
+def test_an_alarm_that_names_no_server_watches_all_of_them(
+    serving: Any, operator: Operator
+) -> None:
+    operator.make_alarm("db_b_lost", serving.name, serving.server("db_b"))
+    operator.make_alarm("any_lost", serving.name, None)
+
+    observe(serving)
+
+    assert service(serving) == ("SERVING", [])
+
+
+def test_alarms_of_other_stacks_are_not_looked_at(serving: Any, operator: Operator) -> None:
+    operator.make_alarm("web_lost", "web", serving.server("db_b"))
+
+    observe(serving)
+
+    assert service(serving) == ("SERVING", [])
+
+
 def test_a_group_that_was_brought_up_serves(serving: Any) -> None:
     assert serving.status()["service"]["seen_at"] is not None
     assert serving.told("degraded") == serving.told("down") == []

@@ -87,6 +87,16 @@ class Cloud:
             region_name=self.session.region_name,
         )
 
+    @cached_property
+    def alarming(self) -> Adapter:
+        """Aodh, by plain requests: openstacksdk has no proxy of it."""
+        return Adapter(
+            self.session,
+            service_type="alarming",
+            interface="public",
+            region_name=self.session.region_name,
+        )
+
     def wait(self, probe: Callable[[], Look], *, what: str, limit: float) -> Any:
         """`wait_until` with the configured pauses and this cloud's guard."""
         return wait_until(

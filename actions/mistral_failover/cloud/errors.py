@@ -67,6 +67,7 @@ _RETRYABLE = {*_TRANSIENT, _UNANSWERED, "CONFLICT"}
 # The outcome of a request that changes something is unknown for these; for 429 it is known.
 _UNKNOWN = {"UNREACHABLE", "SERVER_ERROR", _UNANSWERED}
 SERVICES = {
+    "alarming": "Aodh",
     "block-storage": "Cinder",
     "block-store": "Cinder",
     "compute": "Nova",

@@ -18,6 +18,7 @@ from openstack.utils import maximum_supported_microversion
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.event_alarms import WatchingAlarm, watching_alarms
 from mistral_failover.cloud.servers import ServerHost, ServerState, server_state
 
 T = TypeVar("T")
@@ -45,8 +46,8 @@ class ListedStack:
 
 
 class ProjectListing:
-    """The servers, volumes, ports, floating IPs and stacks of the cloud's project. Not safe for
-    several threads."""
+    """The servers, volumes, ports, floating IPs, stacks and alarms of the cloud's project. Not safe
+    for several threads."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -93,6 +94,10 @@ class ProjectListing:
             return {str(row["id"]): row for row in rows}
 
         return self._once(kind, read).get(identity)
+
+    def alarms(self) -> tuple[WatchingAlarm, ...]:
+        """The project's alarms in Aodh. Raises `CloudError`."""
+        return self._once("alarms", lambda: watching_alarms(self._cloud))
 
     def parameters(self, stack: str) -> Mapping[str, Any]:
         """The parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""

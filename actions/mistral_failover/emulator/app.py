@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from mistral_failover.emulator import (
+    alarming,
     compute,
     compute_interfaces,
     compute_volumes,
@@ -32,6 +33,7 @@ SERVICES = {
     "network": network,
     "volume": volume,
     "orchestration": orchestration,
+    "alarming": alarming,
     "emulator": control,
 }
 

@@ -370,6 +370,7 @@ class CloudState:
     guests: dict[str, Guest] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
+    alarms: dict[str, dict[str, Any]] = field(default_factory=dict)
     timers: dict[str, Timer] = field(default_factory=dict)
     deferred: dict[str, list[Timer]] = field(default_factory=dict)
     operations: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -116,8 +116,10 @@ def judged(
     roles: Mapping[str, str],
     members: Sequence[ObservedMember],
     resources: Sequence[ObservedResource],
+    unguarded: Sequence[str] = (),
 ) -> Observation:
-    """Judge whether a group serves, from the state of its members and resources.
+    """Judge whether a group serves, from the state of its members and resources. ``unguarded``: why
+    an alarm would not notice a failure, in words.
 
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """
@@ -150,6 +152,7 @@ def judged(
         if not each.serves and each.look.presence is not Presence.PRESENT
     ]
     flaws += [f"{each.name}: {each.look.why}" for each in holders if each.look.why]
+    flaws += unguarded
     standbys = [each for each in members if not each.roles]
     if not any(each.why_not is None for each in standbys):
         why = "; ".join(f"{each.name}: {each.why_not}" for each in standbys)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import GroupState, Record, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
@@ -163,7 +164,34 @@ def _is_as_before(facts: _Facts, seen: Observation, also: dict[str, Any]) -> boo
 
 def _look(view: ProjectView, facts: _Facts) -> Observation:
     members = [_member(view, facts, each) for each in facts.members.values()]
-    return judged(facts.roles, members, list(_resources(view, facts)))
+    return judged(facts.roles, members, list(_resources(view, facts)), _unguarded(view, facts))
+
+
+def _unguarded(view: ProjectView, facts: _Facts) -> list[str]:
+    """Why Aodh's alarms that signal the group's stack would not notice the loss of the member that
+    serves. Empty if Aodh cannot be asked. An alarm that names no server watches all of them."""
+    try:
+        alarms = [each for each in view.listing.alarms() if facts.group.stack in each.stacks]
+        strangers = {
+            server: each.name
+            for each in alarms
+            for server in each.servers - {row.server_id for row in facts.members.values()}
+            if not view.listing.server(server).exists
+        }
+    except CloudError:
+        return []
+    found = [
+        f"alarm {name} watches server {server}, which does not exist"
+        for server, name in sorted(strangers.items())
+    ]
+    if not alarms or not all(each.servers for each in alarms):
+        return found
+    watched = frozenset().union(*(each.servers for each in alarms))
+    return found + [
+        f"no alarm watches server {row.server_id} of {row.name}"
+        for row in facts.members.values()
+        if row.server_id not in watched and row.name in facts.roles.values()
+    ]
 
 
 def _member(view: ProjectView, facts: _Facts, member: MemberRow) -> ObservedMember:
