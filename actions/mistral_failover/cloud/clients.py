@@ -80,19 +80,17 @@ class Cloud:
     @cached_property
     def network(self) -> Adapter:
         """Neutron, by plain requests: it has had the one version 2.0 since its beginning."""
-        return Adapter(
-            self.session,
-            service_type="network",
-            interface="public",
-            region_name=self.session.region_name,
-        )
+        return self._adapter("network")
 
     @cached_property
     def alarming(self) -> Adapter:
         """Aodh, by plain requests: openstacksdk has no proxy of it."""
+        return self._adapter("alarming")
+
+    def _adapter(self, service_type: str) -> Adapter:
         return Adapter(
             self.session,
-            service_type="alarming",
+            service_type=service_type,
             interface="public",
             region_name=self.session.region_name,
         )
