@@ -211,7 +211,8 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
             "ended_at": traversal["ended_at"],
         }
         if returns(goal):
-            found |= switchover.ending(tx, first)
+            # Its reason is that of the whole move, not of one step.
+            found |= {**switchover.ending(tx, first), "failure": None}
         ended = found.pop("ended_at")
         seconds = None if ended is None else ended - first["started_at"]
         return {**found, "seconds": seconds}
