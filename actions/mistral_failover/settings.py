@@ -188,8 +188,8 @@ _OPTIONS = [
         default=10000,
         min=100,
         help=(
-            "Maximum number of a project's incidents that ask for nothing any more, and of alarms "
-            "about no known group. A sweep deletes the oldest beyond it."
+            "Maximum number of a project's incidents that ask for nothing any more. A sweep "
+            "deletes the oldest beyond it."
         ),
     ),
     cfg.IntOpt(

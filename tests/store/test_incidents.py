@@ -282,12 +282,12 @@ def test_a_host_event_is_listed_once_in_place_of_its_held_children(database: Dat
         ("c3", "one"),
         ("c2", "two"),
     ]
-    held = read(lambda tx: incidents.held_of_groups(tx, "mine", parents=["event"]))
+    held = read(lambda tx: list(incidents.held_of_groups(tx, "mine", parents=["event"])))
     assert [(row.incident.id, row.group, row.priority) for row in held] == [
         ("c1", "one", 0),
         ("c2", "two", 7),
     ]
-    assert read(lambda tx: incidents.held_of_groups(tx, "mine", rules=["paused"])) == []
+    assert read(lambda tx: list(incidents.held_of_groups(tx, "mine", rules=["paused"]))) == []
     assert read(lambda tx: incidents.events_of_host(tx, "mine", "cmp1")) == ["event"]
     assert read(lambda tx: incidents.events_of_host(tx, "theirs", "cmp1")) == []
 

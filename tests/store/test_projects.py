@@ -7,7 +7,7 @@ import hashlib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -53,6 +53,7 @@ UNSEEN = {
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",
     "totals.add": "it answers nothing",
     "totals.swept": "it answers nothing",
+    "totals.unlisted": "it answers nothing",
 }
 """Functions to whose answer the rows below make no difference, and why."""
 
@@ -74,6 +75,7 @@ def ids(project: str) -> dict[str, Any]:
         "keep": 10.0,
         "kind": None,
         "limit": 10,
+        "most": 1,
         "name": GROUP,
         "older_than": NOW + 1,
         "now": NOW,
@@ -240,7 +242,10 @@ def fill(connection: sa.Connection, project: str) -> None:
             execution=project,
             at=NOW,
         ),
-        row(tables.totals, project_id=project, shard="-", name="sweeps", labels="yes", value=1.0),
+        *(
+            row(tables.totals, project_id=project, shard="-", name=name, labels=label, value=1.0)
+            for name, label in (("sweeps", "yes"), ("unlisted", "storm"))
+        ),
     ]
     for insert in rows:
         connection.execute(insert)
@@ -268,7 +273,9 @@ def answers(database: Database, project: str, named: dict[str, Any]) -> dict[str
         }
 
         def ask(tx: SqlTransaction, function: Any = function, given: Any = given) -> None:
-            found[name] = repr(function(tx, **given))  # noqa: B023 - run at once
+            answer = function(tx, **given)
+            rows = list(answer) if isinstance(answer, Iterator) else answer
+            found[name] = repr(rows)  # noqa: B023 - run at once
             raise _Undo
 
         with pytest.raises(_Undo):

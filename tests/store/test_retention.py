@@ -78,13 +78,19 @@ def test_of_incidents_that_ask_for_nothing_the_latest_stay(database: Database, g
     assert incidents_of(database, keep=3) == 0
 
 
-def test_alarms_about_no_known_group_are_limited_too(database: Database) -> None:
-    for number in range(10):
-        add(database, f"i{number}", decision="HELD", group_id=None)
+def test_host_events_go_by_number_after_their_children_once_they_look_for_no_more(
+    database: Database, group: str
+) -> None:
+    host = {"decision": "ADMITTED", "group_id": None, "rule": "host"}
+    for number in range(4):
+        add(database, f"old{number}", **host)
+    add(database, "child", group_id=group, parent="old0", decision="HELD")
+    age(database, tables.incidents, 1, *TIMES)
+    add(database, "new", **host)
 
-    incidents_of(database, keep=3)
+    incidents_of(database, keep=1)
 
-    assert there(database, tables.incidents.c.id) == {"i7", "i8", "i9"}
+    assert there(database, tables.incidents.c.id) == {"old0", "child", "old3", "new"}
 
 
 def test_a_batch_is_small(database: Database) -> None:
@@ -104,11 +110,18 @@ def test_incidents_of_another_project_stay(database: Database) -> None:
     "fields",
     [
         {"decision": "HELD"},
+        {"decision": "HELD", "group_id": None},
         {"decision": "ADMITTED"},
         {"decision": "ADMITTED", "traversal_id": "t"},
         {"decision": "ADMITTED", "traversal_id": "gone", "series": "s"},
     ],
-    ids=["held", "not begun", "of a traversal that is kept", "the latest report of its alarm"],
+    ids=[
+        "held",
+        "held, of no group",
+        "not begun",
+        "of a traversal that is kept",
+        "the latest report of its alarm",
+    ],
 )
 def test_what_is_needed_stays_however_old(
     database: Database, group: str, fields: dict[str, Any]

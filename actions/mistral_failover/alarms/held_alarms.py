@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
 from mistral_failover.alarms.storm import Turn, in_order
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.groups.snapshot import group_snapshot
@@ -16,7 +17,7 @@ from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.short_ids import identified, unknown
-from mistral_failover.store import groups, incidents
+from mistral_failover.store import groups, incidents, totals
 from mistral_failover.store.incidents import HeldOfGroup, Incident
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -24,7 +25,9 @@ from mistral_failover.store.transaction import SqlTransaction
 def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[str, Any]:
     """Return the alarms that are held in the project, or in one group of it, the latest first.
 
-    Returns ``total``, how many there are, and ``held``, at most ``limit`` of them: ``incident``,
+    Returns ``total``, how many there are; ``unlisted``, how many alarms of the project were ever
+    left out because the list was full, and ``unlisted_at``, when the last one arrived (None:
+    never); and ``held``, at most ``limit`` of them: ``incident``,
     ``group`` (None: unknown), ``lost`` (a list; None: the member is unknown too), ``sentence``,
     ``rule``, ``source``, ``heard`` (how often it was delivered), ``first_at``, ``last_at``,
     ``host`` and ``children`` (of a host event: the number of its groups whose alarms are held),
@@ -33,10 +36,14 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[st
     Raises UnknownGroup.
     """
     group_id = group_snapshot(request, group).state.id if group else None
-    total, found = request.runtime.database.reading(
-        lambda tx: incidents.held_alarms(tx, request.project_id, group_id, limit)
-    )
-    return {"total": total, "held": [_row(each) for each in found]}
+
+    def read(tx: SqlTransaction) -> dict[str, Any]:
+        total, found = incidents.held_alarms(tx, request.project_id, group_id, limit)
+        unlisted, at = totals.unlisted_of(tx, request.project_id)
+        rows = [_row(each) for each in found]
+        return {"total": total, "unlisted": unlisted, "unlisted_at": at, "held": rows}
+
+    return request.runtime.database.reading(read)
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,9 @@ class Selection:
 
 
 def selected(request: Request, tx: SqlTransaction, selection: Selection) -> list[HeldOfGroup]:
-    """Return the selected held alarms whose group is known, in the order in which they are to
-    start. Raises UnknownGroup, ActionError UNKNOWN_HOST, UNKNOWN_ID, AMBIGUOUS_ID."""
+    """Return the selected held alarms whose group is known, without their payloads, in the order in
+    which they are to start. Raises UnknownGroup, ActionError UNKNOWN_HOST, UNKNOWN_ID,
+    AMBIGUOUS_ID."""
     project, parents, group_id, only = request.project_id, None, None, None
     if selection.group is not None:
         state = groups.find(tx, project, selection.group)
@@ -71,7 +79,7 @@ def selected(request: Request, tx: SqlTransaction, selection: Selection) -> list
     found = incidents.held_of_groups(tx, project, group_id=group_id, parents=parents)
     now = tx.now()
     return in_order(
-        Turn(each, each.priority, each.waited(now))
+        Turn(each.without_payload(), each.priority, each.waited(now))
         for each in found
         if only is None or only in (each.incident.id, each.incident.parent)
     )
@@ -80,15 +88,22 @@ def selected(request: Request, tx: SqlTransaction, selection: Selection) -> list
 def dismiss_held(
     request: Request, selection: Selection, because: str, limit: int
 ) -> dict[str, Any]:
-    """Dismiss at most ``limit`` held alarms of known groups. Return ``dismissed`` as
-    :func:`dismiss` does, and ``left``, the number that another call would dismiss. Raises what
-    :func:`selected` raises."""
-    waiting = request.runtime.database.reading(lambda tx: selected(request, tx, selection))
+    """Dismiss at most ``limit`` held alarms: those that are selected, and if nothing is, also those
+    of no known group. Return ``dismissed`` as :func:`dismiss` does, and ``left``, the number that
+    another call would dismiss. Raises what :func:`selected` raises."""
+
+    def waiting(tx: SqlTransaction) -> list[Incident]:
+        found = [each.incident for each in selected(request, tx, selection)]
+        if selection == Selection():
+            found += incidents.held_without_group(tx, request.project_id, MOST_WITHOUT_GROUP * 2)
+        return found
+
+    held = request.runtime.database.reading(waiting)
     dismissed = []
-    for each in waiting[:limit]:
-        step = partial(_dismissed_one, request, each.incident.id, because)
+    for each in held[:limit]:
+        step = partial(_dismissed_one, request, each.id, because)
         dismissed += request.runtime.database.atomically(step)
-    return {"dismissed": dismissed, "left": max(0, len(waiting) - limit)}
+    return {"dismissed": dismissed, "left": max(0, len(held) - limit)}
 
 
 def _dismissed_one(

@@ -22,7 +22,7 @@ from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import masked
 from mistral_failover.runtime.process import Request
 from mistral_failover.store import groups, incidents
-from mistral_failover.store.incidents import Incident
+from mistral_failover.store.incidents import RETRIED, Incident
 from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -32,9 +32,8 @@ RULE = "host"
 """The rule of a host event that was passed on to groups."""
 NOWHERE = "nowhere"
 """The rule of a host event that is held because no member is known to be on the host."""
-RETRIED = 3600.0
-"""Seconds for which an open host event looks for members. Later the host may be up again, with
-members that did not fail."""
+UNSETTLED = 1000
+"""Open host events that one sweep looks at, at most."""
 
 
 def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Recorded]:
@@ -88,7 +87,7 @@ def unsettled(tx: SqlTransaction, project_id: str) -> list[Incident]:
     """Return the open host events of the last hour, oldest first: Nova could not be asked for all
     members, or the process that recorded the event died before it recorded all children."""
     since = tx.now() - RETRIED
-    found = incidents.host_events_since(tx, project_id, (RULE, NOWHERE), since)
+    found = incidents.host_events_since(tx, project_id, (RULE, NOWHERE), since, UNSETTLED)
     return [event for event in found if event.fact.get("open")]
 
 
@@ -168,6 +167,8 @@ def _parent(
         "said": alarm.sentence,
         "open": bool(on_host.groups or on_host.unsure),
     }
+    if known is None and (full := recording.list_is_full(request, tx, verdict)):
+        return full, False
     if known is None:
         incidents.add(tx, recording.incident_of(request, alarm, identity, None, fact, verdict))
     elif (verdict.decision, verdict.sentence) != (known.decision, known.sentence):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mistral_failover.alarms.admission import (
@@ -31,14 +32,20 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.process import Request
-from mistral_failover.store import groups, incidents, suspensions
+from mistral_failover.store import groups, incidents, suspensions, totals
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 MOST_HELD = 1000
-"""Alarms of one group that are listed for an operator at most. A further one is answered and not
-recorded, so a repeat of it is judged again."""
+"""Alarms of one group that are listed for an operator at most. A further one is answered, counted
+(`store.totals.unlisted`) and not recorded, so a repeat of it is judged again."""
+MOST_OF_PROJECT = 20_000
+"""The same, of all groups of a project together."""
+ALWAYS = 10
+"""Alarms of one group that are listed however many other groups of the project have."""
+MOST_WITHOUT_GROUP = 1000
+"""Alarms of a project that belong to no known group and that are listed at most, for each rule."""
 LONGEST = 16 * 1024
 """Characters of an alarm's body, as JSON, that are kept."""
 RELEASED = "released"
@@ -177,10 +184,39 @@ def _about_no_member(
         return known
     if incidents.get(tx, request.project_id, identity) is not None:
         incidents.say_again(tx, identity)
-    else:
-        fact = {"group": group, "lost": member}
-        incidents.add(tx, incident_of(request, alarm, identity, None, fact, verdict))
+        return Recorded(verdict, identity)
+    if full := list_is_full(request, tx, verdict):
+        return full
+    fact = {"group": group, "lost": member}
+    incidents.add(tx, incident_of(request, alarm, identity, None, fact, verdict))
     return Recorded(verdict, identity)
+
+
+def list_is_full(
+    request: Request, tx: SqlTransaction, verdict: Verdict, state: GroupState | None = None
+) -> Recorded | None:
+    """Return the answer to a held alarm that is not recorded, because too many of its group (or of
+    those without a group) wait for an operator already. Return None if there is room for it."""
+    if verdict.decision != "HELD":
+        return None
+    held = partial(incidents.is_held_full, tx, request.project_id)
+    if state is None:
+        full = incidents.is_unknown_full(tx, request.project_id, MOST_WITHOUT_GROUP, verdict.rule)
+        several = f"{MOST_WITHOUT_GROUP} alarms that name no known group"
+    else:
+        full = held(MOST_HELD, state.id)
+        several = f"{MOST_HELD} alarms of {state.name}"
+        if not full and held(ALWAYS, state.id):
+            full = held(MOST_OF_PROJECT)
+            several = f"{MOST_OF_PROJECT} alarms of the project"
+    if not full:
+        return None
+    totals.unlisted(tx, request.project_id, state.id if state else None, verdict.rule)
+    why = (
+        f"it is not listed, since {several} are held already: admit or dismiss some, then send it "
+        "again"
+    )
+    return Recorded(replace(verdict, sentence=f"{verdict.sentence}; {why}"))
 
 
 def _judged(
@@ -419,9 +455,8 @@ def _new(
     first: str | None,
 ) -> Recorded:
     """Record an incident; another alarm about a known fact counts on the first one's."""
-    if verdict.decision == "HELD" and incidents.held_of(tx, state.id) >= MOST_HELD:
-        why = f"it is not listed, since {MOST_HELD} alarms of {state.name} are held already"
-        return Recorded(replace(verdict, sentence=f"{verdict.sentence}; {why}"))
+    if full := list_is_full(request, tx, verdict, state):
+        return full
     incident = replace(
         incident_of(request, alarm, identity, state.id, fact, verdict), duplicate_of=first
     )

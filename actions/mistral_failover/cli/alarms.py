@@ -62,6 +62,11 @@ class List(Asking, Lister):
         rows, total = answer["held"], answer["total"]
         if total > len(rows):
             self.app.stderr.write(f"These are {len(rows)} of {total}.\n")
+        if answer.get("unlisted"):
+            self.app.stderr.write(
+                f"{counted(answer['unlisted'], 'alarm')} so far had no room on the list, the last "
+                f"at {when(answer['unlisted_at'])}. Admit or dismiss some of those that are held.\n"
+            )
         if not rows:
             self.app.stderr.write("No alarm is held.\n")
         self._commands = []
@@ -95,11 +100,9 @@ def _concerned(row: Mapping[str, Any]) -> str:
     return counted(row["children"], "group") if row["children"] else row["group"] or "?"
 
 
-def _add_selection(parser: argparse.ArgumentParser) -> None:
+def _add_selection(parser: argparse.ArgumentParser, every: str) -> None:
     """Several alarms, instead of those that are named."""
-    parser.add_argument(
-        "--all", action="store_true", help="every held alarm of the project whose group is known"
-    )
+    parser.add_argument("--all", action="store_true", help=every)
     parser.add_argument(
         "--host", metavar="HOST", help="the held alarms of the groups that this host's failure hit"
     )
@@ -143,7 +146,7 @@ class Admit(Order):
             nargs="?",
             help="the alarm's id from 'failover alarms', or its first 8 digits",
         )
-        _add_selection(parser)
+        _add_selection(parser, "every held alarm of the project whose group is known")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add what the alarm does not say."""
@@ -257,7 +260,7 @@ class Dismiss(Asking, Lister):
             metavar="incident",
             help="ids from 'failover alarms', or their first 8 digits",
         )
-        _add_selection(parser)
+        _add_selection(parser, "every held alarm of the project")
         add_reason(parser)
         return parser
 

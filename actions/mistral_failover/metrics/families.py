@@ -46,6 +46,13 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             ("decision", "rule", "source"),
         ),
         "repeats": Family("failover_incident_repeats", "counter", "Repeats of known incidents."),
+        "unlisted": Family(
+            "failover_alarms_not_listed",
+            "counter",
+            "Alarms that had to wait for an operator and were not recorded, because too many wait "
+            "already, by the rule that holds them.",
+            ("rule",),
+        ),
         "traversals_started": Family(
             "failover_traversals_started", "counter", "Traversals started."
         ),

@@ -42,6 +42,9 @@ from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 MINUTE = 60.0
+DECIDED = 500
+"""Held alarms that one sweep dismisses, or whose evidence it records, at most. The next one
+continues."""
 RETRIED = ("storm", "cooldown", "per_hour", "paused", "maintenance", "too_late")
 """The rules whose held alarms are dismissed when their cause has cleared. The others hold an alarm
 because it is not clear what it is about."""
@@ -75,19 +78,22 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
     if not any(group_id in (None, each.alarm.group_id) for each in held):
         return found
     judged = judge([each.alarm for each in held], _evidence(request, held))
-    room = True
+    room, left = True, DECIDED
     for each in in_order(candidates):
         judgement = judged[each.alarm.id]
         if group_id not in (None, each.alarm.group_id):
             continue
+        if not left:
+            break
         if judgement.step is Step.DISMISS:
+            left -= 1
             found["dismissed"] += _dismiss(request, each.row, judgement.why)
         elif judgement.step is Step.RELEASE and room:
             rows = _release(request, each.row, judgement.why)
             room = rows is not None
             found["released"] += rows or []
         elif judgement.step is Step.HOLD and each.alarm.rule == RULE:
-            _note(request, each.row, judgement)
+            left -= _note(request, each.row, judgement)
     return found
 
 
@@ -107,12 +113,13 @@ def _candidates(request: Request, tx: SqlTransaction) -> list[Turn[_Candidate]]:
     """Return the held alarms of the project of which evidence can decide anything."""
     now = tx.now()
     rows = incidents.held_of_groups(tx, request.project_id, rules=RETRIED)
-    found = [
-        Turn(_Candidate(row, _judged_form(row.incident, now)), row.priority, row.waited(now))
-        for row in rows
-        if reported_lost(row.incident)
-    ]
-    return [each for each in found if each.item.alarm.rule == RULE or each.item.alarm.of_server]
+    found = []
+    for row in rows:
+        alarm = _judged_form(row.incident, now)
+        if alarm.lost and (alarm.rule == RULE or alarm.of_server):
+            candidate = _Candidate(row.without_payload(), alarm)
+            found.append(Turn(candidate, row.priority, row.waited(now)))
+    return found
 
 
 def _judged_form(incident: Incident, now: float) -> HeldAlarm:
@@ -261,10 +268,10 @@ def _release(request: Request, row: HeldOfGroup, why: str) -> list[Row] | None:
     return request.runtime.database.atomically(release)
 
 
-def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> None:
-    """Record why the storm guard still holds an alarm, when that changes."""
+def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> bool:
+    """Record why the storm guard still holds an alarm. Return whether that has changed."""
     if row.incident.fact.get("evidence") == judgement.why:
-        return
+        return False
 
     def note(tx: SqlTransaction) -> None:
         fact = {**row.incident.fact, "evidence": judgement.why}
@@ -277,6 +284,7 @@ def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> None:
             )
 
     request.runtime.database.atomically(note)
+    return True
 
 
 def _row(row: HeldOfGroup, sentence: str) -> Row:

@@ -46,6 +46,7 @@ _LABELS = {
     "operations": ("type", "verb", "outcome"),
     "unknowns": ("type", "verb"),
     "sweeps": ("found",),
+    "unlisted": ("rule",),
 }
 _SENTENCES: dict[str, tuple[str, dict[str, str]]] = {
     "blocked": ("traversals", {"outcome": "BLOCKED"}),

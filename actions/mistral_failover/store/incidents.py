@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.store import groups as known_groups
 from mistral_failover.store import totals
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import Decision, groups, incidents
 
 OPERATOR = "operator"
 """The source of incidents that an operator started."""
+RETRIED = 3600.0
+"""Seconds for which an open host event looks for members. Later the host may be up again, with
+members that did not fail."""
+PAGE = 500
+"""Rows that one query of a long list reads at most."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ class Incident:
         return self.decision == Decision.ADMITTED and self.group_id is None
 
 
+_WITHOUT_PAYLOAD = [column for column in incidents.c if column.name != "payload"]
 _COUNT = {"duplicates": incidents.c.duplicates + 1}
 _DECIDED_FOR_GOOD = sa.or_(
     incidents.c.decision.in_((Decision.IGNORED, Decision.DISMISSED, Decision.DUPLICATE)),
@@ -214,10 +221,10 @@ def complete(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
 
 
 def host_events_since(
-    tx: Session, project_id: str, rules: Collection[str], since: float
+    tx: Session, project_id: str, rules: Collection[str], since: float, limit: int
 ) -> list[Incident]:
     """Return the project's incidents without a group that these rules held or admitted and that
-    arrived since a time, oldest first."""
+    arrived since a time: at most ``limit``, the oldest first."""
     query = sa.select(incidents).where(
         incidents.c.project_id == project_id,
         incidents.c.decision.in_((Decision.HELD, Decision.ADMITTED)),
@@ -225,7 +232,7 @@ def host_events_since(
         incidents.c.rule.in_(rules),
         incidents.c.first_at >= since,
     )
-    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
+    rows = tx.connection.execute(query.order_by(*_IN_ORDER).limit(limit))
     return [_incident(row._mapping) for row in rows]
 
 
@@ -349,12 +356,29 @@ def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
     return [_incident(row._mapping) for row in tx.connection.execute(query)]
 
 
-def held_of(tx: Session, group_id: str) -> int:
-    """Return how many alarms of a group are held."""
-    query = sa.select(sa.func.count()).where(
-        incidents.c.group_id == group_id, incidents.c.decision == Decision.HELD
+def is_held_full(tx: Session, project_id: str, most: int, group_id: str | None = None) -> bool:
+    """Return whether at least ``most`` alarms of a project, or of one group of it, are held."""
+    mine = sa.true() if group_id is None else incidents.c.group_id == group_id
+    return _are_held(tx, project_id, most, mine)
+
+
+def is_unknown_full(tx: Session, project_id: str, most: int, rule: str) -> bool:
+    """Return whether this rule holds at least ``most`` alarms of a project that have no group."""
+    return _are_held(tx, project_id, most, incidents.c.group_id.is_(None), incidents.c.rule == rule)
+
+
+def _are_held(tx: Session, project_id: str, most: int, *of: sa.ColumnElement[bool]) -> bool:
+    """Read at most ``most`` rows: an alarm of a flood must not cost more, the longer it lasts."""
+    held = incidents.c.decision == Decision.HELD
+    some = (
+        sa.select(sa.literal(1))
+        .select_from(incidents)
+        .where(incidents.c.project_id == project_id, held, *of)
+        .limit(most)
+        .subquery()
     )
-    return int(tx.connection.execute(query).scalar_one())
+    query = sa.select(sa.func.count()).select_from(some)
+    return int(tx.connection.execute(query).scalar_one()) >= most
 
 
 @dataclass(frozen=True)
@@ -412,6 +436,10 @@ class HeldOfGroup:
         """Return the seconds since it first arrived."""
         return now - self.incident.first_at
 
+    def without_payload(self) -> HeldOfGroup:
+        """Return it without the alarm's body, so that a list of many stays small."""
+        return replace(self, incident=replace(self.incident, payload={}))
+
 
 def held_of_groups(
     tx: Session,
@@ -420,9 +448,12 @@ def held_of_groups(
     group_id: str | None = None,
     parents: Collection[str] | None = None,
     rules: Collection[str] | None = None,
-) -> list[HeldOfGroup]:
-    """Return the held alarms of the project's groups, oldest first; only those of one group, only
-    the children of these host events, or only those that were held by these rules."""
+) -> Iterator[HeldOfGroup]:
+    """Yield the held alarms of the project's groups, oldest first; only those of one group, only
+    the children of these host events, or only those that were held by these rules.
+
+    The rows are read in pages, so the caller decides how many are in memory.
+    """
     of = [incidents.c.project_id == project_id, incidents.c.decision == Decision.HELD]
     if group_id is not None:
         of.append(incidents.c.group_id == group_id)
@@ -431,18 +462,45 @@ def held_of_groups(
     if rules is not None:
         of.append(incidents.c.rule.in_(rules))
     query = (
-        sa.select(incidents, groups.c.name.label("group_name"), groups.c.definition)
+        sa.select(incidents, groups.c.name.label("group_name"))
         .join(groups, groups.c.id == incidents.c.group_id)
         .where(*of)
-        .order_by(*_IN_ORDER)
     )
-    found = []
-    for row in tx.connection.execute(query):
+    priorities: dict[str, int] | None = None
+    for row in _in_pages(tx, query):
+        if priorities is None:
+            priorities = known_groups.priorities(tx, project_id)
         fields = dict(row._mapping)
-        name, definition = fields.pop("group_name"), fields.pop("definition")
-        priority = int(definition["document"].get("priority", 0))
-        found.append(HeldOfGroup(_incident(fields), name, priority))
-    return found
+        name = fields.pop("group_name")
+        yield HeldOfGroup(_incident(fields), name, priorities.get(str(row.group_id), 0))
+
+
+def held_without_group(tx: Session, project_id: str, limit: int) -> list[Incident]:
+    """Return held alarms that belong to no known group: at most ``limit``, the oldest first."""
+    query = sa.select(incidents).where(
+        incidents.c.project_id == project_id,
+        incidents.c.decision == Decision.HELD,
+        incidents.c.group_id.is_(None),
+    )
+    rows = tx.connection.execute(query.order_by(*_IN_ORDER).limit(limit))
+    return [_incident(row._mapping) for row in rows]
+
+
+def _in_pages(tx: Session, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+    """Yield the rows of a query of incidents, oldest first."""
+    after: tuple[int, str] | None = None
+    page = query.order_by(incidents.c.number, incidents.c.id).limit(PAGE)
+    while True:
+        some = page
+        if after is not None:
+            number, identity = after
+            later = sa.and_(incidents.c.number == number, incidents.c.id > identity)
+            some = page.where(sa.or_(incidents.c.number > number, later))
+        rows = tx.connection.execute(some).all()
+        yield from rows
+        if len(rows) < PAGE:
+            return
+        after = rows[-1].number, rows[-1].id
 
 
 def children_of(tx: Session, project_id: str, parent: str) -> list[tuple[Incident, str]]:
@@ -492,16 +550,16 @@ def decided_since(tx: Session, project_id: str, rule: str, since: float) -> int:
 
 
 def unstarted(tx: Session, project_id: str) -> list[Incident]:
-    """Return the admitted incidents of groups that have caused no traversal yet, oldest first: the
-    process that admitted them died."""
-    query = sa.select(incidents).where(
+    """Return the admitted incidents of groups that have caused no traversal yet, oldest first,
+    without their payloads: the process that admitted them died."""
+    query = sa.select(*_WITHOUT_PAYLOAD).where(
         incidents.c.project_id == project_id,
         incidents.c.decision == Decision.ADMITTED,
         incidents.c.group_id.is_not(None),
         incidents.c.traversal_id.is_(None),
     )
     rows = tx.connection.execute(query.order_by(*_IN_ORDER))
-    return [_incident(row._mapping) for row in rows]
+    return [_incident({**row._mapping, "payload": {}}) for row in rows]
 
 
 def _incident(fields: Mapping[Any, Any]) -> Incident:

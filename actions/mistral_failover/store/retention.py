@@ -4,7 +4,8 @@
 Each function runs in one transaction, deletes at most ``batch`` rows, and returns their number. The
 counts of deleted rows are kept. These rows are never deleted:
 
-- incidents of a group that wait for an operator, or for their traversal to begin;
+- incidents that wait for an operator, or for their traversal to begin (admission limits their
+  number);
 - incidents whose traversal is kept, on which others are counted, or that are the latest report of
   an alarm that was admitted;
 - journal entries of a group's current traversal, and events that its workflow has not received.
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from mistral_failover.store import counting, totals
-from mistral_failover.store.incidents import OPERATOR
+from mistral_failover.store.incidents import OPERATOR, RETRIED
 from mistral_failover.store.plans import REMEMBERED
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
@@ -32,40 +33,41 @@ from mistral_failover.store.tables import (
 
 T = TypeVar("T")
 _other = incidents.alias()
-_BY_NUMBER = sa.or_(
-    incidents.c.decision.in_(
-        (Decision.IGNORED, Decision.DUPLICATE, Decision.DISMISSED, Decision.REFUSED)
-    ),
-    sa.and_(incidents.c.decision == Decision.HELD, incidents.c.group_id.is_(None)),
-)
-"""Incidents that a sender can cause in any number. Admission limits the number of the others."""
-_BY_AGE = sa.or_(
-    _BY_NUMBER,
-    # A host event, after its children.
-    sa.and_(
-        incidents.c.decision == Decision.ADMITTED,
-        incidents.c.group_id.is_(None),
-        ~sa.exists().where(_other.c.parent == incidents.c.id),
-    ),
-    sa.and_(
-        incidents.c.decision == Decision.ADMITTED,
-        sa.or_(incidents.c.traversal_id.is_not(None), incidents.c.source == OPERATOR),
-        ~sa.exists().where(traversals.c.id == incidents.c.traversal_id),
-        ~sa.exists().where(
-            _other.c.group_id == incidents.c.group_id, _other.c.duplicate_of == incidents.c.id
-        ),
-        sa.or_(
-            incidents.c.series == "",
-            sa.exists().where(
-                _other.c.group_id == incidents.c.group_id,
-                _other.c.series == incidents.c.series,
-                _other.c.said > incidents.c.said,
-            ),
-        ),
-    ),
-)
 
 
+def _by_number(now: float) -> sa.ColumnElement[bool]:
+    """Return which incidents a sender can cause in any number. Admission limits the others."""
+    return sa.or_(
+        incidents.c.decision.in_(
+            (Decision.IGNORED, Decision.DUPLICATE, Decision.DISMISSED, Decision.REFUSED)
+        ),
+        # A host event, after its children, and when no sweep looks for further ones.
+        sa.and_(
+            incidents.c.decision == Decision.ADMITTED,
+            incidents.c.group_id.is_(None),
+            incidents.c.first_at < now - RETRIED,
+            ~sa.exists().where(_other.c.parent == incidents.c.id),
+        ),
+    )
+
+
+_BY_AGE = sa.and_(
+    incidents.c.decision == Decision.ADMITTED,
+    sa.or_(incidents.c.traversal_id.is_not(None), incidents.c.source == OPERATOR),
+    ~sa.exists().where(traversals.c.id == incidents.c.traversal_id),
+    ~sa.exists().where(
+        _other.c.group_id == incidents.c.group_id, _other.c.duplicate_of == incidents.c.id
+    ),
+    sa.or_(
+        incidents.c.series == "",
+        sa.exists().where(
+            _other.c.group_id == incidents.c.group_id,
+            _other.c.series == incidents.c.series,
+            _other.c.said > incidents.c.said,
+        ),
+    ),
+)
+"""Incidents whose traversal is deleted, and that no other incident needs."""
 _OF_GROUP = (
     groups.c.id,
     groups.c.project_id,
@@ -80,18 +82,18 @@ def forget_incidents(
 ) -> int:
     """Delete incidents of a project that were last reported before ``older_than``; and of those
     that ask for nothing all but the ``keep`` latest."""
-    mine = incidents.c.project_id == project_id
+    mine, by_number = incidents.c.project_id == project_id, _by_number(tx.now())
     oldest_kept = (
         sa.select(incidents.c.number)
-        .where(mine, _BY_NUMBER)
+        .where(mine, by_number)
         .order_by(incidents.c.number.desc())
         .limit(1)
         .offset(keep)
     )
     boundary = tx.connection.execute(oldest_kept).scalar_one_or_none()
-    over = sa.and_(_BY_AGE, incidents.c.last_at < older_than)
+    over = sa.and_(sa.or_(by_number, _BY_AGE), incidents.c.last_at < older_than)
     if boundary is not None:
-        over = sa.or_(over, sa.and_(_BY_NUMBER, incidents.c.number <= boundary))
+        over = sa.or_(over, sa.and_(by_number, incidents.c.number <= boundary))
     found = sa.select(incidents.c.id).where(mine, over).order_by(incidents.c.number).limit(batch)
     known = list(tx.connection.execute(found).scalars())
     rows = _locked(tx, incidents.c.id, known, over)

@@ -19,6 +19,7 @@ from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, incidents, operations, totals, traversals
 
 SWEEPS = "sweeps"
+UNLISTED = "unlisted"
 _NO_GROUP = "-"
 
 
@@ -103,6 +104,21 @@ def keep_dismissed(tx: Session, incident_id: str) -> None:
 def swept(tx: Session, project_id: str, *, found: bool) -> None:
     """Count a sweep, by whether it found something."""
     add(tx, project_id, None, {(SWEEPS, "yes" if found else "no"): Count(1, tx.now())})
+
+
+def unlisted(tx: Session, project_id: str, group_id: str | None, rule: str) -> None:
+    """Count an alarm that this rule holds and that is not recorded, because the list is full."""
+    add(tx, project_id, group_id, {(UNLISTED, rule): Count(1, tx.now())})
+
+
+def unlisted_of(tx: Session, project_id: str) -> tuple[int, float | None]:
+    """Return how many alarms of a project were not recorded, because the list of held ones was
+    full, and when the last one arrived; None: never."""
+    query = sa.select(sa.func.sum(totals.c.value), sa.func.max(totals.c.last_at)).where(
+        totals.c.project_id == project_id, totals.c.name == UNLISTED
+    )
+    number, last = tx.connection.execute(query).one()
+    return int(number or 0), last
 
 
 def of(tx: Session, project_id: str | None) -> Counts:
