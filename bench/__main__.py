@@ -4,17 +4,35 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
-from bench import admission, broker, core, many, moving, observe, split, workers
+from bench import (
+    admission,
+    broker,
+    core,
+    flood,
+    many,
+    moving,
+    observe,
+    split,
+    webhook,
+    workers,
+    zone,
+)
 
-PARTS = {
+PARTS: dict[str, tuple[Callable[..., Any], str]] = {
     "moving": (moving.main, "one group: total time over the cloud's critical path"),
     "split": (split.main, "one group, no latency: where our own time goes"),
     "many": (many.main, "many groups at once: a host died"),
     "observe": (observe.main, "one look at many groups at rest: CPU and requests"),
     "admission": (admission.main, "one alarm delivered 10,000 times among 100 different ones"),
+    "webhook": (webhook.main, "the same through a server's webhook, which decides (--alarms)"),
+    "flood": (flood.main, "a project's flood of alarms while another one fails over (--alarms)"),
+    "zone": (zone.main, "a host with many groups dies (--groups)"),
     "core": (core.main, "the convergence core without Mistral: size of the graph"),
     "broker": (broker.main, "commands to 1,000 members on one broker, and its memory"),
     "workers": (workers.main, "the convergence core without Mistral: many workers at once"),
@@ -26,7 +44,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     listed = "; ".join(f"{name}: {what}" for name, (_, what) in PARTS.items())
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"default: all. {listed}")
-    chosen = parser.parse_args().parts or list(PARTS)
+    parser.add_argument("--alarms", type=int, metavar="N", help="deliveries of an alarm")
+    parser.add_argument("--groups", type=int, action="append", metavar="N", help="may be repeated")
+    options = parser.parse_args()
+    given = {name: value for name, value in vars(options).items() if value and name != "parts"}
+    chosen = options.parts or list(PARTS)
     unknown = sorted(set(chosen) - set(PARTS))
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
@@ -34,7 +56,8 @@ def main() -> int:
         run, what = PARTS[name]
         print(f"== {name}: {what}", flush=True)
         begun = time.monotonic()
-        run()
+        known = inspect.signature(run).parameters
+        run(**{name: value for name, value in given.items() if name in known})
         print(f"   ({time.monotonic() - begun:.0f} s)\n", flush=True)
     return 0
 

@@ -6,11 +6,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import sqlalchemy as sa
-
-from bench.staging import audited, bring_up, finished, must, set_latency, stage
-from mistral_failover.drill.scene import Scene
-from mistral_failover.store.tables import incidents, traversals
+from bench.staging import all_ended, audited, bring_up, finished, must, set_latency, stage
 
 GROUPS = (1, 10, 50)
 
@@ -35,7 +31,7 @@ def main() -> None:
                 ids = list(
                     pool.map(lambda body: scene.start("failover.on_alarm", **body), bodies.values())
                 )
-            _all_ended(scene)
+            all_ended(scene)
             busy = time.process_time() - busy  # of Mistral and the pack; the cloud is another one
             runs = [
                 finished(scene, name, must(scene.mistral.client.wait(identity)), begun)
@@ -50,18 +46,3 @@ def main() -> None:
             f" {busy / count:20.2f}",
             flush=True,
         )
-
-
-def _all_ended(scene: Scene, limit: float = 300) -> None:
-    """Watch the state database: asking Mistral so often would be a load of its own."""
-    under_way = sa.select(sa.func.count()).where(traversals.c.status == "IN_PROGRESS")
-    lost_none = sa.select(sa.func.count()).where(incidents.c.traversal_id.is_(None))
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        time.sleep(0.2)
-        left = scene.read(
-            lambda tx: [tx.connection.execute(q).scalar_one() for q in (under_way, lost_none)]
-        )
-        if not any(left):
-            return
-    raise RuntimeError(f"not all groups ended within {limit} s")

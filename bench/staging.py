@@ -6,14 +6,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
 from mistral_failover.drill.play import measure
 from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.latency import profile
+from mistral_failover.runtime import process
+from mistral_failover.store.tables import Decision, incidents, traversals
 
 _IDLE = 3600.0  # seconds that the cloud waits for a request: duplicates ask it nothing
 # All groups fail at once here, and shall be failed over.
@@ -46,9 +52,9 @@ def set_latency(scene: Scene, name: str) -> None:
     scene.cloud.set_latency(**profile(name).seconds)
 
 
-def bring_up(scene: Scene, name: str, volumes: int = 1) -> None:
-    """A group with its first activation behind it."""
-    scene.add_group(name, volumes)
+def bring_up(scene: Scene, name: str, volumes: int = 1, **more: Any) -> None:
+    """A group with its first activation behind it; ``more``: further keys of its file."""
+    scene.add_group(name, volumes, lambda definition: {**definition, **more})
     must(scene.run("failover.activate_first", group=name))
 
 
@@ -77,3 +83,34 @@ def audited(scene: Scene) -> None:
     violations = scene.violations()
     if violations:
         raise RuntimeError(f"invariants were broken: {', '.join(map(str, violations))}")
+
+
+def all_ended(scene: Scene, limit: float = 300) -> None:
+    """Watch the state database: asking Mistral so often would be a load of its own."""
+    under_way = sa.select(sa.func.count()).where(traversals.c.status == "IN_PROGRESS")
+    lost_none = sa.select(sa.func.count()).where(
+        incidents.c.decision == Decision.ADMITTED,
+        incidents.c.group_id.is_not(None),
+        incidents.c.traversal_id.is_(None),
+    )
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        time.sleep(0.2)
+        left = scene.read(
+            lambda tx: [tx.connection.execute(q).scalar_one() for q in (under_way, lost_none)]
+        )
+        if not any(left):
+            return
+    raise RuntimeError(f"not all groups ended within {limit} s")
+
+
+def request() -> process.Request:
+    """A request with the rights of this process's configuration."""
+    nobody = ActionContext(SecurityContext(), ExecutionContext())
+    return process.Request(process.runtime(), nobody)
+
+
+def traversals_in(scene: Scene) -> int:
+    """How many traversals there are."""
+    query = sa.select(sa.func.count()).select_from(traversals)
+    return scene.read(lambda tx: int(tx.connection.execute(query).scalar_one()))

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.mistral.client import MistralError
+from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.server import intake, secret, webhook
 from mistral_failover.server.addresses import Address, bound
+from mistral_failover.settings import Settings
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
 from support.servers import post, signed
@@ -37,7 +40,7 @@ class Started:
     ) -> dict[str, Any]:
         if self.away:
             raise MistralError("MISTRAL_UNREACHABLE", "no answer", "wait")
-        assert workflow == "failover.on_event"
+        assert workflow in (intake.WORKFLOW, intake.START)
         with self._lock:
             identity = id or f"execution-{len(self.executions)}"
             self.executions.setdefault(identity, input)
@@ -71,6 +74,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Database:
     return database
 
 
+def request_of(store: Database, project: str) -> Request:
+    """A request of a process that serves only this project."""
+    url = store.url.render_as_string(hide_password=False)
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    return Request(Runtime(Settings(database=url, project=project)), context)
+
+
 @pytest.fixture
 def opened(store: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Door]]:
     """Open a webhook; of a project of its own."""
@@ -83,7 +93,7 @@ def opened(store: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         known = secret.Secret(KEY, KEY[::-1])
         project = project or f"p{next(_projects)}"
         taking = intake.Intake(
-            known, started, store, project, clock=lambda: at[0] if at else time.time()
+            known, started, request_of(store, project), clock=lambda: at[0] if at else time.time()
         )
         made = webhook.Webhook(
             bound(Address("127.0.0.1", 0)), taking, lambda: not started.away, **options

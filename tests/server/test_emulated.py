@@ -226,8 +226,7 @@ def test_the_address_for_senders_that_can_not_sign_is_printed(server: ServerProc
     printed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
     answer = requests.post(printed.strip(), json={"group": "nobody", "id": "1"}, timeout=60)
     assert answer.status_code == 202
-    ended = server.client.wait(answer.json()["execution"])
-    assert ended["output"]["admissions"][0]["decision"] == "HELD"
+    assert answer.json()["decisions"][0]["decision"] == "HELD"
 
 
 def test_an_alarm_that_was_taken_right_before_a_death_is_admitted_by_the_next_server(

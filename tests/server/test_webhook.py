@@ -26,6 +26,11 @@ from server.conftest import ALARM, KEY, Door
 from support.alarm_bodies import WEBHOOK
 
 TOKEN = secret.Secret(KEY).token
+BARE = b'{"server": "s-1", "id": "watchdog-4711"}'
+HOST = b'{"host": "cmp7", "id": "watchdog-4711"}'
+
+
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def head(*lines: str) -> bytes:
@@ -49,32 +54,46 @@ def refusal(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
 
 
-def test_a_signed_alarm_is_answered_with_its_execution_once_that_is_recorded(door: Door) -> None:
+def test_a_signed_alarm_is_answered_with_the_decision_once_that_is_recorded(door: Door) -> None:
     answer = door.signed()
 
     assert answer.status_code == 202
+    (decided,) = answer.json()["decisions"]
+    assert decided["decision"] == "HELD"
+    assert decided["sentence"].endswith("this project has no group payments")
+    assert decided["incident"]
+    assert answer.json()["execution"] is None, "there is nothing to start"
+    assert door.started.executions == {}
+
+
+def test_the_failure_of_a_host_is_answered_with_the_execution_that_decides(door: Door) -> None:
+    body = {"host": "cmp7", "id": "x"}
+
+    answer = door.signed(json.dumps(body).encode())
+
+    assert answer.status_code == 202
     ((execution, given),) = door.started.executions.items()
-    assert answer.json() == {"execution": execution}
-    assert given == {"body": json.loads(ALARM)}
+    assert answer.json() == {"decisions": [], "execution": execution}
+    assert given == {"body": body}
 
 
 @pytest.mark.parametrize("where", ["path", "header"])
 def test_who_can_not_sign_gives_the_token(door: Door, where: str) -> None:
     if where == "path":
-        answer = door.post(url=f"{door.url}/{TOKEN}?group=payments")
+        answer = door.post(BARE, url=f"{door.url}/{TOKEN}?group=payments")
     else:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        answer = door.post(headers=headers, url=f"{door.url}?group=payments")
+        answer = door.post(BARE, headers, url=f"{door.url}?group=payments")
 
     assert answer.status_code == 202
-    (given,) = door.started.executions.values()
-    assert given["group"] == "payments"
+    assert "no group payments" in answer.json()["decisions"][0]["sentence"]
 
 
 def test_each_kind_of_alarm_is_taken(door: Door) -> None:
-    for number, body in enumerate((WEBHOOK, {"server": "s-1", "id": "x"})):
-        assert door.signed(json.dumps(body).encode()).status_code == 202, body
-        assert len(door.started.executions) == number + 1
+    for body in (WEBHOOK, {"server": "s-1", "id": "x"}):
+        answer = door.signed(json.dumps(body).encode())
+        assert answer.status_code == 202, body
+        assert answer.json()["decisions"]
 
 
 @pytest.mark.parametrize(
@@ -134,15 +153,16 @@ def test_a_timestamp_is_whole_seconds(door: Door, at: str) -> None:
     assert answer.status_code == 401
 
 
-def test_a_replay_is_refused_and_names_the_execution(door: Door) -> None:
+@pytest.mark.parametrize("body", [ALARM, HOST])
+def test_a_replay_is_refused_and_names_what_came_of_it(door: Door, body: bytes) -> None:
     at = str(int(time.time()))
-    first = door.signed(at=at)
+    first = door.signed(body, at=at).json()
 
-    again = door.signed(at=at)
+    again = door.signed(body, at=at)
 
     assert refusal(again) == (409, "REPLAYED")
-    assert again.json()["error"]["execution"] == first.json()["execution"]
-    assert len(door.started.executions) == 1
+    came_of_it = first["execution"] or first["decisions"][0]["incident"]
+    assert again.json()["error"]["taken_as"] == came_of_it
 
 
 def test_a_replay_to_the_other_server_on_the_store_is_refused_too(
@@ -156,22 +176,23 @@ def test_a_replay_to_the_other_server_on_the_store_is_refused_too(
     assert opened("another").signed(at=at).status_code == 202
 
 
-def test_of_twenty_replays_at_once_one_is_taken(door: Door) -> None:
+@pytest.mark.parametrize("body", [ALARM, HOST])
+def test_of_twenty_replays_at_once_one_is_taken(door: Door, body: bytes) -> None:
     at = str(int(time.time()))
     with ThreadPoolExecutor(20) as pool:
-        codes = list(pool.map(lambda _: door.signed(at=at).status_code, range(20)))
+        codes = list(pool.map(lambda _: door.signed(body, at=at).status_code, range(20)))
     assert (codes.count(202), codes.count(409)) == (1, 19)
-    assert len(door.started.executions) == 1
+    assert len(door.started.executions) == (1 if body == HOST else 0)
 
 
 def test_what_mistral_did_not_take_may_be_sent_again_as_it_was(door: Door) -> None:
     at = str(int(time.time()))
     door.started.away = True
-    refused = door.signed(at=at)
+    refused = door.signed(HOST, at=at)
     assert refusal(refused) == (503, "UNAVAILABLE")
     assert refused.headers["Retry-After"]
     door.started.away = False
-    assert door.signed(at=at).status_code == 202
+    assert door.signed(HOST, at=at).status_code == 202
 
 
 def test_what_was_taken_is_forgotten_when_no_repeat_of_it_could_be_taken(store: Database) -> None:
@@ -291,12 +312,11 @@ def test_an_address_that_is_none_is_refused_with_words(door: Door) -> None:
 
 def test_a_flood_is_told_to_come_later(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "RATE", 0.0)
-    taking = intake.Intake(secret.Secret(KEY), door.started, None, "flood")  # type: ignore[arg-type]
-    for _ in range(int(intake.BURST)):
-        taking.take(delivery())
-    with pytest.raises(intake.Refused) as refused:
-        taking.take(delivery())
-    assert refused.value.status == 429
+    monkeypatch.setattr(intake, "BURST", 20.0)
+    taken = [door.post(delivered(number), BEARER) for number in range(20)]
+    assert {answer.status_code for answer in taken} == {202}
+
+    assert refusal(door.post(delivered(20), BEARER)) == (429, "TOO_MANY")
 
 
 def test_secrets_are_compared_in_constant_time(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +347,6 @@ def test_no_token_gets_into_a_log(door: Door, caplog: pytest.LogCaptureFixture) 
     caplog.set_level("INFO", "urllib3")  # the sender's own log
     door.post(url=f"{door.url}/{TOKEN}")
     door.post(url=f"{door.url}/{TOKEN}0")
-    assert "execution" in caplog.text
     assert "UNAUTHORISED" in caplog.text
     assert TOKEN not in caplog.text
 
@@ -363,8 +382,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return pair
 
 
-def delivery() -> intake.Delivery:
-    return intake.Delivery(f"{intake.PATH}/{TOKEN}", "", {}, ALARM)
+def delivered(number: int) -> bytes:
+    return json.dumps({"server": "s-1", "id": f"occasion {number}"}).encode()
 
 
 def connected(door: Door, source: str = "127.0.0.1") -> socket.socket:

@@ -149,6 +149,10 @@ def _held_ones(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": own, "incident": known.incident, "because": "noise"}
 
 
+def _admitted(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"incidents": [known.incident]}
+
+
 def _advance(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"traversal": known.traversal, "through": "end"}
     yield {"traversal": known.traversal, "through": "fence", "hold": True}
@@ -284,6 +288,7 @@ BOTH: dict[str, Cases] = {
     "replace_member": _replace,
     "resume": _resume,
     "rollback": _rollback,
+    "start_admitted": _admitted,
     "start_plan": _start_plan,
     "sweep": _group(),
     "switchover": _switchover,

@@ -196,6 +196,33 @@ def test_what_was_admitted_and_could_not_start_makes_the_execution_fail(
     assert run.output["admissions"] == list(admissions)
 
 
+@pytest.mark.parametrize(
+    ("admissions", "tasks", "error"),
+    [
+        ((STARTED, {**STARTED, "group": "h"}), ["begin", "converge", "report"], None),
+        ((REFUSED, STARTED), ["begin", "converge", "report"], "NO_ELIGIBLE_MEMBER"),
+        ((REFUSED,), ["begin"], "NO_ELIGIBLE_MEMBER"),
+        ((), ["begin"], None),
+    ],
+    ids=["started", "one is refused", "all are refused", "another one was faster"],
+)
+def test_what_a_webhook_admitted_is_carried_out(
+    pack: Workflows, admissions: Any, tasks: list[str], error: str | None
+) -> None:
+    pack.replace("failover.start_admitted", event(*admissions))
+    pack.replace("failover.advance", ADVANCED)
+    pack.replace("failover.report", {"status": "COMPLETE"})
+
+    run = pack.run("failover.start_admitted", {"incidents": ["i1", "i2"]})
+
+    if error is None:
+        run.assert_succeeded()
+    else:
+        run.assert_failed_with(error)
+    run.assert_tasks(*tasks)
+    assert pack.calls("failover.start_admitted") == [{"incidents": ["i1", "i2"]}]
+
+
 def test_a_goal_that_was_not_reached_makes_the_execution_fail(flow: Any) -> None:
     blocked = Result(error={"code": "BLOCKED", "message": "m", "remedy": "r"})
 

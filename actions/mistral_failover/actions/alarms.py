@@ -47,6 +47,17 @@ class AdmitEvent(FailoverAction):
         return intake.on_event(request, alarms, group, member)
 
 
+class StartAdmitted(FailoverAction):
+    """Start the failovers of alarms that a webhook admitted."""
+
+    def __init__(self, incidents: Any) -> None:
+        super().__init__()
+        self.incidents = incidents
+
+    def answer(self, request: Request) -> Any:
+        return intake.start_admitted(request, names("incidents", self.incidents))
+
+
 class Held(FailoverAction):
     """List the alarms that are held in the project, or in one of its groups."""
 

@@ -10,7 +10,7 @@ after the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -90,6 +90,55 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
     )
 
 
+@dataclass(frozen=True)
+class Report:
+    """An alarm, with the group and the member that its sender names beside it."""
+
+    alarm: Alarm
+    group: str | None = None
+    member: str | None = None
+
+
+def count_repeats(
+    request: Request, tx: SqlTransaction, reports: Sequence[Report]
+) -> dict[int, Recorded]:
+    """Count those of these alarms that repeat an incident that needs no judgement: it has a final
+    decision, or was admitted and is about to begin. Return their decisions by index. It locks only
+    the incidents' rows, in the order of their ids.
+
+    Alarms without an id of their own are left out: :func:`record` recognizes their repeats.
+    """
+    same: dict[str, list[int]] = {}
+    for index, report in enumerate(reports):
+        alarm = report.alarm
+        if alarm.unique and not alarm.routine and alarm.host is None:
+            group = report.group or alarm.group
+            same.setdefault(incident_id(request, alarm, group), []).append(index)
+    found: dict[int, Recorded] = {}
+    for identity, indexes in sorted(same.items()):
+        alarm = reports[indexes[0]].alarm
+        known = again(request, tx, alarm, identity, len(indexes))
+        if known is None:
+            known = _waits(request, tx, alarm, identity, len(indexes))
+        if known is not None:
+            found |= dict.fromkeys(indexes, known)
+    return found
+
+
+def _waits(
+    request: Request, tx: SqlTransaction, alarm: Alarm, identity: str, times: int
+) -> Recorded | None:
+    """As :func:`again`, of an admitted alarm that has not begun. In a flood many repeats arrive
+    before it has."""
+    found = incidents.count_waiting(tx, request.project_id, identity, times)
+    return None if found is None else Recorded(_repeated(alarm), identity, None, found)
+
+
+def _repeated(alarm: Alarm) -> Verdict:
+    sentence = f"{masked(alarm.sentence)}: a repeat of a known incident"
+    return Verdict(Decision.DUPLICATE, sentence, "heard_before")
+
+
 def record_in(
     request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> Recorded:
@@ -114,15 +163,12 @@ def incident_id(request: Request, alarm: Alarm, group: str | None, epoch: int = 
     return derived_id("incident", request.project_id, group or "", alarm.key, str(epoch))
 
 
-def again(request: Request, tx: SqlTransaction, alarm: Alarm, identity: str) -> Recorded | None:
-    """Count a repeat of an incident with a final decision."""
-    found = incidents.count_again(tx, request.project_id, identity)
-    if found is None:
-        return None
-    verdict = Verdict(
-        Decision.DUPLICATE, f"{alarm.sentence}: a repeat of a known incident", "heard_before"
-    )
-    return Recorded(verdict, *found)
+def again(
+    request: Request, tx: SqlTransaction, alarm: Alarm, identity: str, times: int = 1
+) -> Recorded | None:
+    """Count repeats of an incident with a final decision."""
+    found = incidents.count_again(tx, request.project_id, identity, times)
+    return None if found is None else Recorded(_repeated(alarm), *found)
 
 
 def _said_again(

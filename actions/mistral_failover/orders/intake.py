@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 
 from mistral_failover.alarms import held_alarms, host_events, recording
+from mistral_failover.alarms.admission import Verdict
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.held_alarms import Selection
 from mistral_failover.alarms.recording import Recorded
@@ -91,6 +92,40 @@ def on_event(
         "started": [answers[number] for number in order if answers[number]["workflow"]],
         "refused": [answers[number] for number in order if "error" in answers[number]],
     }
+
+
+def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any]:
+    """Start the traversals of alarms that were admitted elsewhere, those of groups with a higher
+    priority first.
+
+    Return ``started`` and ``refused`` as :func:`on_event` does. An incident is in neither if
+    another execution has started it, or if it is not admitted any more.
+    """
+
+    def read(tx: SqlTransaction) -> list[Incident]:
+        found = (incidents.get(tx, request.project_id, each) for each in identities)
+        return [each for each in found if each is not None and _is_to_start(request, each)]
+
+    recorded = [
+        Recorded(Verdict(each.decision, each.sentence, each.rule), each.id, begin=each)
+        for each in request.runtime.database.reading(read)
+    ]
+    order = _by_priority(request, recorded)
+    answers = [_begun_or_refused(request, recorded[number]) for number in order]
+    return {
+        "started": [answer for answer in answers if answer["workflow"]],
+        "refused": [answer for answer in answers if "error" in answer],
+    }
+
+
+def _is_to_start(request: Request, incident: Incident) -> bool:
+    """Return whether this execution starts an incident. If it did so before and its executor died,
+    it does so again, and continues the same traversal."""
+    if incident.decision != Decision.ADMITTED or incident.source == OPERATOR:
+        return False
+    if incident.group_id is None:
+        return False
+    return incident.traversal_id is None or incident.execution == request.execution is not None
 
 
 def _by_priority(request: Request, recorded: Sequence[Recorded]) -> Sequence[int]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processing of an alarm that was sent to the webhook: authenticate the sender, detect repeats, and
-start an execution. No HTTP in here."""
+"""Processing of an alarm that was sent to the webhook: authenticate the sender, decide, and have
+Mistral start what was admitted. No HTTP in here."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 from urllib.parse import parse_qsl
 
-from mistral_failover.alarms import adapters
+from mistral_failover.alarms import adapters, recording
+from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.alarms.recording import Recorded, Report
+from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.ids import derived_id
+from mistral_failover.runtime.process import Request
+from mistral_failover.server.batches import Batches
 from mistral_failover.server.secret import Secret
 from mistral_failover.store import deliveries
-from mistral_failover.store.database import Database
+from mistral_failover.store.tables import Decision
+from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
 PATH = "/v1/alarms"
-WORKFLOW = "failover.on_event"
+WORKFLOW, START = "failover.on_event", "failover.start_admitted"
 TIMESTAMP, SIGNATURE = "X-Failover-Timestamp", "X-Failover-Signature"
 WINDOW = 300.0
 """Seconds that a signed alarm's timestamp may differ from the server's clock."""
@@ -36,6 +42,15 @@ RATE, BURST = 10.0, 200.0
 """Alarms per second that are accepted from one sender in the long run, and in a burst."""
 INVALID = 10
 """Alarms that an invalid request counts as."""
+REPEAT = 0.02
+"""Alarms that a repeat of a known incident counts as: it starts nothing."""
+DECIDED = 64
+"""Requests whose alarms are decided together at most."""
+STARTED = 8
+"""Requests whose failovers one execution starts at most: it starts them one after the other."""
+AGAIN = 30.0
+"""Seconds for which a repeat of an alarm, while its failover is being started, starts no second
+execution."""
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _SAYS = ("group", "kind", "member")  # parameters that the address may add to an alarm
 
@@ -86,29 +101,79 @@ class Sender:
     line: int
 
 
+@dataclass(frozen=True)
+class Taken:
+    """The answer to an alarm that was accepted: its ``decisions``, and the Mistral ``execution``
+    that starts its failovers, None if there is nothing to start. The failure of a host is decided
+    by its execution."""
+
+    decisions: Sequence[Recorded]
+    execution: str | None
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The answer in JSON."""
+        rows = [
+            {
+                "decision": each.verdict.decision,
+                "sentence": each.verdict.sentence,
+                "incident": each.incident,
+            }
+            for each in self.decisions
+        ]
+        return {"decisions": rows, "execution": self.execution}
+
+
+@dataclass(frozen=True)
+class _Arrived:
+    """The alarms of a request, and its signature, None if a token authenticates the sender."""
+
+    reports: Sequence[Report]
+    signature: str | None
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """``kept``: whether the signature is recorded already; ``known``: what came of it when it was
+    taken before, None if it is new."""
+
+    decisions: Sequence[Recorded] = ()
+    kept: bool = False
+    known: str | None = None
+
+
 class Intake:
-    """Accepts alarms; safe to use from many threads at once."""
+    """Accepts alarms; safe to use from many threads at once.
+
+    It decides itself, so a repeat costs no execution. Mistral starts what was admitted. If Mistral
+    does not answer, the sender is asked to repeat the alarm, and a sweep starts it at the latest.
+    """
 
     def __init__(
         self,
         secret: Secret,
         mistral: Starts,
-        database: Database,
-        project: str,
+        request: Request,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``clock``: seconds since the epoch, compared with the senders' timestamps."""
+        """``request``: with the rights of the configuration. ``clock``: seconds since the epoch,
+        compared with the senders' timestamps."""
         self._secret = secret
         self._mistral = mistral
-        self._database = database
-        self._project = project
+        self._request = request
+        self._database = request.runtime.database
+        self._project = request.project_id
         self._clock = clock
         self._rates: dict[Sender, _Rate] = {}  # at most two for each line of the secret's file
         self._lock = threading.Lock()
+        self._deciding: Batches[_Arrived, _Decided] = Batches(self._decide, DECIDED)
+        self._starting: Batches[tuple[str, ...], str] = Batches(self._start, STARTED)
+        self._begun: dict[str, tuple[float, str]] = {}  # incidents: when, and by which execution
 
-    def take(self, delivery: Delivery) -> str:
-        """Start the admission of an alarm. Returns the id of its execution, which is recorded.
+    def take(self, delivery: Delivery) -> Taken:
+        """Decide on an alarm and have its failovers started. When this returns, all of that is
+        recorded.
 
         Raises Refused.
         """
@@ -126,10 +191,119 @@ class Intake:
         except Refused:
             rate.charge(INVALID - 1)
             raise
-        rate.charge(alarms - 1)
-        if signature is None:
-            return self._started(inputs, None)
-        return self._once(inputs, signature)
+        rate.charge(len(alarms) - 1)
+        group, member = inputs.get("group"), inputs.get("member")
+        if any(each.host is not None and not (member or each.member) for each in alarms):
+            # Nova says which members are on the host, and that takes its time.
+            return Taken((), self._passed_on(inputs, signature))
+        reports = [Report(alarm, group, member) for alarm in alarms]
+        try:
+            taken = self._judged(_Arrived(reports, signature))
+        except Refused:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
+            LOG.exception("An alarm could not be decided.")
+            raise _unavailable("the state store does not answer") from error
+        repeats = sum(each.verdict.decision == Decision.DUPLICATE for each in taken.decisions)
+        rate.charge(-repeats * (1 - REPEAT))
+        return taken
+
+    def _judged(self, arrived: _Arrived) -> Taken:
+        decided = self._deciding.do(arrived)
+        if decided.known is not None:
+            raise _replayed(decided.known)
+        begin = tuple(each.begin.id for each in decided.decisions if each.begin is not None)
+        execution = self._starting.do(begin) if begin else None
+        if arrived.signature is not None and not decided.kept:
+            came_of_it = execution or _incident(decided.decisions)
+            self._remember(arrived.signature, came_of_it)
+        return Taken(decided.decisions, execution)
+
+    def _decide(self, batch: Sequence[_Arrived]) -> list[_Decided | Exception]:
+        """Decide on the alarms of some requests. Repeats of known incidents, usually all of them,
+        take one transaction together; each other alarm takes one of its own."""
+        found: list[_Decided | Exception | None] = self._database.atomically(
+            partial(self._repeated, batch)
+        )
+        answers: list[_Decided | Exception] = []
+        for arrived, known in zip(batch, found, strict=True):
+            try:
+                answers.append(known or self._alone(arrived))
+            except Exception as error:  # noqa: BLE001 - one alarm's error must not stop the others
+                answers.append(error)
+        event_hooks.after(self._request)
+        return answers
+
+    def _repeated(
+        self, batch: Sequence[_Arrived], tx: SqlTransaction
+    ) -> list[_Decided | Exception | None]:
+        """Answer the requests that were taken before, and those all of whose alarms repeat a known
+        incident; None for the others, of which nothing is counted."""
+        answers: list[_Decided | Exception | None] = [None] * len(batch)
+        single: dict[int, Report] = {}
+        seen: set[str] = set()
+        for index, arrived in enumerate(batch):
+            signature = arrived.signature
+            if signature is not None:
+                known = deliveries.taken(tx, self._project, signature)
+                if known is None and signature in seen:
+                    known = ""
+                seen.add(signature)
+                if known is not None:
+                    answers[index] = _Decided(known=known)
+                    continue
+            if len(arrived.reports) == 1:
+                single[index] = arrived.reports[0]
+        counted = recording.count_repeats(self._request, tx, list(single.values()))
+        for place, index in enumerate(single):
+            if place in counted:
+                repeat, signature = counted[place], batch[index].signature
+                kept = signature is not None and repeat.begin is None
+                if signature is not None and kept:
+                    deliveries.take(tx, self._project, signature, repeat.incident or "", _KEPT)
+                answers[index] = _Decided((repeat,), kept=kept)
+        return answers
+
+    def _alone(self, arrived: _Arrived) -> _Decided:
+        return _Decided(
+            [
+                recording.record(self._request, each.alarm, each.group, each.member)
+                for each in arrived.reports
+            ]
+        )
+
+    def _start(self, batch: Sequence[tuple[str, ...]]) -> list[str | Exception]:
+        """Start one execution for all incidents of some requests that need one. Return for each
+        request the execution of its first incident."""
+        now = time.monotonic()
+        self._begun = {each: begun for each, begun in self._begun.items() if now - begun[0] < AGAIN}
+        wanted = [each for some in batch for each in some if each not in self._begun]
+        if fresh := list(dict.fromkeys(wanted)):
+            try:
+                started = self._mistral.start(
+                    START, {"incidents": fresh}, description="admitted by the webhook"
+                )
+            except MistralError as error:
+                LOG.error("The failovers of admitted alarms were not started: %s", error)
+                away = _unavailable("Mistral does not answer; the alarm is recorded")
+                return [
+                    away if any(each in fresh for each in some) else self._begun[some[0]][1]
+                    for some in batch
+                ]
+            self._begun |= dict.fromkeys(fresh, (now, str(started["id"])))
+        return [self._begun[some[0]][1] for some in batch]
+
+    def _remember(self, signature: str, came_of_it: str) -> None:
+        """Record that a signed request was taken. Raises Refused if another one was faster."""
+        take = partial(
+            deliveries.take,
+            project_id=self._project,
+            signature=signature,
+            execution=came_of_it,
+            keep=_KEPT,
+        )
+        if not self._database.atomically(take):
+            raise _replayed(came_of_it)
 
     def _rate_of(self, sender: Sender) -> _Rate:
         with self._lock:
@@ -167,36 +341,26 @@ class Intake:
             )
         return Sender("signature", line), signature
 
-    def _once(self, inputs: Mapping[str, Any], signature: str) -> str:
-        """Take a signed alarm unless it was taken before. The execution's id follows from the
-        signature, so a repeat after a crash in between starts nothing twice."""
-        taken = partial(deliveries.taken, project_id=self._project, signature=signature)
+    def _passed_on(self, inputs: Mapping[str, Any], signature: str | None) -> str:
+        """Have an execution decide on an alarm, unless the signed request was taken before. The
+        execution's id follows from the signature, so a repeat after a crash in between starts
+        nothing twice."""
+        if signature is None:
+            return self._started(inputs, None)
         try:
-            known = self._database.reading(taken)
-            if known is None:
-                execution = self._started(inputs, derived_id("alarm", self._project, signature))
-                take = partial(
-                    deliveries.take,
-                    project_id=self._project,
-                    signature=signature,
-                    execution=execution,
-                    keep=_KEPT,
-                )
-                if self._database.atomically(take):
-                    return execution
-                known = execution
+            known = self._database.reading(
+                partial(deliveries.taken, project_id=self._project, signature=signature)
+            )
+            if known is not None:
+                raise _replayed(known)
+            execution = self._started(inputs, derived_id("alarm", self._project, signature))
+            self._remember(signature, execution)
         except Refused:
             raise
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
             LOG.exception("It is unknown whether this alarm was taken before.")
             raise _unavailable("the state store does not answer") from error
-        raise Refused(
-            409,
-            "REPLAYED",
-            "this request was taken before",
-            "Nothing to do. To send the alarm again, sign it again.",
-            execution=known,
-        )
+        return execution
 
     def _started(self, inputs: Mapping[str, Any], identity: str | None) -> str:
         try:
@@ -229,14 +393,19 @@ class _Rate:
             self._left -= 1
             return True
 
-    def charge(self, cost: int) -> None:
-        """Take more tokens for a request that was allowed."""
+    def charge(self, cost: float) -> None:
+        """Take more tokens for a request that was allowed, or give some back."""
         with self._lock:
             self._left -= cost
 
 
-def _read(delivery: Delivery, *, signed: bool) -> tuple[dict[str, Any], int]:
-    """Return the inputs of the workflow, and the number of alarms in them. Raises Refused."""
+def _incident(decisions: Sequence[Recorded]) -> str:
+    """Return the first incident that was recorded or counted; empty if there is none."""
+    return next((each.incident for each in decisions if each.incident is not None), "")
+
+
+def _read(delivery: Delivery, *, signed: bool) -> tuple[dict[str, Any], list[Alarm]]:
+    """Return the inputs of the workflow, and the alarms in them. Raises Refused."""
     said = _said(delivery.query)
     if signed and said:
         raise Refused(
@@ -261,10 +430,10 @@ def _said(query: str) -> dict[str, str]:
     return said
 
 
-def _alarm(body: bytes, kind: str | None) -> tuple[dict[str, Any], int]:
+def _alarm(body: bytes, kind: str | None) -> tuple[dict[str, Any], list[Alarm]]:
     try:
         alarm: dict[str, Any] = json.loads(body)
-        return alarm, len(adapters.read(alarm, kind))
+        return alarm, adapters.read(alarm, kind)
     except InvalidDocument as error:
         where = f"{error.path}: " if error.path else ""
         raise Refused(400, error.code, where + error.message, error.remedy) from None
@@ -278,6 +447,16 @@ def _unauthorised() -> Refused:
         "UNAUTHORISED",
         "the sender did not prove that it knows the secret",
         f"Sign it ({TIMESTAMP}, {SIGNATURE}), or use the token: see docs/server.md.",
+    )
+
+
+def _replayed(came_of_it: str) -> Refused:
+    return Refused(
+        409,
+        "REPLAYED",
+        "this request was taken before",
+        "Nothing to do. To send the alarm again, sign it again.",
+        taken_as=came_of_it,
     )
 
 

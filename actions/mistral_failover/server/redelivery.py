@@ -11,7 +11,7 @@ from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.model.ids import derived_id
 
 LOG = logging.getLogger(__name__)
-_ALARMS = ("failover.on_alarm", "failover.on_event")
+_ALARMS = ("failover.on_alarm", "failover.on_event", "failover.start_admitted")
 
 
 def take_up(mistral: EmbeddedMistral) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 import mistral_failover.workflows
 from mistral_failover.agent.systemd import Notifier
@@ -147,7 +148,8 @@ def running(options: Options, progress: Progress = _untold) -> Iterator[Running]
         redelivery.take_up(mistral)
         stack.enter_context(BackgroundSweep(mistral))
         health = Health(mistral.connect(_ANSWER))
-        intake = Intake(known, mistral.client, state.database, process.own_project(state.settings))
+        nobody = ActionContext(SecurityContext(), ExecutionContext())
+        intake = Intake(known, mistral.client, process.Request(state, nobody))
         webhook = Webhook(listening, intake, lambda: health.good, tls=certified)
         stack.enter_context(webhook)
         metrics = _metrics(stack, options)

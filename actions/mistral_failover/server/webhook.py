@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The webhook's HTTP: one request a connection, bounded in size, time and number.
 
-``POST /v1/alarms[/TOKEN]`` takes an alarm and answers 202 with its execution; ``GET /v1/health``
+``POST /v1/alarms[/TOKEN]`` takes an alarm and answers 202 with the decisions; ``GET /v1/health``
 tells whether this server would take one. Parts of a request that may hold a secret are not
 logged.
 """
@@ -198,9 +198,10 @@ class _Handler(BaseHTTPRequestHandler):
             body = self._body()
             self.server.arrived(self.connection)
             delivery = Delivery(parts.path, parts.query, dict(self.headers.items()), body)
-            execution = self.server.intake.take(delivery)
-            LOG.info("An alarm was taken as execution %s.", execution)
-            self._say(HTTPStatus.ACCEPTED, {"execution": execution})
+            taken = self.server.intake.take(delivery)
+            if taken.execution is not None:
+                LOG.info("An alarm was taken; execution %s acts on it.", taken.execution)
+            self._say(HTTPStatus.ACCEPTED, taken.answer)
 
     def do_GET(self) -> None:
         """Answer whether alarms are taken."""

@@ -68,7 +68,6 @@ class Incident:
 
 
 _WITHOUT_PAYLOAD = [column for column in incidents.c if column.name != "payload"]
-_COUNT = {"duplicates": incidents.c.duplicates + 1}
 _DECIDED_FOR_GOOD = sa.or_(
     incidents.c.decision.in_((Decision.IGNORED, Decision.DISMISSED, Decision.DUPLICATE)),
     sa.and_(incidents.c.decision == Decision.ADMITTED, incidents.c.traversal_id.is_not(None)),
@@ -136,17 +135,21 @@ def _is_the_latest_word(tx: Session, incident_id: str) -> None:
     tx.execute(incidents.update().where(incidents.c.id == incident_id).values(said=number))
 
 
-def count_duplicate(tx: Session, incident_id: str) -> None:
-    """Count another incident with the same fact. It is not a report in this series."""
+def count_duplicate(tx: Session, incident_id: str, times: int = 1) -> None:
+    """Count other incidents with the same fact. They are not a report in this series."""
     tx.execute(
-        incidents.update().where(incidents.c.id == incident_id).values(**_COUNT, last_at=tx.clock())
+        incidents.update()
+        .where(incidents.c.id == incident_id)
+        .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
     )
 
 
-def count_again(tx: Session, project_id: str, incident_id: str) -> tuple[str, str | None] | None:
-    """Count a repeat of an incident with a final decision. This locks only the incident's row.
-    Return the (incident, traversal) on which it is counted. Return None and change nothing if there
-    is no such incident, or if it is still to be judged or begun."""
+def count_again(
+    tx: Session, project_id: str, incident_id: str, times: int = 1
+) -> tuple[str, str | None] | None:
+    """Count repeats of an incident with a final decision. This locks only the incident's row.
+    Return the (incident, traversal) on which they are counted. Return None and change nothing if
+    there is no such incident, or if it is still to be judged or begun."""
     known = tx.changed(
         incidents.update()
         .where(
@@ -154,7 +157,7 @@ def count_again(tx: Session, project_id: str, incident_id: str) -> tuple[str, st
             incidents.c.project_id == project_id,
             _DECIDED_FOR_GOOD,
         )
-        .values(**_COUNT, last_at=tx.clock())
+        .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
     )
     if not known:
         return None
@@ -164,9 +167,30 @@ def count_again(tx: Session, project_id: str, incident_id: str) -> tuple[str, st
         _is_the_latest_word(tx, incident_id)
     if row.duplicate_of is None:
         return incident_id, row.traversal_id
-    count_duplicate(tx, row.duplicate_of)
+    count_duplicate(tx, row.duplicate_of, times)
     first = tx.connection.execute(which.where(incidents.c.id == row.duplicate_of)).one()
     return row.duplicate_of, first.traversal_id
+
+
+def count_waiting(tx: Session, project_id: str, incident_id: str, times: int) -> Incident | None:
+    """Count repeats of an alarm that was admitted and whose traversal has not begun. This locks
+    only the incident's row. Return the incident; None if it is not such an alarm, or unknown."""
+    waits = tx.changed(
+        incidents.update()
+        .where(
+            incidents.c.id == incident_id,
+            incidents.c.project_id == project_id,
+            incidents.c.decision == Decision.ADMITTED,
+            incidents.c.group_id.is_not(None),
+            incidents.c.traversal_id.is_(None),
+            incidents.c.source != OPERATOR,
+        )
+        .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
+    )
+    if not waits:
+        return None
+    _is_the_latest_word(tx, incident_id)
+    return get(tx, project_id, incident_id)
 
 
 def decide(

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A project floods the state store with alarms while another project fails over.
+
+The flood comes from a process of its own, as from the server of the other project: each alarm is
+about another unknown server, so each has to be judged, recorded, or refused because the list is
+full. *webhook* lets through what the webhook's rate allows of one sender; *no rate* everything.
+*active* is the time from the alarm to the application's start on the other server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Iterator
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
+from typing import Any
+
+import sqlalchemy as sa
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from bench.staging import all_ended, audited, bring_up, finished, must, set_latency, stage
+from mistral_failover.drill.scene import Scene
+from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.server import intake
+from mistral_failover.server.secret import Secret
+from mistral_failover.settings import Settings
+from mistral_failover.store.tables import incidents, operations, resources, totals
+
+ALARMS = 100_000
+REPEATS = 5
+FLOODING = "another project"
+
+
+def main(alarms: int = ALARMS) -> None:
+    """Print the table."""
+    print("   flood      active s   against none   alarms   taken   rows   not listed   CPU s")
+    with stage("measured") as scene:
+        alone = None
+        for way in ("none", "webhook", "no rate"):
+            names = [f"{way.replace(' ', '-')}-{number}" for number in range(REPEATS)]
+            set_latency(scene, "zero")
+            for name in names:
+                bring_up(scene, name)
+            set_latency(scene, "measured")
+            flooding = contextlib.nullcontext() if way == "none" else _Flood(scene, way, alarms)
+            with flooding as flood:
+                busy = time.process_time()
+                active = statistics.median(_active(scene, name) for name in names)
+                busy = time.process_time() - busy
+            alone = active if alone is None else alone
+            sent, taken = (flood.sent, flood.taken) if flood else (0, 0)
+            rows, left_out = _kept(scene)
+            print(
+                f"   {way:8} {active:10.2f} {active / alone:14.2f} {sent:8} {taken:7} {rows:6}"
+                f" {left_out:12} {busy / REPEATS:7.2f}",
+                flush=True,
+            )
+        audited(scene)
+
+
+class _Flood:
+    """A process that sends alarms while the block lasts."""
+
+    def __init__(self, scene: Scene, way: str, alarms: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._stop: Event = context.Event()
+        self._ready: Event = context.Event()
+        self._sent: Synchronized[int] = context.Value("i", 0)
+        self._taken: Synchronized[int] = context.Value("i", 0)
+        self._process = context.Process(
+            target=_send,
+            args=(
+                scene.database_url,
+                way,
+                alarms,
+                self._ready,
+                self._stop,
+                self._sent,
+                self._taken,
+            ),
+            daemon=True,
+        )
+
+    def __enter__(self) -> _Flood:
+        self._process.start()
+        if not self._ready.wait(60):
+            raise RuntimeError("the flood has not begun")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._process.join(60)
+
+    @property
+    def sent(self) -> int:
+        """How many alarms were sent."""
+        return self._sent.value
+
+    @property
+    def taken(self) -> int:
+        """How many of them were not refused because of the rate."""
+        return self._taken.value
+
+
+def _send(
+    url: str,
+    way: str,
+    alarms: int,
+    ready: Event,
+    stop: Event,
+    sent: Synchronized[int],
+    taken: Synchronized[int],
+) -> None:
+    """Send alarms from a process of its own."""
+    if way == "no rate":
+        intake.RATE = float("inf")
+    runtime = Runtime(Settings(database=url, project=f"{FLOODING}, {way}"))
+    nobody = ActionContext(SecurityContext(), ExecutionContext())
+    secret = Secret(b"the secret of a benchmark, 32 bytes")
+    taking = intake.Intake(secret, _NoMistral(), Request(runtime, nobody))
+    path = f"{intake.PATH}/{secret.token}"
+    ready.set()
+    for number in range(alarms):
+        if stop.is_set():
+            return
+        body = json.dumps({"server": f"unknown-{number}", "id": str(number)}).encode()
+        try:
+            taking.take(intake.Delivery(path, "", {}, body))
+            taken.value += 1
+        except intake.Refused as refused:
+            if refused.status != 429:
+                raise
+            time.sleep(0.001)  # its way to the webhook and back
+        sent.value += 1
+
+
+class _NoMistral:
+    """Nothing of the flood is admitted."""
+
+    def start(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("an alarm about an unknown server was admitted")
+
+
+def _active(scene: Scene, name: str) -> float:
+    """Fail a group over; seconds until its application started on the other server."""
+    server = scene.server(name, "db_a")
+    body = scene.cloud.alarm_body(server)
+    scene.cloud.fault("server", server, "app")
+    at = time.time()
+    finished(scene, name, must(scene.run("failover.on_alarm", **body)), at)
+    all_ended(scene)
+    started = (
+        sa.select(sa.func.max(operations.c.ended_at))
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .where(resources.c.type == "activation", operations.c.verb == "create")
+    )
+    return float(scene.read(lambda tx: tx.connection.execute(started).scalar_one())) - at
+
+
+def _kept(scene: Scene) -> tuple[int, int]:
+    """How many incidents the flooding projects have, and how many had no room."""
+    flooding = sa.func.substr(incidents.c.project_id, 1, len(FLOODING)) == FLOODING
+    rows = sa.select(sa.func.count()).select_from(incidents).where(flooding)
+    left_out = sa.select(sa.func.coalesce(sa.func.sum(totals.c.value), 0)).where(
+        totals.c.name == "unlisted"
+    )
+
+    def read(tx: Any) -> Iterator[int]:
+        for query in (rows, left_out):
+            yield int(tx.connection.execute(query).scalar_one())
+
+    found = scene.read(lambda tx: list(read(tx)))
+    return found[0], found[1]
