@@ -13,6 +13,7 @@ from typing import Any
 from bench import (
     admission,
     broker,
+    capacity,
     core,
     flood,
     many,
@@ -33,6 +34,7 @@ PARTS: dict[str, tuple[Callable[..., Any], str]] = {
     "webhook": (webhook.main, "the same through a server's webhook, which decides (--alarms)"),
     "flood": (flood.main, "a project's flood of alarms while another one fails over (--alarms)"),
     "zone": (zone.main, "a host with many groups dies (--groups)"),
+    "capacity": (capacity.main, "what further volumes cost: CPU and the state store"),
     "core": (core.main, "the convergence core without Mistral: size of the graph"),
     "broker": (broker.main, "commands to 1,000 members on one broker, and its memory"),
     "workers": (workers.main, "the convergence core without Mistral: many workers at once"),
