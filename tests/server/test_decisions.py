@@ -153,6 +153,29 @@ def test_several_alarms_in_one_body_have_a_decision_each_and_start_together(
     assert given == {"incidents": [each.incident for each in taken.decisions[:2]]}
 
 
+def test_of_a_body_with_many_alarms_the_repeats_are_counted_together(
+    begun: Ready, door: intake.Intake, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alert = {"status": "firing", "startsAt": "2099-01-01T00:00:00Z"}
+    numbered = [{**alert, "labels": {"alertname": "down", "n": str(n)}} for n in range(5)]
+    about = {"alertname": "down", "failover_group": "payments", "failover_member": "db_a"}
+    known = [{**alert, "fingerprint": f"f{n}", "labels": about} for n in range(3)]
+    door.take(delivery({"version": "4", "alerts": known}))
+    judged: list[Any] = []
+    real = recording.record
+
+    def counted(*given: Any) -> Any:
+        judged.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(recording, "record", counted)
+    taken = door.take(delivery({"version": "4", "alerts": [*known, *numbered]}))
+
+    assert decisions(taken) == ["DUPLICATE"] * 3 + ["HELD"] * 5
+    assert len(judged) == 5
+    assert len(rows()) == 8
+
+
 def test_group_and_member_of_the_address_count(begun: Ready, door: intake.Intake) -> None:
     taken = door.take(delivery({"server": "s-x", "id": "1"}, "group=payments&member=db_b"))
 

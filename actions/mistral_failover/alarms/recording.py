@@ -48,6 +48,8 @@ MOST_WITHOUT_GROUP = 1000
 """Alarms of a project that belong to no known group and that are listed at most, for each rule."""
 LONGEST = 16 * 1024
 """Characters of an alarm's body, as JSON, that are kept."""
+REPEATED = "heard_before"
+"""The rule of repeats of a known incident."""
 RELEASED = "released"
 """The rule of alarms that the storm guard held and let go."""
 _NAME = 255  # characters of a name; no group or member has a longer one
@@ -136,7 +138,7 @@ def _waits(
 
 def _repeated(alarm: Alarm) -> Verdict:
     sentence = f"{masked(alarm.sentence)}: a repeat of a known incident"
-    return Verdict(Decision.DUPLICATE, sentence, "heard_before")
+    return Verdict(Decision.DUPLICATE, sentence, REPEATED)
 
 
 def record_in(

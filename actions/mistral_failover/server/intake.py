@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 from mistral_failover.alarms import adapters, recording
 from mistral_failover.alarms.alarm import Alarm
-from mistral_failover.alarms.recording import Recorded, Report
+from mistral_failover.alarms.recording import REPEATED, Recorded, Report
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
 from mistral_failover.model.errors import InvalidDocument
@@ -26,7 +26,6 @@ from mistral_failover.runtime.process import Request
 from mistral_failover.server.batches import Batches
 from mistral_failover.server.secret import Secret
 from mistral_failover.store import deliveries
-from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
@@ -204,7 +203,7 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
             LOG.exception("An alarm could not be decided.")
             raise _unavailable("the state store does not answer") from error
-        repeats = sum(each.verdict.decision == Decision.DUPLICATE for each in taken.decisions)
+        repeats = sum(each.verdict.rule == REPEATED for each in taken.decisions)
         rate.charge(-repeats * (1 - REPEAT))
         return taken
 
@@ -222,53 +221,70 @@ class Intake:
     def _decide(self, batch: Sequence[_Arrived]) -> list[_Decided | Exception]:
         """Decide on the alarms of some requests. Repeats of known incidents, usually all of them,
         take one transaction together; each other alarm takes one of its own."""
-        found: list[_Decided | Exception | None] = self._database.atomically(
-            partial(self._repeated, batch)
-        )
         answers: list[_Decided | Exception] = []
-        for arrived, known in zip(batch, found, strict=True):
-            try:
-                answers.append(known or self._alone(arrived))
-            except Exception as error:  # noqa: BLE001 - one alarm's error must not stop the others
-                answers.append(error)
+        for some in _portions(batch, adapters.MOST):
+            found = self._database.atomically(partial(self._repeated, some))
+            for arrived, known in zip(some, found, strict=True):
+                try:
+                    answers.append(self._completed(arrived, known))
+                except Exception as error:  # noqa: BLE001 - one alarm's error must not stop others
+                    answers.append(error)
         event_hooks.after(self._request)
         return answers
 
     def _repeated(
         self, batch: Sequence[_Arrived], tx: SqlTransaction
-    ) -> list[_Decided | Exception | None]:
-        """Answer the requests that were taken before, and those all of whose alarms repeat a known
-        incident; None for the others, of which nothing is counted."""
-        answers: list[_Decided | Exception | None] = [None] * len(batch)
-        single: dict[int, Report] = {}
-        seen: set[str] = set()
-        for index, arrived in enumerate(batch):
-            signature = arrived.signature
-            if signature is not None:
-                known = deliveries.taken(tx, self._project, signature)
-                if known is None and signature in seen:
-                    known = ""
-                seen.add(signature)
-                if known is not None:
-                    answers[index] = _Decided(known=known)
-                    continue
-            if len(arrived.reports) == 1:
-                single[index] = arrived.reports[0]
-        counted = recording.count_repeats(self._request, tx, list(single.values()))
-        for place, index in enumerate(single):
-            if place in counted:
-                repeat, signature = counted[place], batch[index].signature
-                kept = signature is not None and repeat.begin is None
-                if signature is not None and kept:
-                    deliveries.take(tx, self._project, signature, repeat.incident or "", _KEPT)
-                answers[index] = _Decided((repeat,), kept=kept)
+    ) -> list[_Decided | dict[int, Recorded]]:
+        """Count the repeats of known incidents in some requests. Return the answer to a request
+        that was taken before or that has nothing else; of another one, the decisions so far, by the
+        index of the alarm."""
+        answers: list[_Decided | dict[int, Recorded]] = []
+        for arrived in batch:
+            known = self._taken(tx, arrived.signature)
+            answers.append({} if known is None else _Decided(known=known))
+        places = [
+            (number, index)
+            for number, arrived in enumerate(batch)
+            if isinstance(answers[number], dict)
+            for index in range(len(arrived.reports))
+        ]
+        reports = [batch[number].reports[index] for number, index in places]
+        for place, recorded in recording.count_repeats(self._request, tx, reports).items():
+            number, index = places[place]
+            decisions = answers[number]
+            assert isinstance(decisions, dict)  # of a request that is new
+            decisions[index] = recorded
+        for number, arrived in enumerate(batch):
+            decisions = answers[number]
+            if isinstance(decisions, dict) and len(decisions) == len(arrived.reports):
+                answers[number] = self._kept(tx, arrived, decisions)
         return answers
 
-    def _alone(self, arrived: _Arrived) -> _Decided:
+    def _taken(self, tx: SqlTransaction, signature: str | None) -> str | None:
+        return None if signature is None else deliveries.taken(tx, self._project, signature)
+
+    def _kept(
+        self, tx: SqlTransaction, arrived: _Arrived, found: Mapping[int, Recorded]
+    ) -> _Decided:
+        """Record that a signed request was taken, unless something has to be started first."""
+        decisions = [found[index] for index in sorted(found)]
+        if arrived.signature is None or any(each.begin is not None for each in decisions):
+            return _Decided(decisions)
+        came_of_it = _incident(decisions)
+        if deliveries.take(tx, self._project, arrived.signature, came_of_it, _KEPT):
+            return _Decided(decisions, kept=True)
+        return _Decided(known=came_of_it)  # the same request is twice in this batch
+
+    def _completed(self, arrived: _Arrived, known: _Decided | Mapping[int, Recorded]) -> _Decided:
+        """Decide on the alarms of a request that are no repeats."""
+        if isinstance(known, _Decided):
+            return known
         return _Decided(
             [
-                recording.record(self._request, each.alarm, each.group, each.member)
-                for each in arrived.reports
+                known[index]
+                if index in known
+                else recording.record(self._request, each.alarm, each.group, each.member)
+                for index, each in enumerate(arrived.reports)
             ]
         )
 
@@ -397,6 +413,17 @@ class _Rate:
         """Take more tokens for a request that was allowed, or give some back."""
         with self._lock:
             self._left -= cost
+
+
+def _portions(batch: Sequence[_Arrived], most: int) -> Iterator[Sequence[_Arrived]]:
+    """Yield the requests in portions with at most so many alarms, or of one request."""
+    some: list[_Arrived] = []
+    for arrived in batch:
+        if some and sum(len(each.reports) for each in some) + len(arrived.reports) > most:
+            yield some
+            some = []
+        some.append(arrived)
+    yield some
 
 
 def _incident(decisions: Sequence[Recorded]) -> str:
