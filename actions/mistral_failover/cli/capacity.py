@@ -22,7 +22,7 @@ FAILOVER_CPU, VOLUME_CPU = 0.78, 0.10
 one process."""
 LOOK_CPU = 0.0042
 """CPU seconds of one look at a group at rest."""
-REPEAT_CPU, EXECUTION_CPU = 0.0017, 0.070
+REPEAT_CPU, EXECUTION_CPU = 0.0047, 0.070
 """CPU seconds of a repeated alarm: decided by the webhook, and as an execution of Mistral."""
 FAILOVER_REQUESTS = 38
 """Requests of one failover with a volume to the cloud and to the agents."""
