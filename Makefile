@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 MACHINES := FAILOVER_CLOUD_MACHINES=yes $(BIN)/python -m testcloud
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test docs drills test-cloud test-outages test-broker test-ui pictures faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-losses clean
+.PHONY: drill test docs drills test-cloud test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -51,6 +51,16 @@ test-ui: $(STAMP)
 # The pictures of the documentation, from these tests.
 pictures: test-ui
 	cp build/ui/docs/*.png docs/
+
+# The agent's Debian package, in dist: see docs/agent.md.
+agent-deb: $(STAMP)
+	$(BIN)/python -m deploy.agent_deb dist
+
+# It, in a Debian 12 and a Debian 13 of its own; images where something builds them (Debian, root).
+test-package: $(STAMP)
+	command -v mmdebstrap >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap
+	$(BIN)/python -m testbroker install
+	$(BIN)/pytest -m package tests/installation -n 0 --durations=5
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import uuid
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,13 @@ def test_a_command_line_that_is_wrong_is_exit_code_2(node):
     with pytest.raises(SystemExit) as raised:
         call(node, "settle", "key-1")
     assert raised.value.code == 2
+
+
+def test_the_version_is_told_without_a_file(capsys):
+    with pytest.raises(SystemExit) as raised:
+        main(["--version"])
+    assert raised.value.code == 0
+    assert capsys.readouterr().out == f"failover-agent {version('mistral-failover')}\n"
 
 
 def test_the_file_may_be_named_before_the_command_too(node, capsys):

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=_run)
+    shown = f"%(prog)s {version('mistral-failover')}"
+    parser.add_argument("--version", action="version", version=shown, help="show the version")
     commands = parser.add_subparsers(title="commands", metavar="")
     for name, run, text in (
         ("run", _run, "serve until SIGTERM"),
