@@ -65,7 +65,11 @@ class Runtime:
             self.database = Database(settings.database)
         except UnsupportedDatabase as error:
             raise ActionError(error.code, error.message, error.remedy) from None
-        schema.upgrade(self.database)
+        try:
+            schema.upgrade(self.database)
+        except schema.SchemaTooNew as error:
+            self.database.close()
+            raise ActionError("SCHEMA_UNKNOWN", error.message, error.remedy) from None
         self.definitions = Definitions()
         self.engine = Engine(self.database, lease=settings.lease, definitions=self.definitions)
         self.leases = LeaseKeeper(self.database)

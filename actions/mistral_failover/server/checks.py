@@ -132,13 +132,9 @@ def _database(options: Options) -> Iterator[Finding]:
             "there. For MariaDB: pip install 'mistral-failover[mysql]'.",
         )
         return
-    if there is not None and not schema.knows(there):
-        yield Finding(
-            True,
-            "SCHEMA_UNKNOWN",
-            f"the state store has the schema {there} of a later version",
-            "Install the version that the other servers have.",
-        )
+    if there is not None and not (schema.knows(there) or schema.usable(there)):
+        error = schema.SchemaTooNew(there)
+        yield Finding(True, "SCHEMA_UNKNOWN", error.message, error.remedy)
 
 
 def _cloud(options: Options) -> Iterator[Finding]:

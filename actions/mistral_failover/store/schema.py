@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring a database to the schema of this version, with alembic."""
+"""Bring a database to the schema of this version, with alembic.
+
+Versions that follow each other work on one store at the same time, during an upgrade. From 0010 on
+a revision is called ``NUMBER-since-NUMBER``: the second one is the number of the earliest schema
+whose code can work with its tables. So a process that starts after a later version has upgraded the
+store knows whether it may use it.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,14 +32,29 @@ _SECONDS = 120  # to wait for another process that is changing the schema
 _mutex = threading.Lock()  # alembic keeps the running migration in a global
 
 
-def upgrade(database: Database, revision: str = "head") -> None:
-    """Create or upgrade the tables. Do nothing if they are up to date.
+class SchemaTooNew(Exception):
+    """The tables are of a later version, and this version cannot work with them."""
 
-    Several processes may call this at once: they take turns. Raises TimeoutError if another process
-    does not finish.
+    remedy = "Install the version that the other hosts have."
+
+    def __init__(self, revision: str) -> None:
+        self.message = f"the state store has the schema {revision} of a later version"
+        super().__init__(f"{self.message}. {self.remedy}")
+
+
+def upgrade(database: Database, revision: str = "head") -> None:
+    """Create or upgrade the tables. Do nothing if they are up to date, or of a later version that
+    this one can work with.
+
+    Several processes may call this at once: they take turns. Raises SchemaTooNew; TimeoutError if
+    another process does not finish.
     """
     with _alone(database) as connection:
-        alembic.command.upgrade(_config(connection), revision)
+        has = _revision(connection)
+        if has is None or knows(has):
+            alembic.command.upgrade(_config(connection), revision)
+        elif not usable(has):
+            raise SchemaTooNew(has)
 
 
 def downgrade(database: Database, revision: str) -> None:
@@ -41,18 +63,46 @@ def downgrade(database: Database, revision: str) -> None:
         alembic.command.downgrade(_config(connection), revision)
 
 
-def revisions(database: Database) -> tuple[str | None, str | None]:
+def revisions(database: Database) -> tuple[str | None, str]:
     """Return the revision of the tables, and the one that this version needs."""
     with database.engine.connect() as connection:
-        options = {"version_table": VERSION_TABLE}
-        has = MigrationContext.configure(connection, opts=options).get_current_revision()
-        return has, ScriptDirectory.from_config(_config(connection)).get_current_head()
+        return _revision(connection), head()
+
+
+def head() -> str:
+    """Return the revision that this version needs."""
+    found = ScriptDirectory(str(_SCRIPTS)).get_current_head()
+    assert found is not None
+    return found
 
 
 def knows(revision: str) -> bool:
     """Return whether a revision belongs to this version. If not, it is from a later version."""
     scripts = ScriptDirectory(str(_SCRIPTS))
     return revision in {each.revision for each in scripts.walk_revisions()}
+
+
+def usable(revision: str) -> bool:
+    """Return whether this version can work with the tables of a revision of a later version."""
+    since = earliest(revision)
+    return since is not None and since <= number(head())
+
+
+def number(revision: str) -> int:
+    """Return the number of a revision."""
+    return int(revision.split("-")[0])
+
+
+def earliest(revision: str) -> int | None:
+    """Return the number of the earliest schema whose code can work with these tables, if the
+    revision has it."""
+    found = re.fullmatch(r"\d{4}-since-(\d{4})", revision)
+    return int(found[1]) if found else None
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    options = {"version_table": VERSION_TABLE}
+    return MigrationContext.configure(connection, opts=options).get_current_revision()
 
 
 @contextmanager
