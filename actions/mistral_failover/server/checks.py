@@ -133,8 +133,8 @@ def _database(options: Options) -> Iterator[Finding]:
         )
         return
     if there is not None and not (schema.knows(there) or schema.usable(there)):
-        error = schema.SchemaTooNew(there)
-        yield Finding(True, "SCHEMA_UNKNOWN", error.message, error.remedy)
+        late = schema.SchemaTooNew(there)
+        yield Finding(True, "SCHEMA_UNKNOWN", late.message, late.remedy)
 
 
 def _cloud(options: Options) -> Iterator[Finding]:
