@@ -77,7 +77,8 @@ def _install_library(library: Path, work: Path) -> str:
             shutil.copytree(ROOT / name, sources / name, ignore=ignored)
         else:
             shutil.copy(ROOT / name, sources / name)
-    build = (*_UV, "build", "--quiet", "--wheel", "--out-dir", str(work))
+    pinned = ("--build-constraints", str(DEBIAN / "build.txt"))
+    build = (*_UV, "build", "--quiet", "--wheel", *pinned, "--out-dir", str(work))
     subprocess.run([*build, str(sources)], check=True)
     (wheel,) = work.glob("*.whl")
     # One platform, whatever this machine is: so the result is the same everywhere.

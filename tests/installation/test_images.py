@@ -10,8 +10,10 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -35,20 +37,42 @@ def call(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=check)
 
 
+BASE = os.environ.get("FAILOVER_PYTHON_IMAGE", "docker.io/library/python:3.12-slim-bookworm")
+MISTRAL = f"""\
+FROM {BASE}
+RUN useradd --system mistral && python3 -m venv /var/lib/kolla/venv
+ENV PATH=/var/lib/kolla/venv/bin:$PATH
+RUN pip install --no-cache-dir 'mistral>=23,<24'
+USER mistral
+"""
+"""An image as Kolla's are: Mistral in a virtual environment, and its own user."""
+
+
 @cache
 def image(target: str) -> str:
     """Build an image; returns its name."""
+    given = {"PYTHON_IMAGE": BASE}
+    if target == "mistral":
+        given["MISTRAL_IMAGE"] = mistrals_own_image()
+    arguments = [f"--build-arg={name}={value}" for name, value in given.items()]
+    return build(ROOT, target, "--target", target, *arguments)
+
+
+@cache
+def mistrals_own_image() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "Containerfile").write_text(MISTRAL)
+        return build(Path(folder), "own-mistral")
+
+
+def build(folder: Path, name: str, *options: str) -> str:
     program = builder()
     if program is None:
         pytest.skip("neither podman, docker nor buildah works here")
-    name = f"localhost/failover-test-{target}"
-    base = os.environ.get("FAILOVER_PYTHON_IMAGE")
-    given = ("--build-arg", f"PYTHON_IMAGE={base}") if base else ()
-    # Docker looks for another name unless it is told.
-    call(
-        program, "build", *given, "--file", "Containerfile", "--target", target, "--tag", name, "."
-    )
-    return name
+    tag = f"localhost/failover-test-{name}"
+    file = str(folder / "Containerfile")
+    call(program, "build", "--file", file, "--tag", tag, *options, str(folder))
+    return tag
 
 
 def run(target: str, *command: str) -> subprocess.CompletedProcess[str]:
@@ -89,3 +113,15 @@ def test_the_servers_image_has_a_server_that_lacks_only_a_cloud() -> None:
 
 def test_the_server_runs_as_a_user_without_rights() -> None:
     assert run("server", "id", "-u").stdout.strip() == "997"
+
+
+def test_mistral_finds_the_actions_and_the_workflows_in_the_layer_on_its_image() -> None:
+    script = (
+        "from importlib.metadata import entry_points as found;"
+        "print(found(group='mistral.actions')['failover.advance'].load().__name__);"
+        "print(len(found(group='mistral.preinstalled_workflows')['failover'].load()()) > 10)"
+    )
+    done = run("mistral", "python3", "-c", script)
+
+    assert done.stdout.split() == ["Advance", "True"], done.stderr
+    assert run("mistral", "id", "-un").stdout.strip() == "mistral"
