@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
@@ -23,6 +24,7 @@ from mistral_failover.doctor.checks import Finding, Look, examine, ok
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Request, Runtime
 from mistral_failover.settings import Settings
+from mistral_failover.store import schema
 
 COMMANDED = {
     "database": {
@@ -60,6 +62,29 @@ def test_without_a_cloud_and_mistral_everything_else_is_looked_at_all_the_same(
     assert fence[0] == "ok"
     assert "quiesce, stop, confirm" in fence[1]
     assert of(found, "goal")[0][0] == "warn"  # its traversal is under way
+
+
+@pytest.mark.parametrize(
+    ("later", "level"),
+    [("{:04}-since-{:04}", "warn"), ("{:04}-since-9999", "error")],
+)
+def test_a_store_of_a_later_version_is_told_and_whether_it_can_be_used(
+    state: Runtime, context: ActionContext, later: str, level: str
+) -> None:
+    number = schema.number(schema.head())
+    has = sa.table(schema.VERSION_TABLE, sa.column("version_num")).update()
+
+    def become(revision: str) -> None:
+        with state.database.engine.begin() as connection:
+            connection.execute(has.values(version_num=revision))
+
+    become(later.format(number + 1, number))
+    try:
+        found = of(findings(context), "store")
+    finally:
+        become(schema.head())
+
+    assert found[0][0] == level
 
 
 def test_a_ladder_without_a_rung_for_a_dead_host_is_told(

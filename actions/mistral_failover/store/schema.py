@@ -83,9 +83,9 @@ def knows(revision: str) -> bool:
 
 
 def usable(revision: str) -> bool:
-    """Return whether this version can work with the tables of a revision of a later version."""
+    """Return whether a revision is from a later version, and this one can work with its tables."""
     since = earliest(revision)
-    return since is not None and since <= number(head())
+    return since is not None and since <= number(head()) and not knows(revision)
 
 
 def number(revision: str) -> int:
