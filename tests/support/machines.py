@@ -108,7 +108,8 @@ class Service:
             "CREATE SEQUENCE numbers",
             "SELECT pg_reload_conf()",
         )
-        self.inside(self.active, f"echo '{_TRUST}' >> /srv/data/data/pg_hba.conf")
+        # Unlike a row, a line is not on the disk when the command ends.
+        self.inside(self.active, f"echo '{_TRUST}' >> /srv/data/data/pg_hba.conf; sync")
         commands = " ".join(f"-c '{statement}'" for statement in sql)
         self.inside(self.active, f'su postgres -s /bin/sh -c "psql -X -q {commands}"')
 
