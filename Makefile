@@ -102,7 +102,7 @@ machines-down: $(STAMP)
 test-machines: machines-up
 	$(BIN)/pytest -m machines tests/machines -n 0 -s --timeout=600 --durations=10
 
-# The part of it that is in .ci/run.
+# The two that count most.
 test-losses: machines-up
 	$(BIN)/pytest -m machines tests/machines/test_losses.py -n 0 -s --timeout=600
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What else happens to a guest: it hangs, panics, loses its disk or its agent; or nothing is wrong,
-and the service moves as planned. Minutes each; ``test_losses.py`` is the part that is in CI."""
+and the service moves as planned."""
 
 from __future__ import annotations
 
