@@ -83,7 +83,11 @@ class Service:
             if (active := self.group.active()) is not None:
                 return active
             if time.monotonic() > deadline:
-                raise AssertionError(f"not active: {self.group.status()['reason']}")
+                consoles = "".join(
+                    f"\n{member}: {guests.console(self.where, server).read_text()[-800:]}"
+                    for member, server in self.servers.items()
+                )
+                raise AssertionError(f"not active: {self.group.status()['reason']}{consoles}")
             self.tenant.run("failover.activate_first", group=self.name)
 
     def addresses(self) -> dict[str, str]:
