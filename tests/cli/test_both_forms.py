@@ -63,6 +63,7 @@ PROCESSES = {
 ELSEWHERE = {
     "admit": "cli/test_alarm_commands.py",
     "agent key": "cli/test_agent_commands.py",
+    "capacity": "cli/test_capacity.py",
     "confirm-fenced": "cli/test_confirming.py",
     "failback": "cli/test_switchover_commands.py",
     "fence": "cli/test_fence_command.py",

@@ -21,6 +21,16 @@ def asked(*words: str) -> dict[str, Any]:
     return {row["name"]: row for row in json.loads(answer.stdout)}
 
 
+def test_people_see_the_same_as_machines() -> None:
+    machines = failover("capacity", "--groups", "10", "-f", "json")
+
+    table = failover("capacity", "--groups", "10")
+
+    found = json.loads(machines.stdout)
+    assert found
+    assert all(row["measured_by"] in table.stdout for row in found)
+
+
 def test_it_multiplies_what_was_measured() -> None:
     found = asked("--groups", "1000", "--volumes", "3", "--failing", "100")
 

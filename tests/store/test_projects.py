@@ -61,6 +61,7 @@ UNSEEN = {
 def ids(project: str) -> dict[str, Any]:
     """What a caller names: the ids of a project's rows."""
     return {
+        "admitted_id": f"{project}-admitted",
         "after": 0,
         "batch": 10,
         "counts": {},
@@ -93,6 +94,7 @@ def ids(project: str) -> dict[str, Any]:
         "stuck": True,
         "traversal_id": f"{project}-traversal",
         "within": NOW,
+        "times": 2,
     }
 
 

@@ -132,7 +132,7 @@ def _whole(text: str) -> int:
 
 
 class Capacity(Lister):
-    """Calculate what a number of groups needs: CPU, time, memory, and the next limit.
+    """Calculate the CPU, time and memory that groups need, and the next limit.
 
     The numbers follow from benchmarks on one machine, in one process on one core. It asks no
     server.

@@ -172,13 +172,13 @@ def count_again(
     return row.duplicate_of, first.traversal_id
 
 
-def count_waiting(tx: Session, project_id: str, incident_id: str, times: int) -> Incident | None:
+def count_waiting(tx: Session, project_id: str, admitted_id: str, times: int) -> Incident | None:
     """Count repeats of an alarm that was admitted and whose traversal has not begun. This locks
     only the incident's row. Return the incident; None if it is not such an alarm, or unknown."""
     waits = tx.changed(
         incidents.update()
         .where(
-            incidents.c.id == incident_id,
+            incidents.c.id == admitted_id,
             incidents.c.project_id == project_id,
             incidents.c.decision == Decision.ADMITTED,
             incidents.c.group_id.is_not(None),
@@ -189,8 +189,8 @@ def count_waiting(tx: Session, project_id: str, incident_id: str, times: int) ->
     )
     if not waits:
         return None
-    _is_the_latest_word(tx, incident_id)
-    return get(tx, project_id, incident_id)
+    _is_the_latest_word(tx, admitted_id)
+    return get(tx, project_id, admitted_id)
 
 
 def decide(

@@ -298,6 +298,8 @@ def history_of_project(
 def following(tx: Session, first: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a traversal, as :func:`traversal` returns it, and the ones that the engine itself
     started after it, in order: everything that one incident caused."""
+    if first["incident_id"] is None:
+        return [dict(first)]
     shown = (
         "id",
         "group_id",

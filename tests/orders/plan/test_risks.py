@@ -10,9 +10,8 @@ import pytest
 
 from mistral_failover.actions import orders, suspensions
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.servers import ServerState, server_state
 from mistral_failover.cloud.volumes import attach
-from mistral_failover.groups import candidates
 from mistral_failover.orders.plan import steps
 from mistral_failover.runtime.process import DEFAULT_PROJECT, Request
 from mistral_failover.store import groups, incidents, views
@@ -90,7 +89,7 @@ def test_what_can_fence_a_member_whose_host_nova_shows_as_down_is_told(
     cloud = Request(group.state, group.context()).cloud(Unguarded())
     host = server_state(cloud, group.server("db_a")).host_id
     # Nova shows it to administrators only.
-    monkeypatch.setattr(candidates, "_is_down", lambda state: state.host_id == host)
+    monkeypatch.setattr(ServerState, "host_silent", property(lambda state: state.host_id == host))
 
     plan = group.plan(lost=["db_a"], to="db_b")
 
