@@ -33,7 +33,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ignored = shutil.ignore_patterns("generated", "__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copy(ROOT / "README.md", folder)
-    for name in ("LICENSE", "tests", "workflows"):
+    for name in ("LICENSE", "Containerfile", "deploy", "devstack", "tests", "workflows"):
         (folder / name).symlink_to(ROOT / name)
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]

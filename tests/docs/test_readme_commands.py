@@ -100,7 +100,8 @@ def test_the_same_is_done_by_mistral_s_api_alone(mistral: MistralProcess) -> Non
     )
     assert standing.splitlines()[-1] == "the goal is reached"
     assert '"roles":{"active":"db_a"},"lost":[]' in back
-    assert '"reason":"moved: active on db_b","roles":{"active":"db_b"},"lost":[]' in moved
+    assert '"reason":"moved: active on db_b","failure":null' in moved
+    assert '"roles":{"active":"db_b"},"lost":[]' in moved
     assert '"roles":{"active":"db_a"},"lost":[]' in undone
     assert sweep == "failover-sweep"
 
