@@ -16,7 +16,7 @@ from testcloud.machines import places
 from testcloud.machines.commands import run
 from testcloud.processes import Processes
 from testcloud.serving import until
-from testcloud.settings import Settings
+from testcloud.settings import Settings, write_private
 
 USERS = {
     # What Cinder may do, and QEMU on behalf of Nova.
@@ -135,17 +135,14 @@ def _add_osd(settings: Settings) -> None:
     own, identity = places.ceph(settings) / "osd.0.keyring", str(uuid.uuid4())
     secret = run("ceph-authtool", "--gen-print-key").strip()
     ceph(settings, "osd", "new", identity, "0", given=json.dumps({"cephx_secret": secret}))
-    own.touch(0o600)
-    own.write_text(f"[osd.0]\n\tkey = {secret}\n", encoding="ascii")
+    write_private(own, f"[osd.0]\n\tkey = {secret}\n")
     conf = places.ceph_conf(settings)
     run("ceph-osd", "-c", conf, "-i", "0", "--mkfs", "--osd-uuid", identity)
 
 
 def _add_user(settings: Settings, name: str, *rights: str) -> None:
-    path = places.ceph(settings) / f"{name}.keyring"
     text = ceph(settings, "auth", "get-or-create", name, *rights)
-    path.touch(0o600)
-    path.write_text(text, encoding="ascii")
+    write_private(places.ceph(settings) / f"{name}.keyring", text)
 
 
 _CONFIGURATION = """\

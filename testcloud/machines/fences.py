@@ -13,6 +13,7 @@ import yaml
 from testcloud.machines import places
 from testcloud.settings import HOSTS, Settings, write_private
 
+_LAN_FILE, _EMULATED_FILE = "lan.conf", "board.emu"
 _LAN = """\
 name "{host}"
 set_working_mc 0x20
@@ -25,7 +26,7 @@ set_working_mc 0x20
     allowed_auths_admin none md2 md5 straight
     guid a123456789abcdefa123456789abcdef
   endlan
-  chassis_control "{python} -m testcloud.machines.power {host}"
+  chassis_control "{control}"
   user 1 true "" "test" user 10 none md2 md5 straight
   user 2 true "{user}" "{password}" admin 10 none md2 md5 straight
 """
@@ -54,20 +55,35 @@ def write(settings: Settings) -> None:
     write_private(devices(settings), yaml.safe_dump(_devices(settings)))
 
 
+def board_command(folder: Path) -> tuple[str, ...]:
+    """The command that runs the IPMI board whose files are in a folder."""
+    files = ("-c", str(folder / _LAN_FILE), "-f", str(folder / _EMULATED_FILE))
+    return ("ipmi_sim", "-n", *files, "-s", str(folder / "state"))
+
+
+def write_board(folder: Path, host: str, port: int, password: str, control: str) -> None:
+    """Write the files of an IPMI board.
+
+    :param control: the program that the board calls for the power (man ipmi_sim).
+    """
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    user = places.BOARD_USER
+    lan = _LAN.format(host=host, port=port, control=control, user=user, password=password)
+    write_private(folder / _LAN_FILE, lan)
+    write_private(folder / _EMULATED_FILE, _EMULATED)
+
+
 def _write_boards(settings: Settings) -> None:
     write_private(places.board_password(settings), _password(settings) + "\n")
     for host in HOSTS:
-        own = places.board_files(settings, host)
-        (own / "state").mkdir(parents=True, exist_ok=True)
-        lan = _LAN.format(
-            host=host,
-            port=places.board_port(host),
-            python=sys.executable,
-            user=places.BOARD_USER,
-            password=_password(settings),
+        control = f"{sys.executable} -m testcloud.machines.power {host}"
+        write_board(
+            places.board_files(settings, host),
+            host,
+            places.board_port(host),
+            _password(settings),
+            control,
         )
-        write_private(own / "lan.conf", lan)
-        write_private(own / "board.emu", _EMULATED)
 
 
 def _password(settings: Settings) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 from testcloud.errors import CloudError
 from testcloud.machines import host as machine
 from testcloud.machines import places
-from testcloud.processes import Processes
 from testcloud.settings import HOSTS, Settings
 
 PAUSE = 0.1
@@ -32,10 +31,12 @@ def host_of(settings: Settings, server: str) -> str:
 
 def running(settings: Settings, host: str) -> list[str]:
     """The ids of the servers whose guests run on a host; none where it has no power."""
-    pid = Processes(settings).pid(places.process(host))
-    if pid is None:
-        return []
-    return machine.inside(pid, *_VIRSH, "list", "--uuid").split()
+    try:
+        return machine.inside(settings, host, *_VIRSH, "list", "--uuid").split()
+    except CloudError as error:
+        if error.code == "NO_POWER":
+            return []
+        raise
 
 
 def console(settings: Settings, server: str) -> Path:
@@ -53,7 +54,7 @@ def console(settings: Settings, server: str) -> Path:
 def execute(settings: Settings, server: str, script: str, limit: float = 60) -> str:
     """Run a shell script in a guest by its QEMU agent, which needs no network; return its output.
 
-    :raises CloudError: NO_SUCH_GUEST, COMMAND_FAILED.
+    :raises CloudError: NO_SUCH_GUEST, NO_POWER, COMMAND_FAILED.
     """
     host = host_of(settings, server)
     command = {"path": "/bin/sh", "arg": ["-c", script], "capture-output": True}
@@ -99,20 +100,14 @@ _VIRSH = ("virsh", "-q", "-c", places.URI)
 
 
 def _virsh(settings: Settings, server: str, *words: str) -> str:
-    pid = Processes(settings).pid(places.process(host_of(settings, server)))
-    if pid is None:
-        raise CloudError("NO_SUCH_GUEST", f"The host of {server} has no power.")
-    return machine.inside(pid, *_VIRSH, *words, server)
+    return machine.inside(settings, host_of(settings, server), *_VIRSH, *words, server)
 
 
 def _ask(
     settings: Settings, host: str, server: str, execute: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    pid = Processes(settings).pid(places.process(host))
-    if pid is None:
-        raise CloudError("NO_SUCH_GUEST", f"{host} has no power.")
     text = json.dumps({"execute": execute, "arguments": arguments})
     answer: dict[str, dict[str, Any]] = json.loads(
-        machine.inside(pid, *_VIRSH, "qemu-agent-command", server, text)
+        machine.inside(settings, host, *_VIRSH, "qemu-agent-command", server, text)
     )
     return answer["return"]

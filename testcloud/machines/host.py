@@ -28,6 +28,7 @@ from testcloud.configuration import compute_file
 from testcloud.errors import CloudError
 from testcloud.machines import ceph, network, places
 from testcloud.machines.commands import run
+from testcloud.processes import Processes
 from testcloud.serving import program
 from testcloud.settings import Settings
 
@@ -59,13 +60,16 @@ _SECRET_XML = f"""\
 """
 
 
-def inside(pid: int, *words: str) -> str:
-    """Run a command on a host; ``pid`` is that of its process among the cloud's.
+def inside(where: Settings, host: str, *words: str) -> str:
+    """Run a command on a host.
 
-    :raises CloudError: COMMAND_FAILED, also while the host is off.
+    :raises CloudError: NO_POWER, COMMAND_FAILED.
     """
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    first = children[0] if children else "0"
+    pid = Processes(where).pid(places.process(host))
+    try:
+        first = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0]
+    except (OSError, IndexError):
+        raise CloudError("NO_POWER", f"{host} has no power.", f"power on {host}") from None
     return run(
         *("nsenter", "--target", first, "--mount", "--pid", "--uts", "--ipc", "--net", "--"),
         *words,
@@ -80,17 +84,15 @@ def main(host: str) -> None:
     _remove_old_taps()
     threading.Thread(target=_plug_taps, daemon=True).start()
     own = {**roster.environment(where), "HOME": str(where.etc / "home")}
-    with (where.log / f"libvirtd-{host}.log").open("ab") as log:
-        # The default, in /run, is shared by the hosts.
-        libvirtd = ["libvirtd", "--pid-file", "/run/libvirt/libvirtd.pid"]
-        subprocess.Popen(libvirtd, env=own, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    # Their output goes to this process's log. The default of the file, in /run, is shared by hosts.
+    libvirtd = ["libvirtd", "--pid-file", "/run/libvirt/libvirtd.pid"]
+    subprocess.Popen(libvirtd, env=own, stdin=subprocess.DEVNULL)
     _wait_for_libvirt()
     _define_secret(where)
     compute = [str(where.venv / "bin" / "nova-compute")]
     compute += ["--config-file", str(compute_file(where, host))]
-    # Its output goes to this process's log.
     subprocess.Popen(compute, env=own, stdin=subprocess.DEVNULL)
-    while True:  # children of whoever ended become this process's
+    while True:  # the children of a process that ended become this process's
         with contextlib.suppress(ChildProcessError):
             os.wait()
         time.sleep(0.05)

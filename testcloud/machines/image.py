@@ -45,7 +45,7 @@ _BUILD = 900.0
 
 def folder(settings: Settings) -> Path:
     """Where the image is: beside the services' environment, for every cloud of this state."""
-    return (settings.shared or settings.state) / "image"
+    return settings.shared / "image"
 
 
 def kernel(settings: Settings) -> Path:
@@ -181,7 +181,7 @@ def _root(settings: Settings, base: Path) -> None:
             accepted=(0, 1),  # 1: some file of a library is for a later Python
         )
         disk = place / "root.ext4"
-        features = ("-O", "^has_journal,^metadata_csum", "-m", "0", "-d", top)
+        features = ("-L", "root", "-O", "^has_journal,^metadata_csum", "-m", "0", "-d", top)
         run("mke2fs", "-q", "-t", "ext4", *features, disk, "1G", limit=120)
         made = root(settings).with_suffix(".new")
         run("qemu-img", "convert", "-O", "qcow2", disk, made, limit=120)

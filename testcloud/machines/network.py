@@ -30,7 +30,15 @@ def up(settings: Settings) -> None:
     """
     if namespace(settings, HOSTS[-1]).exists():
         return
-    down(settings)  # what a start that failed has left
+    down(settings)
+    try:
+        _connect(settings)
+    except CloudError:
+        down(settings)
+        raise
+
+
+def _connect(settings: Settings) -> None:
     control = _add(settings, CONTROL)
     for bridge, net in (("management", MANAGEMENT), ("storage", STORAGE)):
         _ip(control, "link", "add", bridge, "type", "bridge", "forward_delay", "0")

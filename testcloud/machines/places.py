@@ -45,7 +45,7 @@ def number(host: str) -> int:
 
 def bindings(settings: Settings) -> Path:
     """Debian's Python modules for libvirt and Ceph, for the services' environment."""
-    return (settings.shared or settings.state) / "bindings"
+    return settings.shared / "bindings"
 
 
 def ceph(settings: Settings) -> Path:

@@ -54,6 +54,6 @@ def protect(where: Settings, demo: Tenant, operator: Tenant) -> Iterator[Callabl
     yield make
     for service in made:
         service.ledger.stop()
-    machines.mend(where, operator)
+    machines.restore_hosts(where, operator)
     for name in names:
         machines.tidy(demo, name)

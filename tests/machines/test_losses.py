@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -22,7 +21,7 @@ def test_power_loss(protect: Callable[..., Service], where: Settings) -> None:
     service.write()
 
     with service.fault("power loss"):
-        power.off(where, service.host(service.active))
+        power.off(where, service.home[service.active])
         service.fail_over()
 
     assert service.proof().rung == "host_power"
@@ -34,13 +33,12 @@ def test_partition_while_the_guest_writes_on(
     """The storage refuses its writes. What it acknowledged until then is there."""
     service = protect(QUIESCE, STORAGE, STOP)
     service.write(inside=True)
-    old, host = service.active, service.host(service.active)
+    old, host = service.active, service.home[service.active]
 
     with service.fault("partition"):
         network.plug(where, host, "management", connected=False)
         written = service.written_inside(old)
-        time.sleep(2)
-        assert service.written_inside(old) > written, "the guest should write on"
+        until(lambda: service.written_inside(old) > written + 20, "the guest to write on", 60)
         service.fail_over()
         until(lambda: "I/O error" in service.console(old), "the old guest to notice it", 60)
 

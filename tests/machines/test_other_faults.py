@@ -21,7 +21,8 @@ def test_a_planned_switchover_loses_no_row(protect: Callable[..., Service]) -> N
     first, second = service.active, service.standby()
 
     with service.fault("planned switchover", turns=[first, second]):
-        service.order("failover.switchover", second)
+        service.switch_over(second)
+        service.serves(second)
 
 
 def test_a_panicking_kernel(protect: Callable[..., Service], where: Settings) -> None:
@@ -54,12 +55,13 @@ def test_a_guest_that_is_frozen_and_thawed_after_the_failover(
 
 
 def test_a_host_without_its_storage(protect: Callable[..., Service], where: Settings) -> None:
-    service = protect(QUIESCE, STOP)
+    """The agent answers, and its commands hang in their writes: `longest` ends the wait."""
+    service = protect({**QUIESCE, "longest": 15}, STOP)
     service.write()
 
     with service.fault("storage cut"):
         network.plug(where, service.home[service.active], "storage", connected=False)
-        service.fail_over()
+        service.fail_over(limit=300)
 
     assert service.proof().rung == "stop"
 
@@ -71,12 +73,12 @@ def test_an_agent_that_is_killed_on_the_standby(protect: Callable[..., Service])
     first, second = service.active, service.standby()
 
     with service.fault("agent killed", turns=[first, second]):
-        service.start("failover.switchover", second)
-        service.inside(second, "sleep 2; pkill -9 -f agent.daemon")
+        service.switch_over(second)
+        service.inside(second, "sleep 2; pkill -9 -f '[a]gent.daemon'")
         service.serves(second)
 
 
-def test_the_role_goes_home_after_the_power_returns(
+def test_the_role_goes_back_after_the_power_returned(
     protect: Callable[..., Service], where: Settings
 ) -> None:
     service = protect(QUIESCE, HOST_POWER, STOP)
@@ -86,6 +88,7 @@ def test_the_role_goes_home_after_the_power_returns(
     with service.fault("power loss and return", turns=[first, second, first]):
         power.off(where, service.home[first])
         service.fail_over()
-        service.mend()
+        service.restore_hosts()
         service.replace_server(first)
-        service.order("failover.failback", first)
+        service.switch_over(first)
+        service.serves(first)

@@ -85,15 +85,13 @@ class Ledger:
         for writer in self._writers:
             writer.join(timeout=10)
 
-    def wait_for_row(self, server: str, limit: float) -> float:
-        """Wait until a member acknowledges a row, and return its time."""
-        begun = time.monotonic()
-        while time.monotonic() < begun + limit:
-            for row in reversed(self.acknowledged):
-                if row.server == server and row.at >= begun:
-                    return row.at
+    def wait_for_rows(self, server: str, limit: float, count: int = 1) -> None:
+        """Wait until a member has acknowledged ``count`` rows more, at most ``limit`` seconds."""
+        known, deadline = len(self.acknowledged), time.monotonic() + limit
+        while sum(row.server == server for row in self.acknowledged[known:]) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{server} has not acknowledged {count} rows in {limit:g} s")
             time.sleep(0.01)
-        raise AssertionError(f"{server} has acknowledged no row within {limit:g} s")
 
     def outage(self, since: float) -> float:
         """The seconds without an acknowledgement around a fault: from the last one of the server

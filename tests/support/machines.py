@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -26,10 +27,12 @@ from testcloud.tenant import Protected, Tenant, until
 
 Rung = str | dict[str, Any]
 MEMBERS = ("db_a", "db_b")
-QUIESCE: Rung = {"kind": "quiesce", "limit": 3}
+QUIESCE: dict[str, Any] = {"kind": "quiesce", "limit": 3}
 HOST_POWER: Rung = {"kind": "host_power", "limit": 90}
 STORAGE: Rung = {"kind": "storage", "limit": 30}
-STOP: Rung = {"kind": "stop", "limit": 60}
+# libvirt asks the agent of a hung guest for 60 s before Nova cuts its power.
+STOP: Rung = {"kind": "stop", "limit": 150}
+_SOME = 50  # rows: a second or two of writing
 _TRUST = "host all all 172.31.250.0/24 trust"
 
 
@@ -75,20 +78,16 @@ class Service:
         }
 
     def _activate(self, limit: float = 240) -> str:
-        """Wait until a member is active. Its agent starts a minute after its server on a busy
-        machine, so the first activation may have to be ordered again (examples, README.md)."""
-        deadline = time.monotonic() + limit
-        while True:
+        """Wait until a member is active; the first activation waits for its agent."""
+        with contextlib.suppress(CloudError):
             until(lambda: self.group.status()["status"] in ("COMPLETE", "FAILED"), "an end", limit)
-            if (active := self.group.active()) is not None:
-                return active
-            if time.monotonic() > deadline:
-                consoles = "".join(
-                    f"\n{member}: {guests.console(self.where, server).read_text()[-800:]}"
-                    for member, server in self.servers.items()
-                )
-                raise AssertionError(f"not active: {self.group.status()['reason']}{consoles}")
-            self.tenant.run("failover.activate_first", group=self.name)
+        if (active := self.group.active()) is not None:
+            return active
+        consoles = "".join(
+            f"\n{member}: {guests.console(self.where, server).read_text()[-800:]}"
+            for member, server in self.servers.items()
+        )
+        raise AssertionError(f"not active: {self.group.status()['reason']}{consoles}")
 
     def addresses(self) -> dict[str, str]:
         """The address of each member."""
@@ -101,10 +100,6 @@ class Service:
     def inside(self, member: str, script: str) -> str:
         """Run a script in a member's guest, without a network."""
         return guests.execute(self.where, self.servers[member], script)
-
-    def host(self, member: str) -> str:
-        """The host on which a member's guest runs."""
-        return self.home[member]
 
     def _prepare(self) -> None:
         sql = (
@@ -123,8 +118,7 @@ class Service:
         if inside:
             self.inside(self.active, ledger.WRITE_INSIDE)
             until(lambda: self.written_inside(self.active) > 0, "a row of the writer inside", 60)
-        self.ledger.wait_for_row(self.active, 30)
-        time.sleep(2)
+        self.ledger.wait_for_rows(self.active, 60, _SOME)
 
     def standby(self) -> str:
         """The member that does not serve."""
@@ -138,7 +132,8 @@ class Service:
         first, second = self.active, self.standby()
         begun = time.monotonic()
         yield
-        time.sleep(2)  # what an old server would write now is noticed
+        # What an old server would write meanwhile is noticed.
+        self.ledger.wait_for_rows(self.active, 60, _SOME)
         self.ledger.stop()
         found = ledger.rows(self.ledger.addresses[self.active])
         rows = self.ledger.acknowledged
@@ -181,22 +176,17 @@ class Service:
         self.tenant.start("failover.failover", group=self.name, lost=[lost])
         self.serves(standby, limit)
 
-    def start(self, verb: str, to: str) -> None:
-        """Order that a role moves to a member, and do not wait."""
-        inputs = {"to": to} if verb == "failover.switchover" else {"recovered": [to]}
-        self.tenant.start(verb, group=self.name, **inputs)
+    def switch_over(self, to: str) -> None:
+        """Order that the role moves to a member, and do not wait: see `serves`."""
+        self.tenant.start("failover.switchover", group=self.name, to=to)
 
-    def order(self, verb: str, to: str) -> None:
-        """Order that a role moves to a member, and wait until it serves."""
-        self.start(verb, to)
-        self.serves(to)
-
-    def mend(self) -> None:
+    def restore_hosts(self) -> None:
         """Bring every host back: cables, power, Ceph, Nova."""
-        mend(self.where, Tenant(self.where, "admin"))
+        restore_hosts(self.where, Tenant(self.where, "admin"))
 
     def replace_server(self, member: str) -> None:
-        """Have Heat make the server of a member anew, as docs/volumes.md says."""
+        """Have Heat make the server of a member anew, as docs/volumes.md says, confirm that it is
+        healthy, and wait until it could serve."""
         stack = self.tenant.stack(self.name)
         path = f"/stacks/{stack.name}/{stack.id}"
         heat = self.tenant.cloud.orchestration
@@ -208,11 +198,21 @@ class Service:
         self.servers = self.group.servers()
         self.home[member] = guests.host_of(self.where, self.servers[member])
         self.ledger.also(member, self.addresses()[member])
+        done = self.tenant.run("failover.failover", group=self.name, lost=[], recovered=[member])
+        assert done["state"] == "SUCCESS", done["output"]
+        until(lambda: self._can_take(member), f"{member} to be able to serve", 180)
+
+    def _can_take(self, member: str) -> bool:
+        try:
+            self.tenant.action("failover.plan", group=self.name, verb="switchover", to=member)
+        except CloudError:
+            return False
+        return True
 
     def serves(self, member: str, limit: float = 180) -> None:
         """Wait until a member acknowledges rows and the group has reached its goal."""
         try:
-            self.ledger.wait_for_row(member, limit)
+            self.ledger.wait_for_rows(member, limit)
         except AssertionError as error:
             status = self.group.status()
             raise AssertionError(f"{error}: {status['status']}, {status['reason']}") from None
@@ -238,7 +238,7 @@ def _template(fence: Sequence[Rung]) -> str:
     return yaml.safe_dump(template, sort_keys=False)
 
 
-def mend(where: Settings, operator: Tenant) -> None:
+def restore_hosts(where: Settings, operator: Tenant) -> None:
     """Bring every host back as an operator does: cables, power, Ceph's blocklist, Nova."""
     for host in HOSTS:
         for leg in ("management", "storage"):
