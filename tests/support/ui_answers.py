@@ -27,8 +27,41 @@ def overview(name: str = "payments", status: str = "COMPLETE", **more: Any) -> d
         "maintenance": None,
         "held": 0,
         "service": "SERVING",
+        "under_way": [],
+        "waiting": [],
+        "deferred": [],
         **more,
     }
+
+
+def under_way(sentence: str, seconds: float, **more: Any) -> dict[str, Any]:
+    """A running operation in an answer of failover.status."""
+    return {
+        "key": f"key of {sentence}",
+        "resource_id": "data-db_b",
+        "resource": "data",
+        "member": "db_b",
+        "verb": "create",
+        "status": "started",
+        "attempts": 1,
+        "owner": "an executor",
+        "started_at": NOW - seconds,
+        "sentence": sentence,
+        "seconds": seconds,
+        "limit": 60.0,
+        **more,
+    }
+
+
+WAIT = {
+    "resource": "data",
+    "member": "db_b",
+    "verb": "create",
+    "waiting_for": "Nova",
+    "since": NOW - 40,
+    "next_try": 5.0,
+    "tries": 3,
+}
 
 
 def resource(name: str, kind: str, member: str | None, status: str, **more: Any) -> dict[str, Any]:
@@ -75,6 +108,16 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "lost": [],
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
+        "incidents": [
+            {
+                "id": INCIDENT,
+                "source": "aodh",
+                "decision": "ADMITTED",
+                "sentence": "alarm server_lost: db_a is declared lost",
+                "duplicates": 0,
+                "at": NOW - 91,
+            }
+        ],
         "traversal": {
             "id": TRAVERSAL,
             "started_at": NOW - 90,
@@ -265,6 +308,32 @@ def plan(**more: Any) -> dict[str, Any]:
     }
 
 
+def goal(version: str, member: str, at: float, **more: Any) -> dict[str, Any]:
+    """A row of failover.goals: a goal that was reached a second after it was given."""
+    return {
+        "version": version,
+        "roles": {"active": member},
+        "lost": [],
+        "status": "COMPLETE",
+        "cause": "a test",
+        "walked": 1,
+        "given_at": NOW + at,
+        "reached_at": NOW + at + 1,
+        "current": False,
+        "last_complete": False,
+        **more,
+    }
+
+
+BEFORE = "fedcba9876543210"
+"""The version of an earlier goal."""
+GOALS = [
+    goal("0123456789abcdef", "db_b", -90, current=True, last_complete=True, lost=["db_a"]),
+    goal("1111111111111111", "db_a", -200, status="FAILED", reached_at=None, cause="a new disk"),
+    goal(BEFORE, "db_a", -900),
+]
+
+
 def held(**more: Any) -> dict[str, Any]:
     """A row of failover.held."""
     return {
@@ -286,6 +355,58 @@ def held(**more: Any) -> dict[str, Any]:
     }
 
 
+HOST_EVENT = "9f0c1b52-2c0e-5f0b-8d8f-0d1f6a3c7e44"
+
+
+def child(group: str, decision: str = "HELD", **more: Any) -> dict[str, Any]:
+    """A child of a host event, in an answer of failover.show."""
+    return {
+        "incident": f"{group}-{INCIDENT}",
+        "group": group,
+        "lost": ["db_a"],
+        "decision": decision,
+        "rule": "storm",
+        "sentence": "3 of 6 groups of the project failed within 600 s",
+        "evidence": None,
+        "turn": None,
+        **more,
+    }
+
+
+CHILDREN = [
+    child("books", turn=2),
+    child("ledger", "ADMITTED", rule="", sentence="db_a of ledger is declared lost"),
+    child("payments", turn=1, evidence="Nova does not answer"),
+]
+
+
+def host_event(children: list[dict[str, Any]] = CHILDREN, **more: Any) -> dict[str, Any]:
+    """An answer of failover.show about the failure of a host."""
+    return {
+        "kind": "incident",
+        "id": HOST_EVENT,
+        "group": None,
+        "now": NOW,
+        "source": "masakari",
+        "decision": "ADMITTED",
+        "rule": "host",
+        "sentence": "compute-1 failed: 3 groups have members on compute-1",
+        "fact": {"host": "compute-1", "lost": None},
+        "said": {},
+        "heard": 2,
+        "first_at": NOW - 60,
+        "last_at": NOW - 50,
+        "decided_at": NOW - 60,
+        "counts_on": None,
+        "parent": None,
+        "children": children,
+        "traversals": [],
+        "admit": "failover admit 9f0c1b52 --because WHY" if children else None,
+        "dismiss": "failover dismiss 9f0c1b52 --because WHY" if children else None,
+        **more,
+    }
+
+
 class Answers:
     """An `Asking` with prepared answers: a value, a Trouble, or a function of the inputs.
     ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have what it
@@ -298,8 +419,12 @@ class Answers:
             "show": traversal(),
             "history": history(),
             "plan": plan(),
+            "goals": GOALS,
+            "compare_goals": {"from": GOALS[0]["version"], "to": BEFORE, "differences": []}
+            | {"lines": ["~ roles.active: db_b -> db_a"]},
             "held": {"held": [held()], "total": 1},
             "pause": {"sentence": "payments is paused"},
+            "maintenance": {"sentence": "payments is in maintenance"},
             "resume": {"sentence": "payments is resumed"},
             "dismiss": {"dismissed": [{"incident": "d3b9775c", "sentence": "it is dismissed"}]},
             **answers,

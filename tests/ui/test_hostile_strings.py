@@ -13,16 +13,21 @@ import pytest
 from mistral_failover.model.text import clean
 from mistral_failover.ui.asking import Trouble
 from support.ui_answers import (
+    BEFORE,
+    GOALS,
     INCIDENT,
     MOVING,
     TRAVERSAL,
+    WAIT,
     Answers,
     held,
     history,
+    host_event,
     overview,
     plan,
     status,
     traversal,
+    under_way,
 )
 from ui.conftest import Opened
 
@@ -30,7 +35,10 @@ HOSTILE = (
     "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"' \x1b[2J\u202e{{7*7}}"
 )
 READ = ["/", "/group?name=payments", f"/timeline?id={TRAVERSAL}&step=5", "/history"]
-READ += ["/plan?group=payments&verb=failover"]
+READ += ["/plan?group=payments&verb=failover", "/goals?group=payments"]
+READ += [f"/plan?group=payments&verb=rollback&goal={BEFORE}&recovered.{quote(HOSTILE)}=on"]
+READ += ["/order?what=maintenance&group=payments", "/work"]
+READ += ["/alarm?id=alarm", "/order?what=admit-host&incident=alarm"]
 READ += [f"/order?what=admit&group=payments&incident={quote(INCIDENT + HOSTILE)}"]
 _WORDS = frozenset({"status", "kind", "type", "stage", "verb", "key", "id", "traversal_id"})
 """Fields whose values are words of ours: the code decides by them."""
@@ -40,7 +48,7 @@ _TAGS = frozenset(
     | {"form", "input", "button", "main", "p", "div", "footer", "h1", "h2", "h3", "section", "ol"}
     | {"li", "ul", "span", "code", "table", "thead", "tbody", "tr", "th", "td", "caption", "svg"}
     | {"g", "path", "rect", "text", "details", "summary", "dl", "dt", "dd", "label", "select"}
-    | {"option", "strong"}
+    | {"option", "strong", "fieldset", "legend"}
 )
 
 
@@ -70,6 +78,7 @@ def _keys(value: Any) -> Iterator[str]:
 
 
 _BLOCKED = status("BLOCKED", reason="no proof", resources=MOVING, agents={"db_a": "silent"}, held=1)
+_BLOCKED["lost"] = ["db_a"]
 _ANSWERS = {
     "status": _BLOCKED
     | {
@@ -87,13 +96,30 @@ _ANSWERS = {
             }
         ],
     },
-    "groups": {"overview": [overview(lost=["db_a"], reason="r")], "total": 1, "now": 1.0},
+    "groups": {
+        "overview": [
+            overview(status="BLOCKED", lost=["db_a"], reason="r"),
+            overview(
+                status="IN_PROGRESS",
+                under_way=[under_way("attach volume", 5.0)],
+                waiting=[WAIT],
+                deferred=[{"node": "create data", "deferred_to": "another", "deferred_at": 1.0}],
+            ),
+        ],
+        "total": 2,
+        "now": 1.0,
+    },
     "show": traversal(),
     "history": history(),
-    "plan": plan(changed=["the goal"]),
+    "plan": plan(changed=["the goal"], inputs={"recovered": ["db_a"]}),
+    "goals": GOALS,
+    "compare_goals": {"lines": ["~ roles.active: db_b -> db_a"]},
     "held": {"held": [held(), held(group=None, host="compute-1", children=2)], "total": 2},
 }
-_KNOWN = frozenset(_keys(_ANSWERS))
+_HOST_EVENT = host_event(
+    parent="parent", group="payments", traversals=[{"id": "t", "cause": "db_a is lost"}]
+)
+_KNOWN = frozenset({*_keys(_ANSWERS), *_keys(_HOST_EVENT)})
 
 
 class Reader(HTMLParser):
@@ -119,7 +145,9 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("path", READ)
 def test_every_text_of_every_answer_stays_text(opened: Opened, path: str) -> None:
-    page = opened(Answers(**poisoned(_ANSWERS))).get(path).text
+    shown = _ANSWERS | ({"show": _HOST_EVENT} if "=alarm" in path else {})
+    answers = {action: poisoned(answer) for action, answer in shown.items()}
+    page = opened(Answers(**answers)).get(path).text
     reader = Reader()
     reader.feed(page)
 

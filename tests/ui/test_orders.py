@@ -18,6 +18,32 @@ SURE = {"typed": "payments"}
 ACTIONS = [
     ("pause", {}, ("failover.pause", {"group": "payments", **WHY})),
     ("resume", {}, ("failover.resume", {"group": "payments", "only": "pause", **WHY})),
+    (
+        "maintenance",
+        {"minutes": "90"},
+        ("failover.maintenance", {"group": "payments", "minutes": 90, **WHY}),
+    ),
+    (
+        "maintenance",
+        {"minutes": " 5 ", "members.db_a": "on", "members.db_b": "on"},
+        (
+            "failover.maintenance",
+            {"group": "payments", "minutes": 5, "members": ["db_a", "db_b"], **WHY},
+        ),
+    ),
+    (
+        "end-maintenance",
+        {"members.db_a": "on"},
+        (
+            "failover.resume",
+            {"group": "payments", "only": "maintenance", "members": ["db_a"], **WHY},
+        ),
+    ),
+    (
+        "end-maintenance",
+        {},
+        ("failover.resume", {"group": "payments", "only": "maintenance", **WHY}),
+    ),
     ("dismiss", {"incident": "d3b9775c"}, ("failover.dismiss", {"incident": ["d3b9775c"], **WHY})),
 ]
 WORKFLOWS = [
@@ -72,9 +98,10 @@ def test_a_dangerous_order_starts_its_workflow_once_the_name_is_typed(
 @pytest.mark.parametrize("name", [order.name for order in ORDERS.values() if order.reason])
 def test_an_order_needs_a_reason(opened: Opened, name: str) -> None:
     answers = Answers()
-    fields = {"incident": "d3b9775c", "member": "db_a", **SURE}
+    subject = {ORDERS[name].subject: "payments"}
+    fields = {"minutes": "5", "incident": "d3b9775c", "member": "db_a", **SURE, **subject}
 
-    refused = opened(answers).post("/order", what=name, group="payments", because=" ", **fields)
+    refused = opened(answers).post("/order", what=name, because=" ", **fields)
 
     assert refused.status_code == 400
     assert "Give a reason" in refused.text
@@ -92,6 +119,44 @@ def test_a_form_that_is_not_complete_does_nothing(opened: Opened) -> None:
     assert {action for action, _ in answers.asked} == {"failover.status", "failover.held"}
 
 
+@pytest.mark.parametrize("minutes", ["", "soon", "-5", "1.5"])
+def test_a_maintenance_needs_its_minutes(opened: Opened, minutes: str) -> None:
+    answers = Answers()
+    form = {"what": "maintenance", "group": "payments", "minutes": minutes}
+
+    refused = opened(answers).post("/order", **form, **WHY)
+
+    assert refused.status_code == 400
+    assert "Nothing was done." in refused.text
+    assert "failover.maintenance" not in [action for action, _ in answers.asked]
+
+
+def test_a_maintenance_is_of_members_of_the_group(opened: Opened) -> None:
+    page = opened().get("/order?what=maintenance&group=payments").text
+
+    for member in ("db_a", "db_b"):
+        assert f'<input type="checkbox" name="members.{member}">' in page
+
+
+def test_only_members_in_maintenance_can_be_taken_from_it(opened: Opened) -> None:
+    work = {"by": "me", "because": "new disks", "since": 1.0, "until": 9e9, "members": ["db_b"]}
+    browser = opened(Answers(status=status(maintenance=work)))
+
+    group = browser.get("/group?name=payments").text
+    page = browser.get("/order?what=end-maintenance&group=payments").text
+
+    assert "what=end-maintenance" in group
+    assert 'name="members.db_b"' in page
+    assert 'name="members.db_a"' not in page
+
+
+def test_a_group_without_maintenance_has_none_to_end(opened: Opened) -> None:
+    page = opened().get("/group?name=payments").text
+
+    assert "what=maintenance" in page
+    assert "what=end-maintenance" not in page
+
+
 def test_what_mistral_refuses_is_said(opened: Opened) -> None:
     refused = Trouble("payments is paused already", "Resume it.", "BAD_INPUT")
     answer = opened(Answers(pause=refused)).post("/order", what="pause", group="payments", **WHY)
@@ -104,6 +169,8 @@ def test_what_mistral_refuses_is_said(opened: Opened) -> None:
     "asked",
     [
         "what=pause",
+        "what=maintenance",
+        "what=end-maintenance",
         f"what=admit&incident={INCIDENT}",
         f"what=dismiss&incident={INCIDENT}",
         f"what=start&plan={PLAN}",

@@ -24,7 +24,7 @@ from ui.conftest import Opened
 
 READ = ["/", "/group?name=payments", f"/timeline?id={TRAVERSAL}", "/history"]
 READ += [f"/timeline?id={TRAVERSAL}&step=3", "/history?group=payments", "/plan?group=payments"]
-READ += ["/plan?group=payments&verb=failover&lost=db_b"]
+READ += ["/plan?group=payments&verb=failover&lost=db_b", "/goals?group=payments", "/work"]
 
 
 @pytest.mark.parametrize("path", READ)

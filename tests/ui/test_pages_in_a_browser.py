@@ -6,6 +6,7 @@ Needs Chromium and playwright: ``make test-ui``. It leaves screenshots in ``buil
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -16,16 +17,21 @@ from mistral_failover.ui import pages
 from support.chromium import executable
 from support.pages import ROOT
 from support.ui_answers import (
+    BEFORE,
+    HOST_EVENT,
     MOVING,
     NOW,
     TRAVERSAL,
+    WAIT,
     Answers,
     held,
     history,
+    host_event,
     operation,
     overview,
     status,
     traversal,
+    under_way,
 )
 from ui.conftest import Browser, Opened
 
@@ -66,9 +72,24 @@ PATHS = {
     "timeline": f"/timeline?id={TRAVERSAL}",
     "replay": f"/timeline?id={TRAVERSAL}&step=6",
     "plan": "/plan?group=payments&verb=failover&lost=db_b",
+    "rollback": f"/plan?group=payments&verb=rollback&goal={BEFORE}&recovered.db_a=on",
+    "goals": "/goals?group=payments",
+    "work": "/work",
+    "host": f"/alarm?id={HOST_EVENT}",
     "history": "/history",
     "order": "/order?what=confirm-fenced&group=payments&member=db_a",
 }
+
+BUSY = [
+    overview("ledger", "BLOCKED", reason="no proof that db_a is off [FENCE_UNPROVEN]"),
+    overview("payments", "IN_PROGRESS", under_way=[under_way("attach volume: data on db_b", 90.0)]),
+    overview("shop", "IN_PROGRESS", waiting=[WAIT | {"waiting_for": "the volume service " * 5}]),
+]
+MORE: dict[str, dict[str, Any]] = {
+    "host": {"show": host_event()},
+    "work": {"groups": {"overview": BUSY, "total": 3, "groups": [], "now": NOW}},
+}
+"""What a page is shown besides."""
 
 
 @pytest.fixture(scope="module")
@@ -107,22 +128,21 @@ class Tab:
         self.page.screenshot(path=str(SHOTS / f"{name}.png"), full_page=True)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("name", PATHS)
-def test_a_page_obeys_its_policy_and_fits(
-    chromium: Any, opened: Opened, name: str, width: int, scheme: str
-) -> None:
+def test_a_page_obeys_its_policy_and_fits(chromium: Any, opened: Opened, name: str) -> None:
     answers = Answers(status=BLOCKED, held={"held": [held()], "total": 1})
-    size = {"width": width, "height": 800}
-    tab = Tab(chromium, opened(answers, login=False), viewport=size, color_scheme=scheme)
+    answers.answers |= MORE.get(name, {})
+    tab = Tab(chromium, opened(answers, login=False))
 
-    tab.open(PATHS[name])
+    for width, scheme in itertools.product((1280, 360), ("light", "dark")):
+        tab.page.set_viewport_size({"width": width, "height": 800})
+        tab.page.emulate_media(color_scheme=scheme)
+        tab.open(PATHS[name])
 
-    tab.shot(f"{name}-{width}-{scheme}")
-    assert tab.wrong == []
-    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert tab.page.evaluate("typeof htmx") == "object"
+        tab.shot(f"{name}-{width}-{scheme}")
+        assert tab.wrong == []
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, scheme
+        assert tab.page.evaluate("typeof htmx") == "object"
     tab.context.close()
 
 

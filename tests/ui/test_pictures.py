@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,18 +53,6 @@ def page(server: ServerProcess) -> Iterator[Any]:
         chromium.close()
 
 
-def failover(server: ServerProcess, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run ``failover --embedded ...``."""
-    argv = [sys.executable, "-m", "mistral_failover.cli.main", "--embedded"]
-    return subprocess.run(
-        [*argv, "--server-state", str(server.folder), *words],
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
 def moved(server: ServerProcess, member: str) -> Any:
     """Wait until the role is on a member; the status then."""
     deadline = time.monotonic() + LIMIT
@@ -101,12 +87,12 @@ def test_the_page_shows_a_group_its_failover_and_one_that_waits_for_an_operator(
     file = Path(server.folder) / "payments.yaml"
     file.write_text(file.read_text().replace("- stop\n", "- {kind: stop, limit: 5}\n"))
 
-    made = failover(server, "group", "create", str(file))
+    made = server.failover("group", "create", str(file))
     assert made.returncode == 0, made.stdout + made.stderr
     look(page, "/group?name=payments", "Not stuck: active on db_a.")
     shot(page, "ui-group")
 
-    broken = failover(server, "emulator", "break", "payments", "db_a")
+    broken = server.failover("emulator", "break", "payments", "db_a")
     assert broken.returncode == 0, broken.stderr
     status = moved(server, "db_b")
     look(page, f"/timeline?id={status['traversal']['id']}", "the goal is reached")
@@ -117,10 +103,10 @@ def test_the_page_shows_a_group_its_failover_and_one_that_waits_for_an_operator(
         ("recover", "payments", "db_a", "--yes"),
         ("emulator", "break", "payments", "db_b", "--fault", "host", "--no-alarm"),
     ):
-        done = failover(server, *words)
+        done = server.failover(*words)
         assert done.returncode == 0, done.stdout + done.stderr
     because = ("--because", "db_b does not answer", "--yes")
-    blocked = failover(server, "start", "payments", "--lost", "db_b", *because)
+    blocked = server.failover("start", "payments", "--lost", "db_b", *because)
     assert blocked.returncode == 3, blocked.stdout + blocked.stderr
     look(page, "/group?name=payments", "Stuck: ")
     shot(page, "ui-stuck")

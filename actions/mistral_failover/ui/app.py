@@ -38,6 +38,7 @@ _STATUS = {
     "UNKNOWN_ID": 404,
     "NOT_FOUND": 404,
     "NOT_HELD": 404,
+    "UNKNOWN_HOST": 404,
     "USAGE": 400,
     "NOT_SURE": 400,
 }
@@ -82,6 +83,9 @@ class _Ui:
             "/group": pages.group,
             "/timeline": pages.timeline,
             "/plan": pages.plan,
+            "/goals": pages.goals,
+            "/alarm": pages.alarm,
+            "/work": pages.work,
             "/history": pages.history,
         }
 
@@ -111,7 +115,8 @@ class _Ui:
             if page.live is not None:
                 asked = {**given, "page": request.url.path}
                 live = f"/live?{urlencode(asked)}"
-            return self._answer(request, page, live=live)
+            status = _status(page.trouble) if page.trouble else 200
+            return self._answer(request, page, live=live, trouble=page.trouble, status=status)
 
         return show
 
@@ -144,8 +149,7 @@ class _Ui:
     def _trouble(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, Trouble)
         page = Page("trouble.html", "That did not work", {})
-        status = _STATUS.get(error.code, HTTPStatus.BAD_GATEWAY)
-        return self._answer(request, page, trouble=error, status=status)
+        return self._answer(request, page, trouble=error, status=_status(error))
 
     # --- live updates ---------------------------------------------------------------------------
 
@@ -204,7 +208,7 @@ class _Ui:
     def _order_form(self, request: Request) -> Response:
         given = dict(request.query_params)
         order = ORDERS.get(given.get("what", ""))
-        if order is None or not given.get("group"):
+        if order is None or (order.subject == "group" and not given.get("group")):
             raise HTTPException(404)
         return self._answer(request, self._order_page(order, given))
 
@@ -215,7 +219,7 @@ class _Ui:
             raise HTTPException(404)
         said = await run_in_threadpool(orders.carry_out, order, self._asking, fields)
         request.state.session.said = said
-        return _see(f"/group?{urlencode({'name': fields['group']})}")
+        return _see(order.page(fields))
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -239,6 +243,10 @@ class _Ui:
         answer = Response("You are logged out.\n", media_type="text/plain")
         answer.delete_cookie(access.cookie_name(request), path="/")
         return answer
+
+
+def _status(trouble: Trouble) -> int:
+    return _STATUS.get(trouble.code, HTTPStatus.BAD_GATEWAY)
 
 
 def _see(where: str) -> Response:

@@ -12,7 +12,7 @@ from mistral_failover.cli.base import clock, counted, lasted, when
 from mistral_failover.cli.connection import whole
 from mistral_failover.cli.status_screen import Advice
 from mistral_failover.model.observation import Service
-from mistral_failover.ui.levels import Level, of_group
+from mistral_failover.ui.levels import Level, of_decision, of_group
 
 _ABOVE = frozenset({"held", "alarms", "members"})
 """Answers of the status screen that the page shows elsewhere."""
@@ -43,7 +43,8 @@ class MemberRow:
 
 @dataclass(frozen=True)
 class HeldAlarm:
-    """An alarm that waits for a decision, with the commands for both."""
+    """An alarm that waits for a decision, with the commands for both. ``guard``: why the storm
+    guard still holds it; ``host``: that failed. Both may be empty."""
 
     incident: str
     sentence: str
@@ -51,11 +52,25 @@ class HeldAlarm:
     admit: str
     dismiss: str
     lost: tuple[str, ...]
+    guard: str
+    host: str
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An alarm or an order about a group, and what was decided."""
+
+    incident: str
+    at: str
+    decision: str
+    level: Level
+    sentence: str
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """A group, in words. ``traversal``: the id of the present one, empty if there is none."""
+    """A group, in words. ``heard``: the latest alarms and orders. ``traversal``: the id of the
+    present one, empty if there is none."""
 
     name: str
     stack: str
@@ -66,7 +81,9 @@ class GroupView:
     members: tuple[MemberRow, ...]
     holders: tuple[str, ...]
     held: tuple[HeldAlarm, ...]
+    heard: tuple[Heard, ...]
     paused: bool
+    maintained: bool
     lost: tuple[str, ...]
     blocked: tuple[str, ...]
     traversal: str
@@ -90,7 +107,9 @@ def group_view(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()
         members=tuple(_member(status, row) for row in status["members"]),
         holders=tuple(dict.fromkeys(status["roles"].values())),
         held=tuple(held_alarm(row) for row in held),
+        heard=tuple(_heard(row) for row in status["incidents"]),
         paused=bool(status["pause"]),
+        maintained=bool(status["maintenance"]),
         lost=tuple(status["lost"]),
         blocked=tuple(sorted({row["member"] for row in status["remedies"]})),
         traversal=traversal["id"] if traversal else "",
@@ -176,6 +195,11 @@ def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
     )
 
 
+def _heard(row: Mapping[str, Any]) -> Heard:
+    decision = row["decision"]
+    return Heard(row["id"], when(row["at"]), decision, of_decision(decision), row["sentence"])
+
+
 def held_alarm(row: Mapping[str, Any]) -> HeldAlarm:
     """Return the view of a row of failover.held."""
     children = row["children"]
@@ -188,4 +212,6 @@ def held_alarm(row: Mapping[str, Any]) -> HeldAlarm:
         admit=row["admit"],
         dismiss=row["dismiss"],
         lost=tuple(row["lost"] or ()),
+        guard=row["evidence"] or "",
+        host=row["host"] or "",
     )

@@ -31,6 +31,11 @@ _OF_STATUS = {
     "RETURNED": Level.ATTENTION,
     "SUPERSEDED": Level.NEUTRAL,
 }
+_OF_DECISION = {
+    "HELD": Level.ATTENTION,
+    "ADMITTED": Level.WORKING,
+    "REFUSED": Level.TROUBLE,
+}
 _OF_SERVICE = {
     Service.DOWN: Level.TROUBLE,
     Service.DEGRADED: Level.ATTENTION,
@@ -41,6 +46,11 @@ _OF_SERVICE = {
 def of_status(status: str) -> Level:
     """Return the level of a group's or a traversal's status."""
     return _OF_STATUS.get(status, Level.ATTENTION)
+
+
+def of_decision(decision: str) -> Level:
+    """Return the level of the decision on an alarm or an order."""
+    return _OF_DECISION.get(decision, Level.NEUTRAL)
 
 
 def of_group(row: Mapping[str, Any], service: str | None) -> Level:

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
+from mistral_failover.cli.alarms import RATE
+from mistral_failover.cli.base import counted
 from mistral_failover.ui.asking import Trouble
 
 Fields = Mapping[str, str]
@@ -24,8 +27,11 @@ class Ordering(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """An order. ``dangerous``: the operator types the group's name. ``fields``: what the form has
-    besides the group and the reason. ``reason``: whether one is required."""
+    """An order. ``subject``: what it is about, the field of the form with its name (a ``group`` or
+    a ``host``). ``dangerous``: the operator types this name. ``fields``: what the form has besides
+    the subject and the reason; ``asked``: those of them that the operator fills in. ``reason``:
+    whether one is required. ``boxes``: what the members are for that the operator may tick, empty
+    if it is about none."""
 
     name: str
     title: str
@@ -34,18 +40,29 @@ class Order:
     dangerous: bool = False
     reason: bool = True
     fields: tuple[str, ...] = ()
+    subject: str = "group"
+    asked: Mapping[str, str] = field(default_factory=dict)
+    boxes: str = ""
+
+    def page(self, fields: Fields) -> str:
+        """Return the address of the page that shows what comes of the order."""
+        if self.subject == "host":
+            return f"/alarm?{urlencode({'id': fields['incident']})}"
+        return f"/group?{urlencode({'name': fields['group']})}"
 
 
 def carry_out(order: Order, ordering: Ordering, fields: Fields) -> str:
     """Carry out an order; return what was done, in a sentence. Raises Trouble, also for a form that
     is not complete: then nothing was done."""
-    group = fields.get("group", "")
-    if not group:
-        raise Trouble("The form names no group.", "Open it again from the group's page.", "USAGE")
-    if order.dangerous and fields.get("typed", "").strip() != group:
+    subject, name = order.subject, fields.get(order.subject, "")
+    if not name:
         raise Trouble(
-            "The name that you typed is not the group's. Nothing was done.",
-            f"Type {group} to confirm.",
+            f"The form names no {subject}.", f"Open it again from the {subject}'s page.", "USAGE"
+        )
+    if order.dangerous and fields.get("typed", "").strip() != name:
+        raise Trouble(
+            f"The name that you typed is not the {subject}'s. Nothing was done.",
+            f"Type {name} to confirm.",
             "NOT_SURE",
         )
     if order.reason and not fields.get("because", "").strip():
@@ -65,6 +82,20 @@ def _resume(ordering: Ordering, fields: Fields) -> str:
     return _said(ordering.order("failover.resume", only="pause", **inputs))
 
 
+def _maintain(ordering: Ordering, fields: Fields) -> str:
+    if not fields["minutes"].strip().isdecimal():
+        raise Trouble("The minutes are not a number. Nothing was done.", "Give a number.", "USAGE")
+    inputs = {"minutes": int(fields["minutes"]), "members": chosen(fields, "members") or None}
+    return _said(
+        ordering.order("failover.maintenance", **_of(fields, "group", "because"), **inputs)
+    )
+
+
+def _end_maintenance(ordering: Ordering, fields: Fields) -> str:
+    inputs = {**_of(fields, "group", "because"), "members": chosen(fields, "members") or None}
+    return _said(ordering.order("failover.resume", only="maintenance", **inputs))
+
+
 def _dismiss(ordering: Ordering, fields: Fields) -> str:
     inputs = {"incident": [fields["incident"]], "because": fields["because"]}
     rows = ordering.order("failover.dismiss", **inputs)["dismissed"]
@@ -76,6 +107,32 @@ def _admit(ordering: Ordering, fields: Fields) -> str:
     return _begun(ordering.start("failover.failover", **inputs))
 
 
+def _admit_host(ordering: Ordering, fields: Fields) -> str:
+    """Admit held alarms of a host as ``failover admit`` does: what is left stays held."""
+    inputs = _of(fields, "host", "incident", "because")
+    answer = ordering.order("failover.admit_held", limit=RATE, **inputs)
+    late = [row["group"] for row in answer["admitted"] if not _chain_started(ordering, row)]
+    admitted = ", ".join(row["group"] for row in answer["admitted"])
+    said = [f"Admitted: {admitted or 'none'}"]
+    said += [
+        f"{row['group']} could not start, the sweep tries again: {row['error']['message']}"
+        for row in answer["refused"]
+    ]
+    if late:
+        said.append(f"Mistral did not answer; the next sweep continues {', '.join(late)}")
+    if answer["left"]:
+        said.append(f"{counted(answer['left'], 'alarm')} left: admit again")
+    return ". ".join(said)
+
+
+def _chain_started(ordering: Ordering, row: Mapping[str, Any]) -> bool:
+    try:
+        ordering.start(row["workflow"], traversal=row["traversal"])
+    except Trouble:
+        return False
+    return True
+
+
 def _start_plan(ordering: Ordering, fields: Fields) -> str:
     inputs = {"plan": fields["plan"], "because": fields.get("because") or None}
     return _begun(ordering.start("failover.start_plan", **inputs))
@@ -84,6 +141,11 @@ def _start_plan(ordering: Ordering, fields: Fields) -> str:
 def _confirm(ordering: Ordering, fields: Fields) -> str:
     inputs = _of(fields, "group", "member", "because")
     return _begun(ordering.start("failover.confirm_fenced", **inputs))
+
+
+def chosen(fields: Fields, of: str) -> list[str]:
+    """Return the names whose boxes were ticked: the box for ``db_a`` is called ``of.db_a``."""
+    return [name.removeprefix(f"{of}.") for name in fields if name.startswith(f"{of}.")]
 
 
 def _of(fields: Fields, *names: str) -> dict[str, str]:
@@ -115,6 +177,25 @@ ORDERS: Mapping[str, Order] = {
             _resume,
         ),
         Order(
+            "maintenance",
+            "Begin a maintenance",
+            "Holds the alarms of the group, or those about the members that you tick, until the "
+            "time is over. Until then these members are not chosen to take over a role. It ends "
+            "by itself, and replaces a maintenance that exists: tick all members you work on.",
+            _maintain,
+            fields=("minutes",),
+            asked={"minutes": "Minutes, from now"},
+            boxes="Members that you work on (none ticked: all)",
+        ),
+        Order(
+            "end-maintenance",
+            "End the maintenance",
+            "Ends the maintenance before its time, or removes the members from it that you tick. "
+            "This starts nothing: alarms that are held stay held, and a pause stays.",
+            _end_maintenance,
+            boxes="Members that are done (none ticked: all)",
+        ),
+        Order(
             "dismiss",
             "Dismiss the alarm",
             "Removes the alarm from the list of held alarms. This starts nothing.",
@@ -128,6 +209,27 @@ ORDERS: Mapping[str, Order] = {
             _admit,
             dangerous=True,
             fields=("incident",),
+        ),
+        Order(
+            "admit-host",
+            "Admit the alarms of the host",
+            "Starts the failovers that the held alarms of the host's groups ask for, regardless of "
+            f"the rules of admission: at most {RATE} at once, groups with a higher priority first. "
+            "The others stay held. Admit them when these have moved.",
+            _admit_host,
+            dangerous=True,
+            fields=("incident",),
+            subject="host",
+        ),
+        Order(
+            "dismiss-host",
+            "Dismiss the alarms of the host",
+            "Removes every held alarm of the host's groups from the list of held alarms. This "
+            "starts nothing.",
+            _dismiss,
+            dangerous=True,
+            fields=("incident",),
+            subject="host",
         ),
         Order(
             "start",

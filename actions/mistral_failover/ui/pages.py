@@ -5,31 +5,45 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from mistral_failover.cli.alarms import RATE
+from mistral_failover.cli.base import counted
 from mistral_failover.ui import drawing
+from mistral_failover.ui.alarm import ChildAlarm, alarm_view
 from mistral_failover.ui.asking import Asking, Trouble
+from mistral_failover.ui.goals import GoalRow, goal_rows
 from mistral_failover.ui.group import group_view, held_alarm
-from mistral_failover.ui.groups import SORTS, Query, groups_view
+from mistral_failover.ui.groups import SORTS, GroupsView, Query, groups_view
 from mistral_failover.ui.history import episodes
 from mistral_failover.ui.levels import Level
-from mistral_failover.ui.orders import Order
-from mistral_failover.ui.plan import PlanView, plan_view
+from mistral_failover.ui.orders import Order, chosen
+from mistral_failover.ui.plan import GroupPlan, PlanView, plan_view
 from mistral_failover.ui.timeline import timeline
 from mistral_failover.ui.topology import topology, topology_at
+from mistral_failover.ui.work import work_view
 
-PLANNED = ("failover", "switchover", "failback")
-"""The verbs that the page can plan."""
+PLANNED: Mapping[str, tuple[str, ...]] = {
+    "failover": ("lost", "to", "recovered"),
+    "switchover": ("to",),
+    "failback": ("to", "recovered"),
+    "rollback": ("goal", "recovered"),
+}
+"""The verbs that the page can plan, each with the fields of the form that it takes."""
 HISTORY = 5.0
 """Seconds between two looks at a journal."""
+GOALS = 5.0
+"""Seconds between two looks at a group's goals."""
 _HELD = 100
 _PAGE = 500  # groups in one answer
 _PAGES = 20
 _LATEST = 1000
 _MANY = 200  # groups
 _FINISHED = 64
+_SIDE_BY_SIDE = 4  # plans that are made at once
 
 Parameters = Mapping[str, str]
 
@@ -37,12 +51,14 @@ Parameters = Mapping[str, str]
 @dataclass(frozen=True)
 class Page:
     """A page: ``template`` is the part within the frame, ``content`` what it shows. ``live``: how
-    many seconds between two looks; None: it does not change."""
+    many seconds between two looks; None: it does not change. ``trouble``: what kept a part of it
+    from being read."""
 
     template: str
     title: str
     content: Mapping[str, Any]
     live: float | None = None
+    trouble: Trouble | None = None
 
 
 class Pages:
@@ -55,6 +71,38 @@ class Pages:
 
     def groups(self, given: Parameters) -> Page:
         """All groups, and the held alarms that no group's page shows."""
+        view = self._overview(Query.read(given))
+        held = self._asking.ask("failover.held", limit=_HELD)["held"]
+        content = {
+            "view": view,
+            "levels": list(Level),
+            "sorts": list(SORTS),
+            # Failed hosts, and alarms of groups that are not known. The others are on their pages.
+            "held": [held_alarm(row) for row in held if row["group"] is None],
+        }
+        return Page("groups.html", "Groups", content, live=_slow(view))
+
+    def alarm(self, given: Parameters) -> Page:
+        """One alarm or order; of a failed host the alarm of each of its groups."""
+        found = self._incident(_needed(given, "id"))
+        overview = self._overview(Query()) if found["children"] else None
+        view = alarm_view(found, overview.rows if overview else ())
+        live = _slow(overview) if overview else 3.0
+        return Page("alarm.html", view.title, {"alarm": view}, live=live)
+
+    def work(self, given: Parameters) -> Page:  # noqa: ARG002 - as the other pages
+        """What runs now in all groups, and what is stuck."""
+        rows, now = self._rows()
+        view = work_view(rows, now)
+        at_rest = 3.0 if len(rows) <= _MANY else 10.0
+        live = 1.0 if view.rows and len(rows) <= _MANY else at_rest
+        return Page("work.html", "In progress", {"work": view}, live=live)
+
+    def _overview(self, query: Query) -> GroupsView:
+        return groups_view(*self._rows(), query)
+
+    def _rows(self) -> tuple[list[Any], float]:
+        """Return the rows of all groups, and the time of the answer."""
         rows: list[Any] = []
         now = 0.0
         for _ in range(_PAGES):
@@ -64,17 +112,7 @@ class Pages:
             now = answer["now"]
             if len(answer["overview"]) < _PAGE:
                 break
-        view = groups_view(rows, now, Query.read(given))
-        held = self._asking.ask("failover.held", limit=_HELD)["held"]
-        content = {
-            "view": view,
-            "levels": list(Level),
-            "sorts": list(SORTS),
-            # Failed hosts, and alarms of groups that are not known. The others are on their pages.
-            "held": [held_alarm(row) for row in held if row["group"] is None],
-        }
-        # A long page is a lot to send.
-        return Page("groups.html", "Groups", content, live=3.0 if len(rows) <= _MANY else 10.0)
+        return rows, now
 
     def group(self, given: Parameters) -> Page:
         """One group: what is wrong, who has what, and the present traversal."""
@@ -119,24 +157,50 @@ class Pages:
         """What an order would do. Without a verb, only the form."""
         group = _needed(given, "group")
         status = self._asking.ask("failover.status", group=group)
-        members = [row["name"] for row in status["members"]]
-        lost, to, verb = given.get("lost", ""), given.get("to", ""), given.get("verb", "")
-        found = None
+        goals = goal_rows(self._asking.ask("failover.goals", group=group))
+        verb, lost, to, goal = (given.get(name, "") for name in ("verb", "lost", "to", "goal"))
+        recovered = chosen(given, "recovered")
+        found: PlanView | None = None
+        differences: tuple[str, ...] = ()
+        refused: Trouble | None = None
         if verb:
             if verb not in PLANNED:
                 raise Trouble(f"{verb} cannot be planned here.", "Use failover plan.", "USAGE")
-            inputs: dict[str, Any] = {"verb": verb, "to": to or None}
-            if verb == "failover":
-                inputs["lost"] = [lost] if lost else None
-            found = plan_view(self._asking.ask("failover.plan", group=group, **inputs))
+            every = {"lost": [lost] if lost else [], "to": to, "goal": goal, "recovered": recovered}
+            taken = {name: every[name] or None for name in PLANNED[verb]}
+            try:
+                answer = self._asking.ask("failover.plan", group=group, verb=verb, **taken)
+                found = plan_view(answer)
+            except Trouble as trouble:
+                refused = trouble  # the form stays, to ask for something else
+            if verb == "rollback" and goal:
+                differences = self._differences(group, goals, goal)
         content = {
             "group": group,
-            "members": members,
+            "members": [row["name"] for row in status["members"]],
+            "lost": status["lost"],
+            "goals": [row for row in goals if row.earlier],
             "verbs": PLANNED,
-            "chosen": {"verb": verb or "failover", "lost": lost, "to": to},
+            "chosen": {"verb": verb or "failover", "lost": lost, "to": to, "goal": goal},
+            "recovered": recovered,
             "plan": found,
+            "differences": differences,
         }
-        return Page("plan.html", f"Plan for {group}", content)
+        return Page("plan.html", f"Plan for {group}", content, trouble=refused)
+
+    def goals(self, given: Parameters) -> Page:
+        """The goals of a group, and what leads back to each."""
+        group = _needed(given, "group")
+        rows = goal_rows(self._asking.ask("failover.goals", group=group))
+        return Page("goals.html", f"Goals of {group}", {"group": group, "goals": rows}, live=GOALS)
+
+    def _differences(self, group: str, goals: Iterable[GoalRow], goal: str) -> tuple[str, ...]:
+        """Return what differs from the present goal, one line each."""
+        present = next((row.version for row in goals if row.current), None)
+        if present is None:
+            return ()
+        found = self._asking.ask("failover.compare_goals", group=group, before=present, after=goal)
+        return tuple(found["lines"])
 
     def history(self, given: Parameters) -> Page:
         """The journal of a group, or of all."""
@@ -148,8 +212,21 @@ class Pages:
 
     def order(self, order: Order, given: Parameters) -> Page:
         """The form of an order: what it is about, and what it would do."""
+        if order.subject == "host":
+            return self._host_order(order, given)
         group = _needed(given, "group")
         content: dict[str, Any] = {"order": order, "given": given, "alarm": "", "plan": None}
+        content |= {"plans": [], "members": []}
+        if order.boxes:
+            status = self._asking.ask("failover.status", group=group)
+            work = status["maintenance"]
+            content["members"] = (
+                [row["name"] for row in status["members"]]
+                if "minutes" in order.fields
+                else list(work["members"] or ())
+                if work
+                else []
+            )
         if "incident" in order.fields:
             alarm = self._alarm(group, _needed(given, "incident"))
             content["alarm"] = held_alarm(alarm).sentence
@@ -158,6 +235,42 @@ class Pages:
         if order.name == "start" and given.get("plan"):
             content["plan"] = plan_view(self._asking.ask("failover.plan", plan=given["plan"]))
         return Page("order.html", f"{order.title}: {group}", content)
+
+    def _host_order(self, order: Order, given: Parameters) -> Page:
+        """The form of an order about all held alarms of a host: with the plan of each failover
+        that it would start."""
+        view = alarm_view(self._incident(_needed(given, "incident")))
+        admitting = order.name == "admit-host"
+        if not view.host or not (view.held if admitting else view.waits):
+            raise Trouble("No alarm of that host is held.", "Begin at its page.", "NOT_HELD")
+        alarms = view.held[:RATE] if admitting else ()
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            plans = list(pool.map(self._planned, alarms))
+        content = {
+            "order": order,
+            "given": {"host": view.host, "incident": view.id},
+            "alarm": f"{view.sentence}; {counted(len(view.held), 'alarm')} held",
+            "plan": None,
+            "plans": plans,
+            "members": [],
+        }
+        return Page("order.html", f"{order.title}: {view.host}", content)
+
+    def _planned(self, alarm: ChildAlarm) -> GroupPlan:
+        """Return what the alarm of a group would start, or why that cannot be planned."""
+        asked = {"group": alarm.group, "verb": "failover", "lost": list(alarm.lost)}
+        try:
+            found = plan_view(self._asking.ask("failover.plan", **asked))
+        except Trouble as trouble:
+            return GroupPlan(alarm.group, None, f"{trouble.message} {trouble.remedy}".strip())
+        return GroupPlan(alarm.group, found, "")
+
+    def _incident(self, identity: str) -> Any:
+        found = self._asking.ask("failover.show", id=identity, executions=False)
+        if found["kind"] != "incident":
+            what = f"{found['kind']} {found['id']}"
+            raise Trouble(f"{what} is not an alarm.", f"failover show {identity}", "UNKNOWN_ID")
+        return found
 
     def _admitted(self, alarm: Mapping[str, Any]) -> PlanView:
         """Return the plan of what an alarm asks for."""
@@ -194,6 +307,11 @@ class Pages:
                 while len(self._finished) > _FINISHED:
                     self._finished.popitem(last=False)
         return found
+
+
+def _slow(view: GroupsView) -> float:
+    """Return the seconds between two looks at all groups: a long page is a lot to send."""
+    return 3.0 if view.total <= _MANY else 10.0
 
 
 def _needed(given: Parameters, name: str) -> str:

@@ -33,7 +33,8 @@ class Risk:
 
 @dataclass(frozen=True)
 class PlanView:
-    """A plan; ``id`` is empty if there is nothing to do. ``changed``: why it is no longer valid."""
+    """A plan; ``id`` is empty if there is nothing to do. ``recovered``: the members that the
+    operator confirms as healthy. ``changed``: why it is no longer valid."""
 
     id: str
     group: str
@@ -42,15 +43,25 @@ class PlanView:
     whole: str
     fences: tuple[str, ...]
     risks: tuple[Risk, ...]
+    recovered: tuple[str, ...]
     holds_until: str
     changed: tuple[str, ...]
     command: str
 
 
+@dataclass(frozen=True)
+class GroupPlan:
+    """What would happen to a group; without a ``plan``, why that is not known."""
+
+    group: str
+    plan: PlanView | None
+    refused: str
+
+
 def plan_view(plan: Mapping[str, Any]) -> PlanView:
     """Return the view of an answer of failover.plan."""
     if not plan["plan"]:
-        return PlanView("", plan["group"], plan["sentence"], (), "", (), (), "", (), "")
+        return PlanView("", plan["group"], plan["sentence"], (), "", (), (), (), "", (), "")
     return PlanView(
         id=plan["plan"],
         group=plan["group"],
@@ -59,6 +70,7 @@ def plan_view(plan: Mapping[str, Any]) -> PlanView:
         whole=lasted(plan["seconds"]),
         fences=tuple(fence["sentence"] for fence in plan["fences"]),
         risks=tuple(Risk(r["code"], r["sentence"], r["remedy"]) for r in plan["risks"]),
+        recovered=tuple(plan["inputs"].get("recovered") or ()),
         holds_until=when(plan["expires_at"]),
         changed=tuple(plan["changed"]),
         command=f"failover start --plan {plan['plan']}",

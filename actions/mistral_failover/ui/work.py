@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The view of what runs now in all groups: each step with its limit, each wait, and what is
+stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cli.base import counted, lasted, when
+from mistral_failover.cli.status_screen import LONGEST
+from mistral_failover.ui.levels import Level, of_status
+
+
+@dataclass(frozen=True)
+class StuckGroup:
+    """A group that does not continue without an operator."""
+
+    group: str
+    level: Level
+    status: str
+    reason: str
+    since: str
+    lasting: str
+
+
+@dataclass(frozen=True)
+class WorkRow:
+    """A step that runs or waits, of a traversal with this ``cause``. ``limit``: how long it may
+    take; ``notes``: what it waits for, and what else is to know. ``step`` is empty for a group in
+    which no step runs."""
+
+    group: str
+    cause: str
+    step: str
+    level: Level
+    state: str
+    since: str
+    lasting: str
+    limit: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WorkView:
+    """What is stuck, the longest first, and what runs, the longest step first."""
+
+    stuck: tuple[StuckGroup, ...]
+    rows: tuple[WorkRow, ...]
+
+
+def work_view(overview: Iterable[Mapping[str, Any]], now: float) -> WorkView:
+    """Return the view; ``overview`` are the rows of ``overview`` in failover.status."""
+    groups = list(overview)
+    stuck = [row for row in groups if row["status"] in ("BLOCKED", "FAILED")]
+    stuck.sort(key=lambda row: row["since"] or now)
+    found = [each for row in groups for each in _steps(row, now)]
+    found.sort(key=lambda each: each[0])
+    return WorkView(tuple(_stuck(row, now) for row in stuck), tuple(row for _, row in found))
+
+
+def _stuck(row: Mapping[str, Any], now: float) -> StuckGroup:
+    since = row["since"]
+    return StuckGroup(
+        group=row["name"],
+        level=of_status(row["status"]),
+        status=row["status"],
+        reason=row["reason"] or row["cause"],
+        since=when(since),
+        lasting=lasted(None if since is None else max(0.0, now - since)),
+    )
+
+
+def _steps(group: Mapping[str, Any], now: float) -> Iterable[tuple[float, WorkRow]]:
+    """Yield each step of a group and when it began."""
+
+    def row(
+        step: str, level: Level, state: str, since: float, limit: str = "", *notes: str
+    ) -> tuple[float, WorkRow]:
+        lasting = lasted(max(0.0, now - since))
+        whose = group["name"], group["cause"]
+        return since, WorkRow(*whose, step, level, state, when(since), lasting, limit, notes)
+
+    waits = {(each["resource"], each["member"]) for each in group["waiting"]}
+    for each in group["under_way"]:
+        unknown = each["status"] == "unknown"
+        if unknown and (each["resource"], each["member"]) in waits:
+            continue  # its wait says more
+        late = each["limit"] is not None and each["seconds"] > each["limit"]
+        notes = [counted(each["attempts"], "attempt")] if each["attempts"] > 1 else []
+        notes += ["it takes longer than its limit"] if late else []
+        level = Level.ATTENTION if unknown or late else Level.WORKING
+        state = "outcome unknown" if unknown else "running"
+        known = each["limit"] is not None and each["limit"] <= LONGEST
+        limit = lasted(each["limit"]) if known else ""
+        yield row(each["sentence"], level, state, each["started_at"], limit, *notes)
+    for each in group["waiting"]:
+        on = f" on {each['member']}" if each["member"] else ""
+        soon = f"next try in {lasted(each['next_try'])}" if each["next_try"] else "trying again"
+        notes = [f"for {each['waiting_for']}", soon, counted(each["tries"], "attempt")]
+        step = f"{each['verb']} {each['resource']}{on}"
+        yield row(step, Level.ATTENTION, "waits", each["since"], "", *notes)
+    for each in group["deferred"]:
+        owner = f"for the lock of {each['deferred_to']}"
+        yield row(each["node"], Level.ATTENTION, "waits", each["deferred_at"], "", owner)
+    nothing = not (group["under_way"] or group["waiting"] or group["deferred"])
+    if nothing and group["status"] == "IN_PROGRESS":
+        yield row("", Level.WORKING, "no step runs", group["since"] or now)
