@@ -92,7 +92,7 @@ def _private(folder: Path) -> Iterator[str | None]:
         check=True,
         capture_output=True,
     )
-    # Nobody but this user may enter the folder, so the socket needs no password.
+    # Only this user may enter the folder, so the socket needs no password.
     with log.open("w") as output:
         process = subprocess.Popen(
             [server, *common, "--skip-networking", f"--socket={socket}"],

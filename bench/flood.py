@@ -24,7 +24,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from bench.staging import all_ended, audited, bring_up, finished, must, set_latency, stage
 from mistral_failover.drill.scene import Scene
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.server import intake
 from mistral_failover.server.secret import Secret
 from mistral_failover.settings import Settings
@@ -119,9 +120,9 @@ def _send(
     if way == "no rate":
         intake.RATE = float("inf")
     runtime = Runtime(Settings(database=url, project=f"{FLOODING}, {way}"))
-    nobody = ActionContext(SecurityContext(), ExecutionContext())
+    anonymous = ActionContext(SecurityContext(), ExecutionContext())
     secret = Secret(b"the secret of a benchmark, 32 bytes")
-    taking = intake.Intake(secret, _NoMistral(), Request(runtime, nobody))
+    taking = intake.Intake(secret, _NoMistral(), Request(runtime, anonymous))
     path = f"{intake.PATH}/{secret.token}"
     ready.set()
     for number in range(alarms):

@@ -35,7 +35,8 @@ from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import parse_group
 from mistral_failover.recovery.observe import observe
-from mistral_failover.runtime.process import DEFAULT_PROJECT, Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups
 
@@ -68,8 +69,8 @@ class _Observer:
     def __init__(self, cloud: EmulatorClient, settings: Settings) -> None:
         self._client = cloud
         self._runtime = Runtime(settings)
-        nobody = ActionContext(SecurityContext(), ExecutionContext())
-        self._request = Request(self._runtime, nobody)
+        anonymous = ActionContext(SecurityContext(), ExecutionContext())
+        self._request = Request(self._runtime, anonymous)
         self._cloud = self._request.cloud(Unguarded())
 
     def bring_up(self, name: str) -> None:

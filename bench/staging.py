@@ -19,6 +19,7 @@ from mistral_failover.drill.play import measure
 from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.latency import profile
 from mistral_failover.runtime import process
+from mistral_failover.runtime.request import Request
 from mistral_failover.store.tables import Decision, incidents, traversals
 
 _IDLE = 3600.0  # seconds that the cloud waits for a request: duplicates ask it nothing
@@ -104,10 +105,10 @@ def all_ended(scene: Scene, limit: float = 300) -> None:
     raise RuntimeError(f"not all groups ended within {limit} s")
 
 
-def request() -> process.Request:
+def request() -> Request:
     """A request with the rights of this process's configuration."""
-    nobody = ActionContext(SecurityContext(), ExecutionContext())
-    return process.Request(process.runtime(), nobody)
+    anonymous = ActionContext(SecurityContext(), ExecutionContext())
+    return Request(process.runtime(), anonymous)
 
 
 def traversals_in(scene: Scene) -> int:
