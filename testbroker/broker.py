@@ -74,7 +74,7 @@ class PrivateBroker:
         return self.url_of(ADMINISTRATOR, self.password)
 
     def url_of(self, user: str, password: str) -> str:
-        """The URL of somebody."""
+        """The URL of a user."""
         return f"amqp://{user}:{password}@{HOST}:{self.port}/{VIRTUAL_HOST}"
 
     def __enter__(self) -> Self:
@@ -178,7 +178,7 @@ def install(folder: Path, tell: Callable[[str], None]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports of loopback that nobody listens on."""
+    """So many free ports of loopback."""
     with ExitStack() as held:
         found: list[int] = []
         while len(found) < count:

@@ -311,7 +311,7 @@ def check_ports(settings: Settings) -> None:
 @contextlib.contextmanager
 def installing(settings: Settings) -> Iterator[None]:
     """Only one at a time installs what clouds share; the next one waits."""
-    with ((settings.shared or settings.state) / "install.lock").open("w") as file:
+    with (settings.shared / "install.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MariaDB, RabbitMQ with its epmd, memcached: of Debian, but with folders and ports of their own.
 
-MariaDB and RabbitMQ run as whoever starts the cloud, so that everything in the state folder
+MariaDB and RabbitMQ run as the user who starts the cloud, so that everything in the state folder
 belongs to one user. memcached refuses to be root and gives the rights up.
 """
 

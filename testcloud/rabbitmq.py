@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A RabbitMQ of one's own, of Debian's package: a node beside the system's, which it never meets.
 
-Folder, ports, cookie and epmd are its own, and it runs as whoever starts it. It listens on one
+Folder, ports, cookie and epmd are its own, and it runs as the user who starts it. It listens on one
 address alone, by default on loopback.
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from testcloud.configuration import compute_file
-from testcloud.machines import places
+from testcloud.machines import fences, places
 from testcloud.processes import Processes
 from testcloud.settings import HOSTS, ROOT, Settings
 
@@ -101,13 +101,8 @@ def _machines(settings: Settings) -> Iterator[Process]:
     for name, identity in places.CEPH.items():
         yield Process(name, "ceph", (name, "-f", "-c", conf, "-i", identity))
     for host in HOSTS:
-        own = places.board_files(settings, host)
-        files = [
-            *("-c", str(own / "lan.conf"), "-f", str(own / "board.emu")),
-            *("-s", str(own / "state")),
-        ]
-        board = places.board(host)
-        yield Process(board, "boards", ("ipmi_sim", "-n", *files), in_checkout=True)
+        command = fences.board_command(places.board_files(settings, host))
+        yield Process(places.board(host), "boards", command, in_checkout=True)
         # To kill the second program, or its child, is to kill everything on the host.
         apart = (
             *("nsenter", f"--net={places.namespace(settings, host)}", "--"),
@@ -134,7 +129,7 @@ def environment(settings: Settings) -> dict[str, str]:
         "OS_PLACEMENT_CONFIG_DIR": str(etc / "placement"),
         "OS_GLANCE_CONFIG_DIR": str(etc / "glance"),
         "OS_NOVA_CONFIG_DIR": str(etc / "nova"),
-        "FAILOVER_CLOUD_STATE": str(settings.shared or settings.state),
+        "FAILOVER_CLOUD_STATE": str(settings.shared),
         "FAILOVER_CLOUD_MACHINES": "yes" if settings.machines else "no",
         # For an operator's credential: only what fences reads it.
         "OS_CLIENT_CONFIG_FILE": str(settings.clouds_yaml),

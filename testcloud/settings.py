@@ -74,7 +74,6 @@ class Settings:
     :ivar password: one for every account, None for random ones.
     :ivar latency: the profile of the guests' commands.
     :ivar machines: servers are real guests; everything is in network namespaces.
-    :ivar shared: the folder of what clouds of both kinds install once.
     """
 
     state: Path
@@ -82,7 +81,11 @@ class Settings:
     password: str | None = None
     latency: str = "zero"
     machines: bool = False
-    shared: Path | None = None
+
+    @property
+    def shared(self) -> Path:
+        """The folder of what clouds of both kinds install once."""
+        return self.state.parent if self.machines else self.state
 
     @property
     def host(self) -> str:
@@ -122,7 +125,7 @@ class Settings:
     @property
     def venv(self) -> Path:
         """The services' own environment."""
-        return (self.shared or self.state) / "venv"
+        return self.shared / "venv"
 
     @property
     def saved(self) -> Path:
@@ -236,8 +239,5 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
             "BAD_SETTING", f"FAILOVER_CLOUD_MACHINES is {machines!r}.", "Give yes or no."
         )
     password = given.get("FAILOVER_CLOUD_PASSWORD") or None
-    if machines == "yes":
-        return Settings(
-            state / "machines", int(text), password, latency, machines=True, shared=state
-        )
-    return Settings(state, int(text), password, latency)
+    real = machines == "yes"
+    return Settings(state / "machines" if real else state, int(text), password, latency, real)

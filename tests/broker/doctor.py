@@ -12,7 +12,7 @@ from faults.slot import until
 from support.armed import Fault
 
 ASKED_AGAIN = ("NO_ANSWER", "UNREACHABLE", "LEASE_LOST", "REFUSED")
-"""Codes after which whoever goes on asks again, with the same id."""
+"""Codes after which the next process asks again, with the same id."""
 MODES = ("kill", "freeze", "broker")
 """SIGKILL and a start; SIGSTOP for longer than anybody waits; SIGKILL and a start of the broker."""
 _ASKED = 8  # times at most
@@ -72,7 +72,7 @@ class Doctor:
         victim.wake()
 
     def bring_to_an_end(self) -> Outcome:
-        """Ask again and again, as retries and sweeps do; a person says what nobody else knows."""
+        """Ask again and again, as retries and sweeps do; an operator says what no process knows."""
         found = self._wait(self.executor)
         for _ in range(_ASKED):
             if found.code == "UNKNOWN_OUTCOME":

@@ -17,7 +17,7 @@ from broker.rig import Node, Rig, read
 from faults.drill import Drill, Play
 from faults.slot import LEASE, Slot, until
 from mistral_failover.drill import examples
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from support.armed import Fault
 from support.operators import Operator
 from testbroker.broker import PrivateBroker
@@ -85,8 +85,8 @@ class AgentDrill(Drill):
 
     @contextlib.contextmanager
     def staged(self) -> Iterator[None]:
-        """The group stands while the block lasts, and nobody looks after Mistral. In the end all
-        must be well."""
+        """The group is defined while the block lasts, and no supervisor restarts Mistral. In the
+        end all must be well."""
         self.group = self.slot.new_name()
         self.since = len(self.slot.events(0))
         try:
@@ -126,7 +126,7 @@ class AgentDrill(Drill):
 
     def replace(self, member: str) -> Node:
         """A new server behind a member's name, with an agent; returns the old one's node, whose
-        agent runs on, as on a host that nobody can reach."""
+        agent runs on, as on an unreachable host."""
         old = self.nodes[member]
         Operator(self.slot.cloud.client).replace_server(self.group, member)
         assert self.server(member) != old.address.server_id

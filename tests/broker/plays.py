@@ -27,7 +27,7 @@ DRILLED = ("command.before", "command.after")
 """The points of an operation's action, which the real Mistral reaches."""
 
 UNDECIDED = ("agent.journaled", "agent.acknowledged", "agent.running", "agent.ended")
-"""Where an agent that dies leaves an intent without an outcome: without a check nobody knows."""
+"""Where an agent that dies leaves an intent without an outcome: without a check it is unknown."""
 
 NOT_BEGUN = ("agent.received", "agent.journaled", "agent.acknowledged")
 """Where an agent that learns that it is deposed has not begun the command."""

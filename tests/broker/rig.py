@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes with real agents on a real broker, and executors that send them commands.
 
-The commands are increments: each run appends its id to the node's ``counter``. So whoever runs one
-twice, or loses it, is found out.
+The commands are increments: each run appends its id to the node's ``counter``. So a node that runs
+one twice, or loses it, is found out.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ LIMIT = 4.0  # seconds within which a word of the agent's must come
 LONGEST = 20.0
 PATIENCE = 40.0  # seconds for what takes a moment on a machine that has nothing else to do
 AT_LEAST_ONCE = ("repeatable",)
-"""Commands that may be run again where nobody knows what became of them."""
+"""Commands that may be run again if their outcome is unknown."""
 
-# The arguments: a word that nobody may see, and how long it takes before and after it counts.
+# The arguments: a secret word, and how long it takes before and after it counts.
 INCREMENT = """\
 #!/bin/sh
 sleep "$2"
@@ -239,7 +239,7 @@ class Rig:
         limit: float = LIMIT,
         longest: float = LONGEST,
     ) -> Executor:
-        """Whoever has a node increment its counter; it is not started."""
+        """The process that has a node increment its counter; it is not started."""
         arguments = {"word": self.word, "before": f"{before:g}", "after": f"{after:g}"}
         return self._executor(
             to=asdict(to.address),
@@ -253,11 +253,11 @@ class Rig:
         )
 
     def again(self, executor: Executor) -> Executor:
-        """Another process with the same order, as whoever takes the work over starts one."""
+        """Another process with the same order, as a process that takes the work over starts one."""
         return self._executor(**executor.order)
 
     def deposition(self, of: Node, epoch: int) -> Executor:
-        """Whoever makes the commands of a node's epochs before this one void; not started."""
+        """The process that voids the commands of a node's earlier epochs; not started."""
         return self._executor(to=asdict(of.address), verb="depose", epoch=epoch)
 
     def _executor(self, **order: Any) -> Executor:

@@ -278,7 +278,7 @@ def test_a_message_that_can_not_be_read_at_all_makes_the_channel_unreachable_for
     until(lambda: channel.heard(to) is not None, LIMIT, lambda: "heard")
 
 
-def test_what_nobody_takes_from_a_queue_of_results_does_not_fill_the_broker(
+def test_results_that_no_executor_takes_do_not_fill_the_broker(
     broker: PrivateBroker, channel_to: Callable[[str], Channel], to: Address
 ) -> None:
     channel_to(broker.url).heard(to)

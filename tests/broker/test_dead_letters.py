@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nobody took is kept where people find it, and is not run later."""
+"""A command that no agent took is kept where operators find it, and is not run later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def letters(rig: Rig) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_command_that_nobody_took_ends_among_the_dead_letters(rig: Rig) -> None:
+def test_a_command_that_no_agent_took_becomes_a_dead_letter(rig: Rig) -> None:
     node = rig.node()
     executor = rig.increment(node, limit=1.0, longest=1.0)
 

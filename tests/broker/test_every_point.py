@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At every point somebody dies, sleeps too long, or loses the broker: the increment runs once.
+"""At every point a process dies, sleeps too long, or loses the broker: the increment runs once.
 
 Or else its outcome is reported as unknown, and settled; never twice, never lost in silence.
 """
@@ -96,7 +96,7 @@ def test_what_a_dead_agent_left_running_is_ended_before_anything_is_decided(
 
     assert found.code == "", str(found)
     count = node.counts()[executor.order["id"]]
-    # Repeatable: whoever says so says that twice is no harm.
+    # Repeatable: running it twice does no harm.
     assert node.contradictions() == []
     assert count == 1 or (kind == "repeatable" and count == 2)
     assert doctor.unknown == (kind == "plain")
@@ -174,7 +174,7 @@ def test_who_sleeps_while_it_commands_revives_no_epoch(rig: Rig) -> None:
         sleeper.start()
         until(lambda s=sleeper: s.frozen, PATIENCE, lambda p=point: f"frozen at {p}")
     assert rig.carry_out(rig.deposition(node, 2)).code == ""
-    rig.broker.kill()  # so that whoever wakes up has to connect again
+    rig.broker.kill()  # so that a process that wakes up has to connect again
     rig.broker.start()
 
     for sleeper in rig.executors:

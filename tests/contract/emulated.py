@@ -40,7 +40,7 @@ class EmulatedRig(Rig):
         self._cloud = cloud
 
     def kill(self, host: str, unnoticed: Callable[[], None] | None = None) -> None:
-        """Nova notices at once here, so it is what does not end before that reaches nobody."""
+        """Nova notices at once here, so only what ends before that reaches the host."""
         client = self._cloud.client
         client.set_latency(**dict.fromkeys(_UNNOTICED, 4.0))
         if unnoticed is not None:

@@ -24,7 +24,7 @@ from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.settings import Settings
 
-NOBODY = "0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a11"
+UNKNOWN_ID = "0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a11"
 """An id that nothing has."""
 
 
@@ -69,7 +69,7 @@ class Rig(ABC):
     def kill(self, host: str, unnoticed: Callable[[], None] | None = None) -> None:
         """Let the compute service of a host die, and wait until Nova says that it is down.
 
-        What ``unnoticed`` asks of it reaches nobody, though Nova takes the host for alive yet.
+        What ``unnoticed`` asks of it does not reach the host, though Nova still takes it for alive.
         """
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Rig(ABC):
         return self._people[name]
 
     def token(self, name: str = "demo") -> str:
-        """A token of somebody's that nobody else has."""
+        """A token of a user that is used nowhere else."""
         person = self._people[name]
         return self._asked_for(
             {
@@ -167,7 +167,7 @@ class Rig(ABC):
 
     @contextmanager
     def newcomer(self) -> Iterator[str]:
-        """Somebody with the role ``member`` in demo's project, whom nobody else minds."""
+        """A user with the role ``member`` in demo's project, used nowhere else."""
         name = self.name()
         self._people[name] = Person(name, name, self._people["demo"].project)
         self._hire(name)
@@ -345,7 +345,7 @@ class Rig(ABC):
         self.until(lambda: self.volume_status(volume_id) == "in-use")
 
     def remove_volume(self, volume_id: str) -> None:
-        """Delete a volume, whatever it is and whoever holds it."""
+        """Delete a volume, whatever its status and its holder are."""
         if self.api().volume(volume_id) is None:
             return
         admin = self.api("admin")

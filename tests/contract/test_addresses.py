@@ -9,7 +9,7 @@ import pytest
 
 from contract.api import Api
 from contract.conftest import Two
-from contract.rig import NOBODY, Rig
+from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
@@ -133,7 +133,7 @@ def test_a_floating_ip_is_found_by_its_address_and_listed(
     assert found.port_id == made["port_id"]
     assert port is not None
     assert port.device_id == linked.a
-    assert listing.floating_ip(NOBODY) is listing.port(NOBODY) is None
+    assert listing.floating_ip(UNKNOWN_ID) is listing.port(UNKNOWN_ID) is None
 
 
 def test_a_port_moves_from_one_server_to_the_other(
@@ -289,9 +289,9 @@ def test_a_server_without_the_one_port_that_is_needed_is_named(
 
 
 def test_what_does_not_exist_has_left_every_server(cloud: Cloud, linked: Two) -> None:
-    networks.disassociate(cloud, NOBODY, linked.a, None, 30)
-    networks.detach_port(cloud, NOBODY, linked.a, 30)
-    networks.forbid_address(cloud, "192.0.2.1", NOBODY, 30)
+    networks.disassociate(cloud, UNKNOWN_ID, linked.a, None, 30)
+    networks.detach_port(cloud, UNKNOWN_ID, linked.a, 30)
+    networks.forbid_address(cloud, "192.0.2.1", UNKNOWN_ID, 30)
     with pytest.raises(CloudError) as caught:
-        networks.attach_port(cloud, NOBODY, linked.a, 30)
+        networks.attach_port(cloud, UNKNOWN_ID, linked.a, 30)
     assert caught.value.code == "NOT_FOUND"

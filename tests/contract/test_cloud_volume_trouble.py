@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that neither come free nor arrive: what is mended, what is refused, and that the command
-that is asked of an operator helps."""
+"""Volumes that neither come free nor arrive: what is repaired, what is refused, and that the
+command that is asked of an operator helps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from contract.api import Api
 from contract.conftest import Two
-from contract.rig import NOBODY, Rig
+from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
@@ -81,14 +81,14 @@ def own(rig: Rig) -> Cloud:
     return rig.connect(trust=False)
 
 
-# -- what nobody has
+# -- what no server has
 
 
-@pytest.mark.parametrize("whose", ["other", "own", "nobody"])
+@pytest.mark.parametrize("whose", ["other", "own", "unknown"])
 def test_a_reservation_that_nova_does_not_know_is_given_back(
     rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str, whose: str
 ) -> None:
-    server = {"other": two.b, "own": two.a, "nobody": NOBODY}[whose]
+    server = {"other": two.b, "own": two.a, "unknown": UNKNOWN_ID}[whose]
     orphan = claim(demo, volume, server, connected=False)
 
     attach(cloud, volume, two.a, limit(rig))
@@ -99,10 +99,10 @@ def test_a_reservation_that_nova_does_not_know_is_given_back(
     assert attach(cloud, volume, two.b, limit(rig))["server_id"] == two.b
 
 
-def test_an_attachment_of_a_server_that_nobody_knows_waits_for_a_person(
+def test_an_attachment_of_an_unknown_server_waits_for_an_operator(
     rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str
 ) -> None:
-    orphan = claim(demo, volume, NOBODY, connected=True)
+    orphan = claim(demo, volume, UNKNOWN_ID, connected=True)
 
     error = blocked(attach, cloud, volume, two.a, limit(rig))
 
@@ -144,13 +144,13 @@ def test_what_cinder_alone_calls_attached_to_the_right_server_is_attached_anew(
 def test_what_a_lost_server_has_left_in_cinder_goes_with_the_proof_alone(
     rig: Rig, own: Cloud, demo: Api, volume: str
 ) -> None:
-    orphan = claim(demo, volume, NOBODY, connected=True)
+    orphan = claim(demo, volume, UNKNOWN_ID, connected=True)
 
-    error = blocked(detach, own, volume, NOBODY, limit(rig))
+    error = blocked(detach, own, volume, UNKNOWN_ID, limit(rig))
 
     assert error.code == "VOLUME_DISPUTED"
     assert orphan in error.remedy
-    detach(own, volume, NOBODY, limit(rig), OFF)
+    detach(own, volume, UNKNOWN_ID, limit(rig), OFF)
     assert holders_of(own, volume) == []
     assert rig.volume_status(volume) == "available"
 
@@ -158,15 +158,15 @@ def test_what_a_lost_server_has_left_in_cinder_goes_with_the_proof_alone(
 def test_a_trust_s_token_is_none_that_cinder_can_ask_nova_with(
     rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str
 ) -> None:
-    orphan = claim(demo, volume, NOBODY, connected=True)
+    orphan = claim(demo, volume, UNKNOWN_ID, connected=True)
 
-    error = blocked(detach, cloud, volume, NOBODY, limit(rig), OFF)
+    error = blocked(detach, cloud, volume, UNKNOWN_ID, limit(rig), OFF)
 
     assert error.code == "VOLUME_DISPUTED"
     assert "With a token of your own" in error.remedy
     assert f"volume attachment delete {orphan}" in error.remedy
     assert demo.cinder("DELETE", f"/attachments/{orphan}").ok
-    detach(cloud, volume, NOBODY, limit(rig), OFF)
+    detach(cloud, volume, UNKNOWN_ID, limit(rig), OFF)
 
 
 # -- what Nova has, and Cinder does not
@@ -242,7 +242,7 @@ def test_a_volume_whose_deletion_failed_is_looked_at_for_its_data(
 
 
 @pytest.mark.parametrize("status", ["reserved", "attaching", "detaching"])
-def test_a_volume_on_its_way_to_nobody_is_stuck(
+def test_a_volume_on_its_way_to_no_server_is_stuck(
     rig: Rig, cloud: Cloud, admin: Api, two: Two, volume: str, status: str
 ) -> None:
     admin.reset_volume(volume, status)
@@ -255,7 +255,7 @@ def test_a_volume_on_its_way_to_nobody_is_stuck(
     assert attach(cloud, volume, two.a, limit(rig))["server_id"] == two.a
 
 
-def test_a_detach_that_nobody_carries_on_is_stuck_after_its_time(
+def test_a_detach_without_a_worker_is_stuck_after_its_time(
     rig: Rig, cloud: Cloud, admin: Api, two: Two, held: str
 ) -> None:
     admin.reset_volume(held, "detaching")

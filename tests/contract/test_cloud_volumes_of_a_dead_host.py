@@ -39,7 +39,7 @@ class Outage:
 
 
 def asked(rig: Rig, server: str, volume: str) -> None:
-    """Nova accepts to detach, and nobody will."""
+    """Nova accepts to detach, and no host carries it out."""
     assert rig.api().detach(server, volume).status_code == 202
 
 

@@ -22,7 +22,7 @@ SPARE = 7
 
 @dataclass
 class Outage:
-    """A dead host: servers on it that nobody has touched yet, each with a volume.
+    """A dead host: servers on it that were not touched yet, each with a volume.
 
     ``leaving`` and ``detaching`` are two that were asked to be deleted, and to let their volume go,
     between the host's death and Nova's noticing it.
@@ -171,7 +171,7 @@ def test_the_record_of_a_deletion_that_waited_is_proof_once_the_host_is_back(
     ]
 
 
-def test_a_deletion_that_nobody_carried_out_stays_without_proof(cloud, returned):
+def test_a_deletion_that_was_not_carried_out_is_no_proof(cloud, returned):
     ((server, _),) = returned.untouched
     assert not deletion(cloud, server).proven
 

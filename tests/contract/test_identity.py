@@ -7,7 +7,7 @@ import pytest
 import requests
 import yaml
 
-from contract.rig import NOBODY
+from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.clients import cloud_for
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
@@ -243,5 +243,5 @@ def test_no_error_shows_the_token(connect):
     cloud = connect()
     token = cloud.session.get_token()
     with pytest.raises(CloudError) as raised:
-        stack_map(cloud, NOBODY)
+        stack_map(cloud, UNKNOWN_ID)
     assert token not in f"{raised.value} {raised.value.__dict__}"

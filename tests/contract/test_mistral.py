@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from contract.rig import NOBODY, Rig
+from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.mistral.api import Mistral, mistral_for
 
 pytestmark = pytest.mark.only_on(
@@ -84,5 +84,5 @@ def test_an_execution_is_started_once_seen_whole_and_ended(rig, prefix):
 
 def test_an_execution_that_does_not_exist_is_none(rig):
     mistral = mistral_of(rig)
-    assert mistral.state(NOBODY) is None
-    assert mistral.tree(NOBODY) == []
+    assert mistral.state(UNKNOWN_ID) is None
+    assert mistral.tree(UNKNOWN_ID) == []

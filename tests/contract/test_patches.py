@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from contract.rig import NOBODY
+from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.patches import patch_parameters, same_value
 from mistral_failover.fault_points import arm, disarm
@@ -120,7 +120,7 @@ def test_a_failed_update_is_reported_with_its_reason_and_can_be_sent_again(cloud
     assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
 
 
-def test_a_hidden_parameter_is_sent_each_time_for_nobody_can_compare_it(cloud, at_rest, sent):
+def test_a_hidden_parameter_is_sent_each_time_because_it_cannot_be_compared(cloud, at_rest, sent):
     for _ in range(2):
         assert not patch_parameters(cloud, at_rest.name, {"secret": "t"}, 60).adopted
     assert sent == ["patch.before"] * 2
@@ -191,7 +191,7 @@ def test_an_update_that_takes_too_long_ends_with_its_state(cloud, rig, at_rest):
 
 
 def test_a_stack_that_does_not_exist_is_reported(cloud):
-    for name in ("nobody", NOBODY):
+    for name in ("unknown", UNKNOWN_ID):
         with pytest.raises(CloudError) as raised:
             patch_parameters(cloud, name, {"active": "db_b"}, 10)
         assert raised.value.code == "NOT_FOUND"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract.rig import NOBODY, Made
+from contract.rig import UNKNOWN_ID, Made
 from mistral_failover.cloud.project_listing import ProjectListing
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.volumes import attach, detach
@@ -37,8 +37,8 @@ def test_a_server_s_host_is_known_by_its_name_without_an_administrator_s_rights(
 
 def test_what_does_not_exist_is_no_error(cloud: Any) -> None:
     listing = ProjectListing(cloud)
-    assert not listing.server(NOBODY).exists
-    assert listing.volume(NOBODY) is None
+    assert not listing.server(UNKNOWN_ID).exists
+    assert listing.volume(UNKNOWN_ID) is None
     assert listing.stack("no-such-stack") is None
 
 

@@ -42,7 +42,7 @@ def stack(rig: Rig, crew: Made) -> Made:
     rig.settled(crew)
     shown = rig.stack(crew)
     if shown["stack_status"].endswith("FAILED") or shown["parameters"]["broken"] == "True":
-        mend(rig, crew)
+        repair(rig, crew)
     return crew
 
 
@@ -54,19 +54,19 @@ def give(rig: Rig, stack: Made, **parameters: float) -> None:
         assert rig.settled(stack) == "UPDATE_COMPLETE"
 
 
-def mend(rig: Rig, stack: Made) -> None:
+def repair(rig: Rig, stack: Made) -> None:
     """Let nothing be broken any more.
 
     Heat hands a group's members a changed definition in the update that changes it, and if that
     one fails, in none but the next that changes it again.
     """
 
-    def mended() -> bool:
+    def repaired() -> bool:
         wait = next(_numbers) / 1000
         assert rig.patch(stack, parameters={"broken": False, "wait": wait}).ok
         return rig.settled(stack) == "UPDATE_COMPLETE"
 
-    rig.until(mended)
+    rig.until(repaired)
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_a_replacement_that_fails_tells_why_and_is_made_once_the_cause_is_gone(
     assert "resources.side: Test Resource failed side" in raised.value.message
     assert demo.server(old.server_id)["status"] == "ACTIVE", "it stays until the new one stands"
 
-    mend(rig, stack)
+    repair(rig, stack)
     done = replace(old, "deep", reason=reason)
     assert done.status == "UPDATE_COMPLETE"
     (new,) = members(cloud, stack.name, autoscaling_group="deep")
@@ -278,10 +278,10 @@ def test_a_replacement_that_fails_tells_why_and_is_made_once_the_cause_is_gone(
 
 def test_what_is_not_there_is_said_and_nothing_is_touched(cloud, stack, replace, sent):
     one = members(cloud, stack.name, autoscaling_group="plain")[0]
-    nobody = Member("nobody", one.server_id, "", "")
+    unknown = Member("unknown", one.server_id, "", "")
     for member, group, resource, code in (
-        (nobody, "plain", None, "NOT_FOUND"),
-        (nobody, None, None, "NOT_FOUND"),
+        (unknown, "plain", None, "NOT_FOUND"),
+        (unknown, None, None, "NOT_FOUND"),
         (one, "nothing", None, "NOT_FOUND"),
         (one, "plain", "node", "BAD_REQUEST"),
         (Member("plain", one.server_id, "", ""), None, None, "BAD_REQUEST"),

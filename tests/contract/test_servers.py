@@ -3,7 +3,7 @@
 
 import pytest
 
-from contract.rig import NOBODY
+from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server, deletion, server_state, stop
 from mistral_failover.fault_points import arm, disarm
@@ -66,7 +66,7 @@ def test_only_an_administrator_sees_the_compute_services_and_names_a_host(demo, 
 @pytest.mark.parametrize("verb", [stop, delete_server])
 def test_a_server_out_of_reach_does_not_exist_and_proves_nothing(connect, rig, two, known, verb):
     cloud = connect("other")
-    server_id = two.a if known else NOBODY
+    server_id = two.a if known else UNKNOWN_ID
     assert not server_state(cloud, server_id).exists
     evidence = verb(cloud, server_id, 10)
     assert not evidence.proven
@@ -81,13 +81,13 @@ def test_a_server_out_of_reach_does_not_exist_and_proves_nothing(connect, rig, t
         ("DELETE", "", None),
         ("POST", "/action", {"os-stop": None}),
         ("GET", "/os-instance-actions", None),
-        ("GET", f"/os-volume_attachments/{NOBODY}", None),
-        ("DELETE", f"/os-volume_attachments/{NOBODY}", None),
+        ("GET", f"/os-volume_attachments/{UNKNOWN_ID}", None),
+        ("DELETE", f"/os-volume_attachments/{UNKNOWN_ID}", None),
     ],
 )
 def test_what_is_not_there_is_a_404_in_nova(demo, other, two, method, path, body):
     foreign = other.nova(method, f"/servers/{two.a}{path}", body)
-    unknown = demo.nova(method, f"/servers/{NOBODY}{path}", body)
+    unknown = demo.nova(method, f"/servers/{UNKNOWN_ID}{path}", body)
     for answer in (foreign, unknown):
         assert answer.status_code == 404
     # Two answers have words of their own: an action's, and a volume's that is looked for first.
@@ -95,7 +95,7 @@ def test_what_is_not_there_is_a_404_in_nova(demo, other, two, method, path, body
     assert known in (f"Instance {two.a} could not be found.",)
     words = unknown.json()["itemNotFound"]["message"]
     tail = "has no mapping to a cell." if path == "/action" else "could not be found."
-    assert words == f"Instance {NOBODY} {tail}"
+    assert words == f"Instance {UNKNOWN_ID} {tail}"
 
 
 def test_a_stop_through_a_live_compute_service_is_proof(cloud, rig, server):
@@ -110,7 +110,7 @@ def test_a_stop_through_a_live_compute_service_is_proof(cloud, rig, server):
     assert again.proven, again
     assert [action for action, _ in actions_of(rig.api(), server)].count("stop") <= 1
 
-    # What is being started does not count as off; and whoever stops it must wait for that.
+    # What is being started does not count as off; and a stop must wait for that.
     assert rig.api().act(server, os_start=None).status_code == 202
     state = server_state(cloud, server)
     if state.task_state is not None:
@@ -182,9 +182,9 @@ def test_a_delete_through_a_live_compute_service_is_proof(cloud, connect, demo, 
     path = f"/servers/{server}/os-instance-actions"
     assert demo.nova("GET", path, version="2.20").status_code == 404
     assert deletion(connect(), server).proven
-    assert not deletion(connect("other"), server).proven, "nobody else may read it"
+    assert not deletion(connect("other"), server).proven, "no other project may read it"
 
-    # A repeat is proven by the record, whoever deleted it.
+    # A repeat is proven by the record, whatever deleted it.
     assert delete_server(connect(), server, 30).proven
     assert demo.nova("DELETE", f"/servers/{server}").status_code == 404
 
@@ -196,10 +196,10 @@ def test_a_delete_whose_process_died_is_proven_by_its_record(connect, demo, serv
 
 
 def test_an_unknown_action_of_a_server_is_a_404(demo, two):
-    path = f"/servers/{two.a}/os-instance-actions/req-{NOBODY}"
+    path = f"/servers/{two.a}/os-instance-actions/req-{UNKNOWN_ID}"
     answer = demo.nova("GET", path)
     assert answer.status_code == 404
-    assert answer.json()["itemNotFound"]["message"] == f"Action req-{NOBODY} not found"
+    assert answer.json()["itemNotFound"]["message"] == f"Action req-{UNKNOWN_ID} not found"
 
 
 def test_an_expired_token_is_an_error_and_no_evidence(connect, rig, two):

@@ -3,7 +3,7 @@
 
 import pytest
 
-from contract.rig import NOBODY
+from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import members, stack_map
 
@@ -126,13 +126,13 @@ def test_a_mark_can_be_taken_back(demo, pair):
 
 
 @pytest.mark.parametrize(
-    "choice", [{"servers": ["db_a", "nobody"]}, {"autoscaling_group": "nobody"}]
+    "choice", [{"servers": ["db_a", "unknown"]}, {"autoscaling_group": "unknown"}]
 )
 def test_a_name_that_the_stack_lacks_is_reported_with_those_it_has(cloud, pair, choice):
     with pytest.raises(CloudError) as raised:
         members(cloud, pair.name, **choice)
     assert raised.value.code == "NOT_FOUND"
-    assert "nobody" in raised.value.message
+    assert "unknown" in raised.value.message
     assert "data, db_a, db_b" in raised.value.message
 
 
@@ -143,10 +143,10 @@ def test_a_resource_of_the_wrong_type_is_reported(cloud, pair, choice):
     assert raised.value.code == "BAD_REQUEST"
 
 
-@pytest.mark.parametrize("whose", ["nobody's", "another project's"])
+@pytest.mark.parametrize("whose", ["unknown", "another project's"])
 def test_a_stack_out_of_reach_does_not_exist(connect, cloud, demo, other, pair, whose):
-    if whose == "nobody's":
-        reader, api, path = cloud, demo, f"nobody/{NOBODY}"
+    if whose == "unknown":
+        reader, api, path = cloud, demo, f"unknown/{UNKNOWN_ID}"
     else:
         reader, api, path = connect("other"), other, f"{pair.name}/{pair.id}"
     for wanted in path.split("/"):

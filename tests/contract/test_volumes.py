@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from contract.rig import NOBODY, Made, Rig
+from contract.rig import UNKNOWN_ID, Made, Rig
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.stacks import VOLUME
@@ -193,7 +193,7 @@ def test_nothing_is_attached_once_the_lease_is_lost(connect, rig, two, volume):
 @pytest.mark.parametrize("verb", [attach, detach])
 def test_what_does_not_exist_for_a_project_is_reported(connect, cloud, demo, two, volume, verb):
     for action in (
-        lambda: verb(cloud, NOBODY, two.a, 10),
+        lambda: verb(cloud, UNKNOWN_ID, two.a, 10),
         lambda: verb(connect("other"), volume, two.a, 10),
     ):
         with pytest.raises(CloudError) as raised:
@@ -201,17 +201,17 @@ def test_what_does_not_exist_for_a_project_is_reported(connect, cloud, demo, two
         assert raised.value.code == "NOT_FOUND"
     if verb is attach:
         with pytest.raises(CloudError) as raised:
-            attach(cloud, volume, NOBODY, 10)
+            attach(cloud, volume, UNKNOWN_ID, 10)
         assert raised.value.code == "TARGET_DOWN", "another server may take its place"
     else:
-        detach(cloud, volume, NOBODY, 10)
-    missing = f"Volume {NOBODY} could not be found."
-    assert refusal(demo.attach(two.a, NOBODY)) == (404, missing)
-    assert refusal(demo.detach(two.a, NOBODY)) == (404, missing)
-    assert refusal(demo.cinder("GET", f"/volumes/{NOBODY}")) == (404, missing)
+        detach(cloud, volume, UNKNOWN_ID, 10)
+    missing = f"Volume {UNKNOWN_ID} could not be found."
+    assert refusal(demo.attach(two.a, UNKNOWN_ID)) == (404, missing)
+    assert refusal(demo.detach(two.a, UNKNOWN_ID)) == (404, missing)
+    assert refusal(demo.cinder("GET", f"/volumes/{UNKNOWN_ID}")) == (404, missing)
     elsewhere = f"Instance {two.a} is not attached to volume {volume}"
     assert refusal(demo.detach(two.a, volume)) == (404, elsewhere)
-    for wanted in (volume, NOBODY):
+    for wanted in (volume, UNKNOWN_ID):
         path = f"/servers/{two.a}/os-volume_attachments/{wanted}"
         words = f"Instance {two.a} is not attached to volume {wanted}"
         assert refusal(demo.nova("GET", path)) == (404, words)
@@ -287,7 +287,7 @@ def test_nova_detaches_only_what_cinder_calls_in_use(rig, demo, admin, two, volu
     assert admin.reset_volume(volume, "in-use").status_code == 202
 
 
-def test_nobody_but_nova_ends_an_attachment_of_a_server(rig, demo, admin, two, volume):
+def test_only_nova_ends_an_attachment_of_a_server(rig, demo, admin, two, volume):
     rig.attach(two.a, volume)
     (row,) = demo.cinder("GET", f"/attachments?volume_id={volume}").json()["attachments"]
     held = {"instance": two.a, "volume_id": volume, "status": "attached", "id": row["id"]}
@@ -305,7 +305,7 @@ def test_nobody_but_nova_ends_an_attachment_of_a_server(rig, demo, admin, two, v
     assert demo.cinder("POST", path, action).status_code == 403
     code, said = refusal(demo.cinder("DELETE", f"/volumes/{volume}"))
     assert (code, "status must be available or error" in said) == (400, True)
-    assert demo.cinder("GET", f"/attachments/{NOBODY}").status_code == 404
+    assert demo.cinder("GET", f"/attachments/{UNKNOWN_ID}").status_code == 404
     with pytest.raises(CloudError) as raised, translated("end it"):
         # Asked with the token of a trust Cinder fails with a 500: it scopes it anew to ask Nova.
         rig.connect(trust=False).volumes.attachments.delete(row["id"])
@@ -383,7 +383,7 @@ def test_a_volume_is_found_by_its_name_in_the_stack_or_by_its_id(
     assert resolve_volume(cloud, pair.name, "data") == pair.ids["data"]
     assert resolve_volume(cloud, pair.name, pair.ids["data"]) == pair.ids["data"]
     assert resolve_volume(cloud, pair.name, volume) == volume
-    for name in ("nothing", NOBODY):
+    for name in ("nothing", UNKNOWN_ID):
         with pytest.raises(CloudError) as raised:
             resolve_volume(cloud, pair.name, name)
         assert raised.value.code == "NOT_FOUND"

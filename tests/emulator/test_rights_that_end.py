@@ -12,7 +12,7 @@ import requests
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.server import EmulatedCloud
 
-NOBODY = "You are not authorized to perform the requested action"
+NOT_AUTHORIZED = "You are not authorized to perform the requested action"
 UNKNOWN = "The request you have made requires authentication."
 
 
@@ -124,7 +124,7 @@ def test_a_user_is_shown_the_trusts_that_they_gave_and_the_roles_of_one(keystone
     assert [role["name"] for role in shown.json()["trust"]["roles"]] == ["member"]
     assert keystone.ask("GET", mine, somebody.by_trust).status_code == 200
     refused = keystone.said("GET", mine, somebody.trustee)
-    assert refused == (403, f"{NOBODY}: identity:list_trusts_for_trustor.")
+    assert refused == (403, f"{NOT_AUTHORIZED}: identity:list_trusts_for_trustor.")
     assert (
         keystone.ask("DELETE", f"/OS-TRUST/trusts/{somebody.trust}", somebody.trustee).status_code
         == 403
@@ -170,13 +170,13 @@ def test_the_tokens_of_a_user_who_was_disabled_are_honoured_no_more(
     somebody = Somebody(keystone, "disabled")
     assert somebody.enable(False).json()["user"]["enabled"] is False
 
-    assert somebody.answers(somebody.by_trust) == {(403, f"{NOBODY}.")}
+    assert somebody.answers(somebody.by_trust) == {(403, f"{NOT_AUTHORIZED}.")}
     assert somebody.answers(somebody.token) == {(401, UNKNOWN)}
     admin = emulator.mint_token(user="admin")
     about = keystone.said("GET", "/auth/tokens", admin, about=somebody.token)
     assert about == (404, "Failed to validate token")
     about = keystone.said("GET", "/auth/tokens", admin, about=somebody.by_trust)
-    assert about == (403, f"{NOBODY}.")
+    assert about == (403, f"{NOT_AUTHORIZED}.")
     assert somebody.services(somebody.by_trust) == {503}
     assert somebody.services(somebody.token) == {401}
     assert somebody.get_token().status_code == 403
@@ -203,7 +203,7 @@ def test_only_an_administrator_disables_anybody(
 
     refused = keystone.said("PATCH", f"/users/{somebody.id}", somebody.token, body)
 
-    assert refused == (403, f"{NOBODY}: identity:update_user.")
+    assert refused == (403, f"{NOT_AUTHORIZED}: identity:update_user.")
     admin = emulator.mint_token(user="admin")
     assert keystone.said("PATCH", "/users/nobody", admin, body)[0] == 404
     assert keystone.said("PATCH", f"/users/{somebody.id}", admin, {"user": {}})[0] == 400

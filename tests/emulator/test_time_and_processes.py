@@ -97,7 +97,7 @@ def test_two_clouds_on_one_state_directory_are_refused(tmp_path: Path) -> None:
         EmulatedCloud(tmp_path)
 
 
-def test_a_process_ends_by_itself_when_nobody_asks(start: Start) -> None:
+def test_a_process_ends_by_itself_without_requests(start: Start) -> None:
     process, emulator = start("--idle-exit", "0.1", "--latency", "zero")
     assert process.wait(timeout=10) == 0
     with pytest.raises(OSError, match="refused"):

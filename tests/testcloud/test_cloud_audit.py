@@ -39,7 +39,7 @@ def test_a_call_is_found_with_its_own_id_and_the_moment_it_came() -> None:
     assert round(heat["arrived"] - nova["t"], 3) == 18.247
 
 
-def test_a_look_at_the_versions_is_nobodys_call() -> None:
+def test_a_look_at_the_versions_belongs_to_no_operation() -> None:
     path = "DELETE /v2.1/servers/S/os-volume_attachments/V"
     assert path in NOVA
 
@@ -91,11 +91,11 @@ def test_two_servers_with_one_volume_are_found() -> None:
     assert found.invariant == 1
 
 
-def test_what_was_within_one_second_is_held_against_nobody() -> None:
+def test_two_calls_within_one_second_are_no_finding() -> None:
     assert list(single_attachment(held(row("a", 1, 1, 1), row("b", 1, 1, None)))) == []
 
 
-def test_an_attachment_that_never_came_about_is_nobodys() -> None:
+def test_an_attachment_that_was_never_made_belongs_to_no_server() -> None:
     assert held(row("a", 1, None, 3)) == []
 
 

@@ -73,7 +73,7 @@ def test_each_service_finds_its_file_in_its_home(written: Settings) -> None:
     assert (home / ".nova" / "brought.ini").read_text() == "as it came"
 
 
-def test_nobody_else_reads_a_password(written: Settings) -> None:
+def test_only_the_owner_reads_a_password(written: Settings) -> None:
     secrets = [written.secret(name) for name in ("service", "database", "messages")]
     holders = [
         path

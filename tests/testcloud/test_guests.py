@@ -130,7 +130,7 @@ def test_who_is_deposed_stops_what_it_runs_and_its_agent_says_so(home: Home) -> 
     said = home.agent("GET", home.a, "heartbeat").json()["heartbeat"]
     assert (said["epoch"], said["running"], said["deposed"]) == (2, [], "stopped web")
     assert home.command(home.a, "web-start", epoch=1).json()["error"]["code"] == "OLD_EPOCH"
-    assert home.agent("GET", home.a, "heartbeat", token="nobody's").status_code == 401
+    assert home.agent("GET", home.a, "heartbeat", token="unknown").status_code == 401
 
 
 def test_without_the_volume_the_mount_fails(home: Home) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps wait for one another, and for nobody else."""
+"""Steps wait only for one another."""
 
 from __future__ import annotations
 

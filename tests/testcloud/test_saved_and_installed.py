@@ -38,7 +38,7 @@ def test_a_saved_state_comes_back_as_it_was(initialised: Settings) -> None:
     assert (initialised.data / "mariadb" / "file").read_text() == "data/mariadb"
 
 
-def test_a_saved_state_is_nobody_elses_and_the_only_one(initialised: Settings) -> None:
+def test_a_saved_state_is_private_and_the_only_one(initialised: Settings) -> None:
     initialised.saved.mkdir()
     (initialised.saved / "older.tar").touch()
 

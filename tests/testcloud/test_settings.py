@@ -53,7 +53,7 @@ def test_a_folder_too_deep_for_a_socket_is_refused() -> None:
         load({"FAILOVER_CLOUD_STATE": "/" + "deep/" * 20})
 
 
-def test_passwords_are_random_kept_and_nobody_elses(settings: Settings) -> None:
+def test_passwords_are_random_kept_and_private(settings: Settings) -> None:
     first = {owner: settings.secret(owner) for owner in SECRETS}
     again = Settings(settings.state)
 

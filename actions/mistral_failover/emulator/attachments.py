@@ -51,7 +51,7 @@ def attach(
 
 
 @transition("attach.left")
-def reserve_for_nobody(
+def reserve_without_server(
     emulation: Emulation, server_id: str, volume_id: str, device: str | None
 ) -> None:
     """The compute service reserves a device, and Nova has given the request up."""
@@ -86,12 +86,28 @@ def attach_at_boot(
 
 def detach(emulation: Emulation, server: Server, attachment: Attachment) -> None:
     """Lets the compute service detach the volume."""
-    attachment.status = "detaching"
+    begin_detaching(emulation, attachment)
     volume = emulation.state.volumes[attachment.volume_id]
-    set_volume_status(emulation, volume, "detaching")
     operation = emulation.begin("detach", server=server.id, volume=volume.id)
     emulation.audit.record("detach_begin", volume=volume.id, server=server.id)
     _queue(emulation, server, "detach", attachment, operation)
+
+
+def begin_detaching(emulation: Emulation, attachment: Attachment) -> None:
+    """What Nova's API does in Cinder before it tells the compute service."""
+    attachment.status = "detaching"
+    volume = emulation.state.volumes[attachment.volume_id]
+    set_volume_status(emulation, volume, "detaching")
+
+
+def roll_detaching(emulation: Emulation, volume: Volume) -> None:
+    """Takes `begin_detaching` back; a compute service that detaches the volume goes on."""
+    if volume.status != "detaching":
+        return
+    for attachment in emulation.state.attachments_of(volume_id=volume.id):
+        if attachment.status == "detaching":
+            attachment.status = "attached"
+    refresh_status(emulation, volume.id)
 
 
 def _queue(
@@ -186,7 +202,15 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
         return
     attachment = emulation.state.attachments[attachment_id]
     fault = take_fault(emulation, "detach", ("fail", "stuck", "torn"))
-    if fault is None:
+    kept = nodes.keeps_devices(emulation, attachment.server_id)
+    if kept or (fault is not None and fault.fault == "fail"):
+        attachment.status = "attached"
+        refresh_status(emulation, attachment.volume_id)
+        emulation.audit.record(
+            "detach_failed", volume=attachment.volume_id, server=attachment.server_id
+        )
+        emulation.finish(operation, "failed")
+    elif fault is None:
         release(emulation, attachment)
         emulation.finish(operation)
     elif fault.fault == "torn":
@@ -194,10 +218,6 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
         attachment.in_cinder = False
         emulation.state.hosts[attachment.host].compute_up = False
         refresh_status(emulation, attachment.volume_id)
-    elif fault.fault == "fail":
-        attachment.status = "attached"
-        refresh_status(emulation, attachment.volume_id)
-        emulation.finish(operation, "failed")
 
 
 def refresh(emulation: Emulation, server: Server, attachment: Attachment) -> None:

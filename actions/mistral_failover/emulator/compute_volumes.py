@@ -172,6 +172,9 @@ def _detach(call: Call) -> Any:
                 "attach_status must be 'attached' to detach."
             ),
         )
+    if fault := take_fault(call.emulation, "detach", ("unsent",)):
+        attachments.begin_detaching(call.emulation, attachment)
+        raise refused(fault.status, "Timed out waiting for a reply to message ID 4711")
     attachments.detach(call.emulation, server, attachment)
     return 202, None
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong with a server or a host, and how it comes back.
 
-server crash: the guest is dead, Nova still says ACTIVE, its host works. server hang: the guest
+server booting: the guest boots for the first time, so its agent was never heard. server crash: the
+guest is dead, Nova still says ACTIVE, its host works. server hang: the guest
 answers nothing, its applications still write; thaw: it answers again, and they still run. server
 app: the applications died, the guest still runs. host compute_down: nova-compute is dead, the
 guests still run. host power_off: both are dead. revive: a server's guest boots again, without
 applications; a host's compute service returns, handles the messages that waited for it, removes
 guests whose server was deleted in the meantime, and after a power loss boots the guests that are
-ACTIVE in Nova.
+ACTIVE in Nova. A guest that is dead, answers nothing or still boots keeps its devices: Nova accepts
+a detach, waits for the guest, and gives up.
 """
 
 import time
@@ -19,7 +21,25 @@ from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Guest, Host, new_id
 from mistral_failover.emulator.web import plain_error
 
-API_FAULTS = ("error", "lost", "mute", "drop", "hold", "queue", "fail", "stuck", "torn", "cancel")
+API_FAULTS = (
+    "error",
+    "lost",
+    "mute",
+    "drop",
+    "hold",
+    "queue",
+    "unsent",
+    "fail",
+    "stuck",
+    "torn",
+    "cancel",
+)
+
+
+def _booting(emulation: Emulation, guest: Guest) -> None:
+    del emulation
+    guest.heard_at = None
+    guest.condition = "booting"
 
 
 def _crash(emulation: Emulation, guest: Guest) -> None:
@@ -80,6 +100,7 @@ def _revive_host(emulation: Emulation, host: Host) -> None:
 
 
 SERVER_FAULTS: dict[str, Callable[[Emulation, Guest], None]] = {
+    "booting": _booting,
     "crash": _crash,
     "hang": _hang,
     "thaw": _thaw,
@@ -135,10 +156,12 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
     middle of the answer. hold: it waits unseen for `seconds`, and takes effect then.
     queue, of an attach: Nova's API takes it, and it waits for `seconds` in the queue of the compute
     service; Nova gives up after `rpc_timeout`, and what the compute service then reserves belongs
-    to no attachment. fail: accepted, and fails when it should have finished. stuck: accepted, and
-    never finishes. torn, of a detach: the compute service ends between Cinder's record and Nova's.
-    cancel, of an update of a stack: it fails when it should have finished, as one
-    does that superseded another one in a nested stack.
+    to no attachment. unsent, of a detach: Nova's API marks the volume as detaching, and the broker
+    of its messages is away, so the compute service hears nothing; the answer is `status`.
+    fail: accepted, and fails when it should have finished. stuck: accepted, and never finishes.
+    torn, of a detach: the compute service ends between Cinder's record and Nova's. cancel, of an
+    update of a stack: it fails when it should have finished, as one does that superseded another
+    one in a nested stack.
     """
     try:
         fault = ApiFault(

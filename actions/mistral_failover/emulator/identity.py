@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import Token, Trust, User, stable_hex, token_key
-from mistral_failover.emulator.token_validity import NOBODY, UNKNOWN, by_keystone, is_valid
+from mistral_failover.emulator.token_validity import NOT_AUTHORIZED, UNKNOWN, by_keystone, is_valid
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint, utc
 
 REGION = "RegionOne"
@@ -211,7 +211,7 @@ def _by_trust(
         raise refused(401, UNKNOWN)
     trustor = call.emulation.state.users[trust.trustor]
     if not trustor.enabled:
-        raise refused(403, NOBODY)
+        raise refused(403, NOT_AUTHORIZED)
     return trustor, trust.project_id, {**more, "trust_id": trust.id}
 
 

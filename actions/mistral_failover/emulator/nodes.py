@@ -34,6 +34,12 @@ def runs(emulation: Emulation, guest: Guest) -> bool:
     return host.powered and guest.powered and guest.condition != "crashed"
 
 
+def keeps_devices(emulation: Emulation, server_id: str) -> bool:
+    """Whether the guest is on and does not take part in the unplugging of a device."""
+    guest = emulation.state.guests.get(server_id)
+    return guest is not None and guest.powered and guest.condition != "healthy"
+
+
 def writers(emulation: Emulation, volume_id: str) -> list[str]:
     """The servers whose guests write to a volume now."""
     guests = emulation.state.guests.values()

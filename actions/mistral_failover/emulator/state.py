@@ -237,7 +237,7 @@ class Guest:
     project_id: str
     host: str
     powered: bool = True
-    condition: str = "healthy"  # healthy | hung | crashed
+    condition: str = "healthy"  # healthy | booting | hung | crashed
     volumes: dict[str, str] = field(default_factory=dict)
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     applications: dict[str, float] = field(default_factory=dict)

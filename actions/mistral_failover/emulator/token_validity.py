@@ -9,7 +9,7 @@ token, and 503 if Keystone refuses it for another reason.
 from mistral_failover.emulator.state import CloudState, Token
 
 UNKNOWN = "The request you have made requires authentication."
-NOBODY = "You are not authorized to perform the requested action."
+NOT_AUTHORIZED = "You are not authorized to perform the requested action."
 AWAY = "The server is currently unavailable. Please try again at a later time."
 
 Answer = tuple[int, str]
@@ -30,7 +30,7 @@ def by_keystone(state: CloudState, token: Token) -> Answer:
     """Keystone's answer to a token that it does not honour."""
     if trust_is_gone(state, token):
         return 404, f"Could not find trust: {token.trust_id}."
-    return (403, NOBODY) if token.trust_id else (401, UNKNOWN)
+    return (403, NOT_AUTHORIZED) if token.trust_id else (401, UNKNOWN)
 
 
 def by_service(state: CloudState, token: Token) -> Answer:

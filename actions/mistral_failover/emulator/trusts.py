@@ -14,7 +14,7 @@ from starlette.routing import Route
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.identity import SERVICE, refused, role_id, roles_of
 from mistral_failover.emulator.state import Trust, new_id
-from mistral_failover.emulator.token_validity import NOBODY
+from mistral_failover.emulator.token_validity import NOT_AUTHORIZED
 from mistral_failover.emulator.web import Call, endpoint, utc
 
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -59,7 +59,7 @@ def _create(call: Call) -> Any:
 def _roles(call: Call, asked: Any) -> list[str]:
     """The names of the roles that a trust delegates; its user must have all of them."""
     if not isinstance(asked, list) or not asked:
-        raise refused(403, f"{NOBODY[:-1]}: At least one role should be specified.")
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: At least one role should be specified.")
     assert call.user is not None
     have = {role["id"]: role["name"] for role in roles_of(call.user)}
     names = [str(have.get(role.get("id"), role.get("name"))) for role in asked]
@@ -103,7 +103,7 @@ def _list(call: Call) -> Any:
     credential sees none."""
     wanted = call.query("trustor_user_id")
     if wanted != call.user_id and not call.admin:
-        raise refused(403, f"{NOBODY[:-1]}: identity:list_trusts_for_trustor.")
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: identity:list_trusts_for_trustor.")
     _refuse_delegated(call)
     found = [t for t in call.emulation.state.trusts.values() if wanted in (None, t.trustor)]
     return {"trusts": [_view(trust) for trust in found]}
@@ -112,14 +112,14 @@ def _list(call: Call) -> Any:
 def _show(call: Call) -> Any:
     trust = _found(call)
     if call.user_id not in (trust.trustor, trust.trustee) and not call.admin:
-        raise refused(403, f"{NOBODY[:-1]}: identity:get_trust.")
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: identity:get_trust.")
     _refuse_delegated(call)
     return {"trust": _view(trust) | _view_of_roles(trust)}
 
 
 def _refuse_delegated(call: Call) -> None:
     if call.token is not None and call.token.application_credential_id:
-        raise refused(403, f"{NOBODY[:-1]}: Delegated tokens cannot manage trusts.")
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: Delegated tokens cannot manage trusts.")
 
 
 def _found(call: Call) -> Trust:
@@ -133,7 +133,7 @@ def _delete(call: Call) -> Any:
     """Tokens of the trust stay, but are no longer honoured."""
     trust = _found(call)
     if not (call.admin or trust.trustor == call.user_id):
-        raise refused(403, f"{NOBODY[:-1]}: identity:delete_trust.")
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: identity:delete_trust.")
     del call.emulation.state.trusts[trust.id]
     call.emulation.changed()
     return 204, None

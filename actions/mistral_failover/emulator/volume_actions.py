@@ -87,6 +87,11 @@ def _forget(call: Call, attachment: Attachment) -> None:
         del call.emulation.state.attachments[attachment.id]
 
 
+def _roll_detaching(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
+    del asked
+    attachments.roll_detaching(call.emulation, volume)
+
+
 def _set_bootable(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
     volume.bootable = bool(asked.get("bootable"))
     call.emulation.changed()
@@ -103,6 +108,7 @@ _ACTIONS: Mapping[str, Callable[[Call, Volume, dict[str, Any]], None]] = {
     "os-force_delete": _force_delete,
     "os-force_detach": _force_detach,
     "os-reset_status": _reset_status,
+    "os-roll_detaching": _roll_detaching,
     "os-set_bootable": _set_bootable,
 }
 
