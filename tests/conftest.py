@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -32,6 +33,13 @@ settings.register_profile(
 )
 settings.register_profile("mutants", settings.get_profile("quick"), max_examples=6)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collections to come what was imported and collected: it stays. That is a
+    seventh of the CPU time of the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -86,6 +86,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "superseded_by": "the traversal that replaced it before it had ended",
         "chain": "Mistral's execution that drives it",
         "chains": "how many executions were started for it",
+        "failed_node": "the node whose failure is the reason of its status",
     },
     "resources": {
         "id": "the record's UUID",

@@ -20,7 +20,7 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
 from support.driving import conclude, handed_out
-from support.foreign_names import ACTIONS, Known, answer_of, aodh, changes, nobodys, rows, told
+from support.foreign_names import ACTIONS, Known, answer_of, aodh, changes, rows, told, unknown_ones
 
 HOUSE = {
     "failover_type_version": "2026-11-21",
@@ -112,8 +112,8 @@ def test_every_action_has_a_case() -> None:
 def test_what_another_project_has_is_not_there(
     state: Runtime, theirs: Known, own: Known, stranger: ActionContext, project: str, name: str
 ) -> None:
-    nobody = nobodys(theirs)
-    pairs = zip(ACTIONS[name](theirs, own.group), ACTIONS[name](nobody, own.group), strict=True)
+    others = unknown_ones(theirs)
+    pairs = zip(ACTIONS[name](theirs, own.group), ACTIONS[name](others, own.group), strict=True)
     for foreign, unknown in pairs:
         assert any(said in str(foreign) for said in theirs.strings.values())
         before = rows(state.database)
@@ -125,14 +125,14 @@ def test_what_another_project_has_is_not_there(
             assert f'"not-{project}"' in row or own.group in row or _of(own, stranger, row), row
         likewise = answer_of(run(f"failover.{name}", unknown, stranger))
         for what, said in theirs.strings.items():
-            answer = answer.replace(said, nobody.strings[what])
+            answer = answer.replace(said, others.strings[what])
         assert answer == likewise
 
 
 def _of(own: Known, stranger: ActionContext, row: str) -> bool:
     """Whether a row belongs to one of the stranger's own groups."""
     project = stranger.security.project_id
-    names = (own.group, "theirs-group", "nobody-group")
+    names = (own.group, "theirs-group", "unknown-group")
     return any(f'"group_id": "{groups.group_id(project, name)}"' in row for name in names)
 
 

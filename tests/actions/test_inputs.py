@@ -177,7 +177,7 @@ def test_one_name_or_a_list_of_names_may_be_given(given: Any, names: tuple[str, 
     assert failover.failover_request(None, None, given).recovered == names
 
 
-def test_no_word_about_the_lost_differs_from_nobody_lost() -> None:
+def test_an_unstated_lost_differs_from_no_member_lost() -> None:
     assert failover.failover_request(None, None, None).lost is None
     assert failover.failover_request(None, [], None).lost == ()
 

@@ -17,7 +17,8 @@ from mistral_failover.actions import alarms, members, operations, orders, plans,
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.mistral.operation_documents import read_ticket, ticket_document
-from mistral_failover.runtime.process import DEFAULT_PROJECT, Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from support.driving import handed_out, ready_nodes
 
 NAMING_A_GROUP: list[Action] = [
@@ -49,10 +50,10 @@ def test_another_project_s_group_is_unknown(
 def test_a_group_that_does_not_exist_reads_the_same(
     state: Runtime, begun: Ready, context: ActionContext, stranger: ActionContext, action: Action
 ) -> None:
-    other = type(action)(**{**inputs_of(action), "group": "nobody"})
+    other = type(action)(**{**inputs_of(action), "group": "unknown"})
 
     mine, theirs = other.run(context).error, action.run(stranger).error
-    assert mine["message"].replace("nobody", "payments") == theirs["message"]
+    assert mine["message"].replace("unknown", "payments") == theirs["message"]
 
 
 def inputs_of(action: Action) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def test_another_project_s_groups_are_not_listed(
     assert (theirs["groups"], theirs["total"], theirs["overview"]) == ([], 0, [])
 
 
-def test_an_alarm_naming_another_project_s_group_or_server_concerns_nobody(
+def test_an_alarm_naming_another_project_s_group_or_server_concerns_no_group(
     begun: Ready, context: ActionContext, stranger: ActionContext
 ) -> None:
     event = {"message_id": "m", "traits": [["instance_id", 1, "s-a"]]}
@@ -106,7 +107,7 @@ def test_another_project_s_traversal_can_not_be_advanced(
     assert refused.error["message"] == f"there is no traversal {begun.traversal_id}"
     assert ready_nodes(state, begun.traversal_id) == [begun]
     record = state.database.reading(lambda tx: tx.record(begun.node.resource_id))
-    assert (record.token, record.owner) == (0, None), "nobody looked at its node"
+    assert (record.token, record.owner) == (0, None), "its node was not looked at"
 
 
 def test_another_project_s_operation_can_not_be_carried_out(

@@ -321,7 +321,7 @@ def test_of_a_notification_only_what_was_read_is_kept() -> None:
         ("UNKNOWN", False),
     ],
 )
-def test_a_server_s_event_fires_when_nobody_asks_for_it(event: str, firing: bool) -> None:
+def test_which_events_of_a_server_are_alarms(event: str, firing: bool) -> None:
     body = changed(MASAKARI, event, "notification", "payload", "vir_domain_event")
 
     assert one(body).firing is firing

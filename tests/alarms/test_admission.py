@@ -142,7 +142,7 @@ def test_a_storm_is_counted_only_where_nothing_else_speaks() -> None:
 
 
 @pytest.mark.parametrize("member", ["db_a", None])
-def test_a_maintenance_of_the_whole_group_holds_whoever_it_is_about(member: str | None) -> None:
+def test_a_maintenance_of_the_whole_group_holds_alarms_about_any_member(member: str | None) -> None:
     assert WORK.covers(member, NOW)
     assert not WORK.covers(member, NOW + 60)
 
@@ -166,7 +166,7 @@ def test_every_verdict_names_its_rule() -> None:
         (replace(ALARM, servers=()), None, "it names neither a group nor a server"),
     ],
 )
-def test_an_alarm_of_nobody_is_held_and_says_why(
+def test_an_alarm_without_a_group_is_held_and_says_why(
     alarm: Alarm, group: str | None, words: str
 ) -> None:
     verdict = without_group(alarm, group)

@@ -14,7 +14,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.alarms import recording
 from mistral_failover.recovery import retry_held_alarms
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.tables import incidents as table
 

@@ -15,7 +15,8 @@ from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.recording import Recorded
 from mistral_failover.model.goal import render_goal
 from mistral_failover.orders import define_group
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, incidents
 from support.databases import KINDS, empty, fresh_url
@@ -111,10 +112,12 @@ def test_of_different_alarms_about_one_member_at_once_one_is_admitted(
     assert len({each.incident for each in recorded}) == 1
 
 
-def test_alarms_of_nobody_at_once_are_one_incident(executors: list[Runtime], serve: Any) -> None:
+def test_alarms_without_a_group_at_once_are_one_incident(
+    executors: list[Runtime], serve: Any
+) -> None:
     serve(1)
 
-    recorded = together(EXECUTORS, lambda n: hear(executors[n], alarm("k", "nobody's")))
+    recorded = together(EXECUTORS, lambda n: hear(executors[n], alarm("k", "s-unknown")))
 
     assert decisions(recorded) == {"HELD": EXECUTORS}
     (listed,) = held_alarms.list_held_alarms(request_of(executors[0]), None, 10)["held"]

@@ -25,7 +25,7 @@ def signal(identity: str = "w1", member: str = "db_a", **more: Any) -> dict[str,
 
 @pytest.fixture
 def ann(project: str) -> ActionContext:
-    """A request of somebody with a name."""
+    """A request of a user with a name."""
     security = SecurityContext(project_id=project, auth_token="t", user_name="ann")
     return ActionContext(security, ExecutionContext(workflow_execution_id="e-ann"))
 
@@ -207,10 +207,10 @@ def test_a_maintenance_that_makes_no_sense_is_refused(
 @pytest.mark.parametrize(
     "action",
     [
-        suspension_actions.Pause("nobody", "x"),
-        suspension_actions.Resume("nobody", "x"),
-        suspension_actions.Maintenance("nobody", "x", minutes=3),
-        alarms.Held("nobody"),
+        suspension_actions.Pause("unknown", "x"),
+        suspension_actions.Resume("unknown", "x"),
+        suspension_actions.Maintenance("unknown", "x", minutes=3),
+        alarms.Held("unknown"),
     ],
 )
 def test_a_group_that_is_not_there_is_unknown(
@@ -256,7 +256,7 @@ def test_what_is_held_is_listed_with_all_that_a_person_needs(
     ("body", "given"),
     [
         (signal("w2"), []),
-        ({"group": "payments", "server": "nobody's"}, ["--lost", "MEMBER"]),
+        ({"group": "payments", "server": "s-unknown"}, ["--lost", "MEMBER"]),
         ({"group": "ledger", "member": "x"}, ["--group", "GROUP", "--lost", "x"]),
     ],
 )
@@ -344,9 +344,9 @@ def test_of_an_incident_s_id_the_first_digits_do(
 
 def test_several_are_dismissed_at_once(held: str, hear: Any, ann: ActionContext) -> None:
     second = hear(signal("w2"))["incident"]
-    nobody_s = hear({"server": "nobody's"})["incident"]
+    unknown = hear({"server": "s-unknown"})["incident"]
 
-    alarms.Dismiss([held, second, nobody_s], "a drill").run(ann)
+    alarms.Dismiss([held, second, unknown], "a drill").run(ann)
 
     assert alarms.Held().run(ann)["total"] == 0
 
@@ -393,7 +393,7 @@ def test_each_alarm_of_a_body_is_decided_on_and_none_stops_the_others(
         alert("f1", failover_group="payments", failover_member="db_a"),
         alert("f2", failover_group="payments", failover_member="db_a"),
         alert("f3", failover_group="idle"),
-        alert("f4", instance_id="nobody's"),
+        alert("f4", instance_id="s-unknown"),
         {**alert("f5", failover_group="payments"), "status": "resolved"},
     ]
 

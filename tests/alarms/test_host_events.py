@@ -18,7 +18,8 @@ from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.alarms import host_events
 from mistral_failover.groups import hosts
 from mistral_failover.recovery.sweep import sweep
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations, tables
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import SqlTransaction
@@ -349,6 +350,35 @@ def test_the_list_shows_the_host_once_with_the_number_of_its_groups(
     assert of_group["group"] == "group1"
 
 
+def test_the_host_s_alarm_shows_each_group_with_its_reason_and_its_turn(
+    held: str, context: ActionContext
+) -> None:
+    before = shown(context, held)
+    alarms.DismissHeld("a drill", group="group2").run(context)
+    after = shown(context, held)
+
+    groups = [(each["group"], each["turn"]) for each in before["children"]]
+    assert groups == [("group0", 3), ("group1", 2), ("group2", 1)], "by priority"
+    for each in before["children"]:
+        assert each["lost"] == ["db_a"]
+        assert (each["rule"], each["evidence"]) == ("paused", None)
+        assert "has been paused" in each["sentence"]
+    assert [each["turn"] for each in after["children"]] == [2, 1, None]
+
+
+def test_an_alarm_shows_the_commands_for_it_while_it_is_held(
+    held: str, context: ActionContext
+) -> None:
+    (one,) = listed(context)
+    before = shown(context, held)
+    assert (before["admit"], before["dismiss"]) == (one["admit"], one["dismiss"])
+
+    alarms.Dismiss(held, "a drill").run(context)
+
+    after = shown(context, held)
+    assert (after["admit"], after["dismiss"]) == (None, None)
+
+
 def test_to_dismiss_the_host_s_alarm_dismisses_its_children(
     held: str, context: ActionContext
 ) -> None:
@@ -380,6 +410,19 @@ def test_held_alarms_are_admitted_by_priority_and_so_many_at_once(
     assert (answer["admitted"], answer["left"]) == ([], 1)
     (rest,) = listed(context)
     assert rest["children"] == 1
+
+
+def test_a_host_and_an_incident_of_another_host_admit_nothing(
+    held: str, on_hosts: Any, hear: Any, context: ActionContext
+) -> None:
+    suspensions.Pause(on_hosts("elsewhere", CMP2, CMP2), "a test").run(context)
+    hear(lost(CMP2))
+    before = [each["incident"] for each in listed(context)]
+
+    answer = alarms.AdmitHeld("it burned", host=CMP2, incident=held).run(context)
+
+    assert (answer["admitted"], answer["refused"], answer["left"]) == ([], [], 0)
+    assert [each["incident"] for each in listed(context)] == before
 
 
 def test_a_host_without_an_alarm_is_an_error(context: ActionContext, state: Runtime) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written down about an alarm: repeats, known facts, old news, alarms of nobody."""
+"""What is written down about an alarm: repeats, known facts, old news, alarms without a group."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from mistral_failover.actions import alarms, orders, reports
 from mistral_failover.alarms import recording
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.records import Ready
-from mistral_failover.orders import intake
+from mistral_failover.orders import alarm_failovers
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, tables
 from mistral_failover.store.incidents import Incident
 from support.alarm_bodies import aodh
@@ -94,7 +95,7 @@ def test_an_alarm_that_was_admitted_brings_no_group_up_that_was_removed_since(
     remove()
 
     with pytest.raises(ActionError) as caught:
-        intake.start(Request(state, context), row(state, project, heard["incident"]))
+        alarm_failovers.start(Request(state, context), row(state, project, heard["incident"]))
 
     assert caught.value.code == "NOT_IN_SERVICE"
 
@@ -131,7 +132,7 @@ def test_another_alarm_about_a_known_fact_is_recognised_when_it_comes_again(
     goal("db_a", incident=first["incident"])
 
     heard = [hear(aodh("m2")) for _ in range(3)]
-    goal()  # db_a is taken back, and somebody delivers once more
+    goal()  # db_a is taken back, and it is delivered once more
     late = hear(aodh("m2"))
 
     assert {each["decision"] for each in [*heard, late]} == {"DUPLICATE"}
@@ -216,7 +217,7 @@ def test_another_event_of_an_alarm_that_never_cleared_is_another_occasion(
 @pytest.mark.parametrize(
     ("at", "rule"),
     [("2001-01-01T00:00:00", "old_news"), ("2099-01-01T00:00:00", ""), ("", "")],
-    ids=["before it was taken back", "after it", "nobody knows when"],
+    ids=["before it was taken back", "after it", "at an unknown time"],
 )
 def test_what_happened_before_a_member_was_taken_back_waits_for_a_person(
     at: str,
@@ -270,12 +271,12 @@ def test_a_member_that_was_lost_and_back_before_it_happened_can_be_lost_again(
     assert not lost_since(now + 1)
 
 
-# -- alarms of nobody
+# -- alarms without a group
 
 
-def test_an_alarm_of_nobody_is_listed_and_counted(hear: Any, context: ActionContext) -> None:
+def test_an_alarm_without_a_group_is_listed_and_counted(hear: Any, context: ActionContext) -> None:
     for _ in range(3):
-        answer = hear(aodh(server="nobody's"))
+        answer = hear(aodh(server="s-unknown"))
 
     assert (answer["decision"], answer["traversal"]) == ("HELD", None)
     (listed,) = alarms.Held().run(context)["held"]
@@ -283,7 +284,9 @@ def test_an_alarm_of_nobody_is_listed_and_counted(hear: Any, context: ActionCont
     assert (listed["group"], listed["rule"]) == (None, "unknown")
 
 
-def test_repeats_of_an_alarm_of_nobody_are_one_incident(hear: Any, context: ActionContext) -> None:
+def test_repeats_of_an_alarm_without_a_group_are_one_incident(
+    hear: Any, context: ActionContext
+) -> None:
     for _ in range(3):
         hear(aodh(None, previous="alarm"), group="ghosts\nand more", member="db_a")
 
@@ -292,14 +295,14 @@ def test_repeats_of_an_alarm_of_nobody_are_one_incident(hear: Any, context: Acti
     assert "this project has no group ghosts and more" in listed["sentence"]
 
 
-def test_what_all_is_well_of_nobody_is_not_written_down(hear: Any, context: ActionContext) -> None:
-    answer = hear(aodh(server="nobody's", previous="alarm", current="ok"))
+def test_a_resolved_alarm_of_no_group_is_not_recorded(hear: Any, context: ActionContext) -> None:
+    answer = hear(aodh(server="s-unknown", previous="alarm", current="ok"))
 
     assert (answer["decision"], answer["incident"]) == ("IGNORED", None)
     assert alarms.Held().run(context)["total"] == 0
 
 
-def test_an_alarm_of_nobody_that_comes_again_when_somebody_has_the_server_is_theirs(
+def test_an_alarm_without_a_group_that_repeats_when_a_group_has_the_server_is_of_that_group(
     hear: Any, serve: Any, context: ActionContext
 ) -> None:
     held = hear(aodh(server="ledger-a"))
@@ -312,10 +315,10 @@ def test_an_alarm_of_nobody_that_comes_again_when_somebody_has_the_server_is_the
     assert alarms.Held().run(context)["total"] == 0
 
 
-def test_a_person_can_give_an_alarm_of_nobody_to_a_group(
+def test_an_operator_can_give_an_alarm_without_a_group_to_a_group(
     hear: Any, serve: Any, context: ActionContext
 ) -> None:
-    held = hear(aodh(server="nobody's"))
+    held = hear(aodh(server="s-unknown"))
     serve("ledger")
     serve("other")
 

@@ -9,7 +9,7 @@ from typing import Any
 from cli.conftest import SECRET
 from mistral_failover.agent.wire import group_key, member_key
 from mistral_failover.model.ids import group_id
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 
 
 def shown(done: Any) -> Any:
@@ -79,8 +79,8 @@ def test_the_members_and_what_their_agents_said(deployment: Any) -> None:
     assert "last heartbeat 0 s ago" in people
 
 
-def test_the_agents_of_an_unknown_group_are_nobody_s(deployment: Any) -> None:
-    done = deployment.failover("agent", "list", "nobody")
+def test_the_agents_of_an_unknown_group_are_refused(deployment: Any) -> None:
+    done = deployment.failover("agent", "list", "unknown")
 
     assert done.returncode == 1
     assert "[UNKNOWN_GROUP]" in done.stderr

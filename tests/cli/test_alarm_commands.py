@@ -67,10 +67,10 @@ def test_an_alarm_is_dismissed_with_a_reason(deployment: Any, held: tuple[str, s
         assert (wrong.returncode, "[UNKNOWN_ID]" in wrong.stderr) == (1, True), wrong.stderr
 
 
-def test_of_an_alarm_about_nobody_it_must_be_said_whom_it_is_about(deployment: Any) -> None:
+def test_admitting_an_alarm_about_no_member_must_name_one(deployment: Any) -> None:
     group = "claimed"
     deployment.protect(group)
-    incident = hear(deployment, "nobody-knows", "w-nobody", member="db_a")
+    incident = hear(deployment, "unknown-host", "w-unknown", member="db_a")
 
     unsaid = deployment.failover("admit", incident, "--because", "it is dead")
     said = deployment.failover(
@@ -212,8 +212,8 @@ def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
             "[BAD_INPUT]",
         ),
         (("maintenance", "off", "payments", "db_x"), 1, "[UNKNOWN_MEMBER]"),
-        (("resume", "nobody"), 1, "[UNKNOWN_GROUP]"),
-        (("alarms", "nobody"), 1, "[UNKNOWN_GROUP]"),
+        (("resume", "unknown"), 1, "[UNKNOWN_GROUP]"),
+        (("alarms", "unknown"), 1, "[UNKNOWN_GROUP]"),
         (("admit", "--because", "x"), 2, "--all"),
         (("admit", "--all", "--host", "cmp1", "--because", "x"), 2, "--all"),
         (("admit", "--all", "--lost", "db_a", "--because", "x"), 2, "single alarm"),

@@ -144,7 +144,9 @@ def test_what_does_not_become_complete_ends_with_exit_code_1(deployment: Any) ->
     assert "ERROR" in done.stdout
 
 
-def test_nobody_waits_who_does_not_want_to(deployment: Any, blocked: Callable[[str], str]) -> None:
+def test_without_wait_the_command_returns_at_once(
+    deployment: Any, blocked: Callable[[str], str]
+) -> None:
     group = blocked("unwatched")
     words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled", "--yes")
 

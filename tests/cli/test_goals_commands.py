@@ -56,7 +56,7 @@ def test_an_unknown_goal_ends_with_exit_code_1_and_what_helps(deployment: Any) -
 
 
 def test_an_unknown_group_is_named(deployment: Any) -> None:
-    done = deployment.failover("goals", "nobody")
+    done = deployment.failover("goals", "unknown")
 
     assert done.returncode == 1
     assert "[UNKNOWN_GROUP]" in done.stderr

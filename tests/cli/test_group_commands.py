@@ -103,7 +103,7 @@ def test_a_changed_file_is_converged_to_and_what_changes_is_said(
     after = deployment.status(shop)
     assert after["roles"] == before["roles"]
     assert after["traversal"]["id"] != before["traversal"]["id"]
-    unknown = deployment.failover("group", "update", str(changed), "--name", "nobody")
+    unknown = deployment.failover("group", "update", str(changed), "--name", "unknown")
     assert unknown.returncode == 1
     assert "[UNKNOWN_GROUP]" in unknown.stderr
 
@@ -204,12 +204,12 @@ def test_a_group_is_deleted_when_somebody_is_sure_and_its_alarms_stay_held(
     deployment.mistral.client.run("failover.on_event", {"body": body})
 
     unsure = deployment.failover("group", "delete", "closing", typed="n\n")
-    nobody = deployment.failover("group", "delete", "closing")
+    unanswered = deployment.failover("group", "delete", "closing")
     sure = deployment.failover("group", "delete", "closing", "-f", "json", typed="y\n")
 
-    assert unsure.returncode == nobody.returncode == 1
+    assert unsure.returncode == unanswered.returncode == 1
     assert "what is held for it stays held: 1 alarm" in unsure.stderr
-    assert "--yes" in nobody.stderr
+    assert "--yes" in unanswered.stderr
     assert sure.returncode == 0, sure.stderr
     told = json.loads(sure.stdout)
     assert told["deleted"].startswith("closing was deleted")

@@ -73,7 +73,7 @@ def test_the_program_speaks_to_the_same_mistral_by_clouds_yaml(
     monkeypatch.delenv("FAILOVER_MISTRAL_URL", raising=False)
 
     done = failover("--os-cloud", "emulated", "group", "list", "-f", "json")
-    nowhere = failover("--os-cloud", "nobody", "group", "list")
+    nowhere = failover("--os-cloud", "unknown", "group", "list")
 
     assert done.returncode == 0, done.stderr
     assert bazaar in [row["name"] for row in json.loads(done.stdout)]
@@ -103,7 +103,7 @@ def test_what_a_workflow_launches_is_in_its_own_namespace(
 
 
 def test_an_error_has_its_code_and_its_exit_code(deployment: Any) -> None:
-    done = openstack(deployment, "failover", "status", "nobody")
+    done = openstack(deployment, "failover", "status", "unknown")
 
     assert done.returncode == 1
     assert "[UNKNOWN_GROUP]" in done.stderr

@@ -43,7 +43,7 @@ def test_an_order_whose_execution_was_ended_is_followed_by_its_group(deployment:
     assert order.exit_code(never_begun) == 1
     assert "before it had begun anything" in never_begun["reason"]
     assert (order.exit_code(begun), begun["roles"]) == (0, {"active": "db_b"})
-    assert order.exit_code(followed(client, None, None)) == 1, "nobody can be asked"
+    assert order.exit_code(followed(client, None, None)) == 1, "no operator can be asked"
 
 
 def test_ctrl_c_ends_the_following_alone_and_says_how_to_rejoin(
@@ -132,7 +132,7 @@ def test_a_rollback_that_leads_nowhere_is_refused(deployment: Any) -> None:
 def test_a_sweep_says_what_it_found(deployment: Any) -> None:
     everything = deployment.failover("sweep", "-f", "json")
     one = deployment.failover("sweep", deployment.group)
-    unknown = deployment.failover("sweep", "nobody")
+    unknown = deployment.failover("sweep", "unknown")
     started = deployment.failover("sweep", "--no-wait", "-f", "json")
 
     assert everything.returncode == 0, everything.stderr

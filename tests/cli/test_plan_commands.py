@@ -96,7 +96,7 @@ def test_a_group_that_was_taken_out_of_service_is_not_brought_up_by_who_says_not
 
 
 @pytest.mark.parametrize("status", ["FAILED", "BLOCKED", "IN_PROGRESS", "DEFINED"])
-def test_who_says_nothing_goes_on_to_the_goal_and_declares_nobody_lost(
+def test_a_start_without_facts_continues_to_the_goal_and_declares_no_member_lost(
     monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
     assert started(monkeypatch, status) == {"group": "payments", "lost": []}
@@ -150,7 +150,7 @@ def test_a_plan_is_shown_to_people_and_to_machines_and_started_as_it_is(deployme
     assert deployment.status(group)["roles"] == {"active": "db_b"}
 
 
-def test_a_start_that_says_nothing_fences_nobody_of_a_group_that_is_well(deployment: Any) -> None:
+def test_a_start_without_facts_fences_no_member_of_a_healthy_group(deployment: Any) -> None:
     group = "all-well"
     deployment.protect(group)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What messages tell an operator to type can be typed, and typing it fences nobody who is well."""
+"""What messages tell an operator to type can be typed, and typing it fences no healthy member."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def takes(words: list[str]) -> bool:
     return False
 
 
-def test_no_message_names_the_workflow_that_takes_whoever_holds_a_role_for_lost() -> None:
+def test_no_message_names_the_workflow_that_declares_role_holders_lost() -> None:
     named = [(file, text) for file, text in written() if DANGEROUS in text and text != DANGEROUS]
 
     assert named == []
@@ -95,7 +95,7 @@ def test_every_command_in_a_message_exists_and_takes_what_is_written() -> None:
     assert len(found) > 50
 
 
-def test_to_go_on_declares_nobody_lost_and_quotes_names() -> None:
+def test_the_command_that_continues_declares_no_member_lost_and_quotes_names() -> None:
     going_on = parsed(shlex.split(start_command("two words"))[1:])
     fencing = parsed(shlex.split(start_command("two words", lost="db_a"))[1:])
 
@@ -104,7 +104,7 @@ def test_to_go_on_declares_nobody_lost_and_quotes_names() -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["stop", "rollback"])
-def test_who_types_what_a_message_says_fences_nobody(deployment: Any, on_failure: str) -> None:
+def test_a_command_that_a_message_names_fences_no_member(deployment: Any, on_failure: str) -> None:
     """After a move that came back, and one that failed or fell back."""
     group = f"obeyed-{on_failure}"
     deployment.protect(group, on_failure=on_failure)

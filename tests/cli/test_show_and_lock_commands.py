@@ -60,7 +60,7 @@ def test_people_get_a_page(deployment: Any, traversal: str) -> None:
     assert "volume_attachment" in goal.stdout
 
 
-def test_an_id_that_nobody_has_ends_with_exit_code_1(deployment: Any) -> None:
+def test_an_unknown_id_ends_with_exit_code_1(deployment: Any) -> None:
     done = deployment.failover("show", "0badc0de")
 
     assert done.returncode == 1

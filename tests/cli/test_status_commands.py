@@ -73,7 +73,7 @@ def test_without_a_group_all_of_them_stand_there(deployment: Any, blocked: str) 
 
 
 def test_an_unknown_group_is_named(deployment: Any) -> None:
-    for words in (("status", "nobody"), ("watch", "nobody"), ("history", "nobody")):
+    for words in (("status", "unknown"), ("watch", "unknown"), ("history", "unknown")):
         done = deployment.failover(*words)
         assert done.returncode == 1
         assert "[UNKNOWN_GROUP]" in done.stderr

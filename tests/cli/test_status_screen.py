@@ -397,3 +397,17 @@ def test_a_group_that_waits_for_its_chain_says_so_and_offers_a_sweep_once_the_ch
     assert status_screen.helps(running) == ["failover watch payments"]
     assert status_screen.why(dead) == "its chain ended with ERROR"
     assert status_screen.helps(dead) == ["failover sweep payments", "failover watch payments"]
+
+
+def test_of_all_groups_each_says_what_it_waits_for() -> None:
+    wait = {"resource": "data", "member": "db_b", "verb": "create", "waiting_for": "Nova"}
+    wait |= {"since": 0.0, "next_try": 5.0, "tries": 3}
+    row = {"status": "IN_PROGRESS", "under_way": [], "waiting": [wait], "deferred": []}
+
+    assert status_screen.awaited_in_overview(row) == [
+        "Nova, since 00:00:00, to create data on db_b (next try in 5 s)"
+    ]
+
+
+def test_of_all_groups_an_older_server_does_not_say_what_they_wait_for() -> None:
+    assert status_screen.awaited_in_overview({"status": "IN_PROGRESS"}) == []

@@ -72,7 +72,7 @@ def test_there_and_home_again(at_home: Any) -> None:
 
 
 def test_what_can_not_be_done_ends_with_1_and_the_reason(at_home: Any) -> None:
-    unknown = at_home.failover("failback", GROUP, "--recovered", "nobody", "-f", "json")
+    unknown = at_home.failover("failback", GROUP, "--recovered", "unknown", "-f", "json")
     nowhere = at_home.failover("switchover", GROUP, "--to", "db_c", "-f", "json")
 
     assert unknown.returncode == nowhere.returncode == 1

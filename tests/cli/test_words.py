@@ -59,9 +59,7 @@ def test_people_read_a_dash_where_machines_get_null(kind: type[Any]) -> None:
         SDKException("Cloud nope was not found."),
     ],
 )
-def test_a_sentence_has_one_full_stop_whoever_wrote_it(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_sentence_has_one_full_stop(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fails(_: Any) -> Any:
         raise error
 
@@ -114,3 +112,24 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
 
     assert "heard 1 time, last" in status_screen.facts(status, [alarm])["held"]
     assert "1 time, last" in stream.getvalue()
+
+
+def test_the_alarm_of_a_host_says_of_each_group_why_it_is_held() -> None:
+    child = {"incident": "1", "group": "ledger", "decision": "HELD"}
+    more = {"sentence": "3 of 6 groups failed", "evidence": "Nova does not answer"}
+    older = {**child, "incident": "2", "group": "shop"}  # of a server of an older version
+    incident = {
+        **{"decision": "ADMITTED", "rule": "host", "source": "signal", "fact": {}, "said": ""},
+        **{"sentence": "cmp1 failed", "heard": 1, "first_at": 0.0, "last_at": 0.0},
+        **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
+        **{"parent": None, "children": [child | more, older], "admit": "failover admit 0"},
+        **{"group": None, "executions": {"trees": [], "left_out": ""}},
+    }
+    stream = io.StringIO()
+
+    Console(file=stream, width=200).print(show_pages.page(incident))
+
+    shown = stream.getvalue()
+    assert "3 of 6 groups failed; the storm guard still holds it: Nova does not answer" in shown
+    assert "shop" in shown
+    assert "failover admit 0" in shown

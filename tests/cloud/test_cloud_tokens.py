@@ -96,7 +96,7 @@ def test_where_nothing_came_along_keystone_is_asked(server: ScriptedServer, told
     assert server.calls == ["GET /v3/auth/tokens"]
 
 
-def test_a_token_whose_end_has_passed_is_expired_whoever_tells(server: ScriptedServer) -> None:
+def test_a_token_whose_end_has_passed_is_expired_in_every_answer(server: ScriptedServer) -> None:
     past = body(server.url, expires_in=-1)
     assert refused(lambda: session_of(server, service_catalog=past)).code == "TOKEN_EXPIRED"
 
@@ -147,7 +147,7 @@ def test_a_token_that_may_not_see_the_project_of_its_request_is_refused(
     assert "p1" in error.message
 
 
-def test_whose_project_nobody_says_is_refused(server: ScriptedServer) -> None:
+def test_a_token_whose_project_is_unknown_is_refused(server: ScriptedServer) -> None:
     trusted(server)
     assert refused(lambda: session_of(server, project_id=None)).code == "FORBIDDEN"
 

@@ -17,12 +17,12 @@ from mistral_failover.cloud.volumes import attach, detach
 from mistral_failover.emulator.client import EmulatorClient
 from support.emulated import Pair
 
-NOBODY_AT_WORK = 0.3
+NO_WORKER = 0.3
 
 
 @pytest.fixture
 def patient(cloud: Cloud) -> Cloud:
-    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=NOBODY_AT_WORK)
+    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=NO_WORKER)
     return cloud
 
 

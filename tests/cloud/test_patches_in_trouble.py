@@ -59,7 +59,7 @@ def test_after_a_failed_update_the_same_parameters_are_sent_again(cloud, pair, e
     assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
 
 
-def test_a_hidden_parameter_is_sent_each_time_for_nobody_can_compare_it(cloud, pair, emulator):
+def test_a_hidden_parameter_is_sent_each_time_because_it_cannot_be_compared(cloud, pair, emulator):
     for _ in range(2):
         patch_parameters(cloud, pair.name, {"secret": "t"}, 10)
     assert len(patches(emulator)) == 2

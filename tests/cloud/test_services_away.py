@@ -29,7 +29,7 @@ TIMEOUT = 0.2
 
 @pytest.fixture
 def closed() -> Iterator[str]:
-    """A URL where nobody listens."""
+    """A URL without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield url_of(taken)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 from openstack import exceptions
 
+from mistral_failover.cloud import detaching
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volumes import attach, detach
@@ -56,6 +58,87 @@ def test_a_detach_that_nova_gave_up_without_a_word_is_asked_for_again(
     operator.delete_server(pair.a)
     detach(cloud, pair.volume, pair.a, 5)
     assert attach(cloud, pair.volume, pair.b, 5)["server_id"] == pair.b
+
+
+def detaches(emulator: Any) -> int:
+    """How many requests to detach a compute service carried out."""
+    return len(emulator.audit(kind="detached"))
+
+
+@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_detach_of_which_no_compute_service_was_told_is_asked_for_again(
+    cloud: Any, pair: Any, emulator: Any, status: int, times: int
+) -> None:
+    """Nova marked the volume as detaching, and could not reach the broker of its messages."""
+    attach(cloud, pair.volume, pair.a, 5)
+    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=0.3)
+    emulator.api_fault("detach", "unsent", status=status, times=times)
+
+    detach(cloud, pair.volume, pair.a, 20)
+
+    assert detaches(emulator) == 1
+    assert attach(cloud, pair.volume, pair.b, 5)["server_id"] == pair.b
+
+
+def test_a_detach_that_got_lost_on_its_way_to_the_compute_service_is_asked_for_again(
+    cloud: Any, pair: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nova accepted it, and the broker of its messages lost it."""
+    attach(cloud, pair.volume, pair.a, 5)
+    monkeypatch.setattr(detaching, "UNPLUG", 0.3)
+    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=0.2)
+    emulator.api_fault("detach", "stuck")
+
+    detach(cloud, pair.volume, pair.a, 20)
+
+    assert detaches(emulator) == 1
+
+
+def test_a_detach_that_nova_keeps_failing_is_transient(
+    cloud: Any, pair: Any, emulator: Any
+) -> None:
+    attach(cloud, pair.volume, pair.a, 5)
+    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=0.2)
+    emulator.api_fault("detach", "unsent", status=503, times=99)
+
+    with pytest.raises(CloudError) as raised:
+        detach(cloud, pair.volume, pair.a, 1.5)
+
+    error = raised.value
+    assert (error.code, error.transient, error.unknown) == ("SERVER_ERROR", True, True)
+    assert (error.service, error.detail) == ("Nova", "HTTP 503")
+
+
+@pytest.mark.parametrize("fault", ["lost", "drop"])
+def test_a_detach_that_the_compute_service_works_on_is_harmed_by_no_second_one(
+    cloud: Any, pair: Any, emulator: Any, fault: str
+) -> None:
+    """It takes longer than a request is waited for."""
+    attach(cloud, pair.volume, pair.a, 5)
+    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=0.2)
+    emulator.set_latency(detach=1.5)
+    emulator.api_fault("detach", fault, status=500)
+
+    detach(cloud, pair.volume, pair.a, 20)
+
+    emulator.set_latency(detach=0)
+    assert attach(cloud, pair.volume, pair.b, 5)["server_id"] == pair.b
+    assert detaches(emulator) == 1
+    assert emulator.violations() == []
+
+
+def test_a_project_that_may_not_take_a_detach_back_is_told_what_is_stuck(
+    cloud: Any, pair: Any, emulator: Any
+) -> None:
+    attach(cloud, pair.volume, pair.a, 5)
+    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=0.2)
+    emulator.api_fault("detach", "unsent", status=500)
+    emulator.api_fault("roll_detaching", "error", status=403, times=99)
+
+    error = stuck(detach, cloud, pair.volume, pair.a, 1)
+
+    assert f"openstack volume set --state in-use --attached {pair.volume}" in error.remedy
 
 
 @pytest.mark.parametrize(("task", "deleted"), [("powering-off", True), ("image_uploading", False)])

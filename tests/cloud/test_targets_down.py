@@ -18,6 +18,7 @@ from mistral_failover.cloud.servers import delete_server
 from mistral_failover.cloud.volumes import attach
 from mistral_failover.emulator.client import EmulatorClient
 from support.emulated import Pair
+from support.operators import Operator
 
 SILENCE = "its agent has sent no heartbeat for 61 s"
 
@@ -69,6 +70,18 @@ def test_a_host_that_nova_shows_as_dead_is_asked_for_nothing(
         "held": False,
     }
     assert f"on host {host}" in error.service
+
+
+def test_a_server_that_was_deleted_is_gone_for_good(
+    cloud: Cloud, pair: Pair, emulator: EmulatorClient
+) -> None:
+    Operator(emulator).delete_server(pair.a)
+
+    error = down(cloud, pair)
+
+    assert error.target is not None
+    assert (error.target["evidence"], error.target["held"]) == ("gone", False)
+    assert error.target["why"] == "its server does not exist"
 
 
 def test_a_host_that_dies_with_an_attach_may_still_have_it(

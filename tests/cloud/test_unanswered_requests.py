@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request that nobody answered is looked for before another one is sent: it may be queued in the
+"""A request without an answer is looked for before another one is sent: it may be queued in the
 service, and take effect later."""
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import pytest
 from openstack.compute.v2.server import Server
 
 from mistral_failover.cloud import volume_steps
+from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volumes import attach, detach
 
@@ -139,6 +140,26 @@ def test_a_guest_that_never_lets_go_ends_it(cloud, pair, emulator):
         detach(cloud, pair.volume, pair.a, 10)
     assert raised.value.code == "DETACH_FAILED"
     assert holders(cloud, pair.volume) == [pair.a]
+
+
+@pytest.mark.parametrize("fault", ["hang", "crash"])
+def test_a_cut_off_guest_that_does_not_let_go_is_stopped(cloud, pair, emulator, fault):
+    """It answers nobody. By the proof it reaches nothing, so it loses nothing."""
+    attach(cloud, pair.volume, pair.a, 10)
+    emulator.fault("server", pair.a, fault)
+    detach(cloud, pair.volume, pair.a, 10, Release("Ceph blocks it", fenced=True, cut_off=True))
+    assert holders(cloud, pair.volume) == []
+    assert cloud.compute.get_server(pair.a).status == "SHUTOFF"
+
+
+@pytest.mark.parametrize("release", [Release(), Release("it is off", fenced=True)])
+def test_another_guest_that_does_not_let_go_is_not_stopped(cloud, pair, emulator, release):
+    attach(cloud, pair.volume, pair.a, 10)
+    emulator.fault("server", pair.a, "hang")
+    with pytest.raises(CloudError) as raised:
+        detach(cloud, pair.volume, pair.a, 10, release)
+    assert raised.value.code == "DETACH_FAILED"
+    assert cloud.compute.get_server(pair.a).status == "ACTIVE"
 
 
 def test_detaching_from_a_server_that_is_gone_is_done(cloud, pair, emulator):

@@ -24,7 +24,7 @@ def reason_of(simulation: Simulation, ready: Ready) -> str | None:
     return reason
 
 
-def test_whoever_finds_the_lock_held_is_told_by_whom_and_for_how_long(
+def test_a_check_that_finds_the_lock_held_reports_its_owner_and_for_how_long(
     simulation: Simulation,
 ) -> None:
     simulation.define({"a": thing()})
@@ -97,7 +97,7 @@ def test_a_failed_node_keeps_the_reason(simulation: Simulation) -> None:
 
     step = simulation.engine.conclude(simulation.operation(ready).ticket, failure())
 
-    assert step.sentence == "create: a: it broke. Mend it. [BROKEN]"
+    assert step.sentence == "create: a: it broke. Repair it. [BROKEN]"
     assert reason_of(simulation, ready) == step.sentence
     assert sentences(simulation, "failed") == [step.sentence]
 
@@ -151,7 +151,7 @@ def test_an_operation_is_told_in_the_words_of_its_types_workflow(simulation: Sim
     house = type_file("house")
     house["operations"] = {
         "create": {"workflow": "house.set_up"},
-        "update": {"workflow": "house.mend"},
+        "update": {"workflow": "house.repair"},
     }
     simulation.define({"a": {"type": "house", "properties": {}}}, types=[house])
     (ready,) = simulation.start(simulation.goal()).ready
@@ -220,7 +220,7 @@ def test_an_operation_that_certainly_ended_is_never_mistaken_for_the_next_one(
     simulation.engine.conclude(first.ticket, failure())
     (record,) = simulation.records()
     assert record.generation == first.record.generation + 1
-    assert record.reason == "it broke. Mend it. [BROKEN]"
+    assert record.reason == "it broke. Repair it. [BROKEN]"
 
     second = simulation.operation(simulation.start(simulation.goal()).ready[0])
 

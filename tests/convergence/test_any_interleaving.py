@@ -205,7 +205,7 @@ class Interleaving(RuleBasedStateMachine):
     def an_owner_freezes_and_its_lock_is_broken(
         self, place: int, engine: str, effective: bool
     ) -> None:
-        """Whoever was frozen has no effect any more, and concludes whenever it wakes up."""
+        """A frozen worker has no effect any more, and concludes whenever it wakes up."""
         frozen = self._work(place)
         if effective:
             self._take_effect(frozen)
@@ -308,7 +308,7 @@ class Interleaving(RuleBasedStateMachine):
             work.until = self.simulation.clock.seconds + lock.lease
 
     def _take_effect(self, work: Work) -> None:
-        """Whoever carries it out stops by itself when the lease ends, as the fence guard does."""
+        """The worker stops by itself when the lease ends, as the fence guard does."""
         if work.outcome is None and self.simulation.clock.seconds < work.until:
             work.outcome = self.simulation.world.operate(work.operation)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing comes to be anywhere before it is proven that whoever is lost no longer writes: not by a
+"""Nothing comes to be anywhere before it is proven that the lost member no longer writes: not by a
 new record, and not by one that is kept although nothing stands behind it."""
 
 from __future__ import annotations

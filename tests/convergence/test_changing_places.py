@@ -21,7 +21,7 @@ THERE = {"left": "b", "right": "a"}
 
 
 class Shared:
-    """A volume that each member has at most once, whoever of it asked for that."""
+    """A volume that each member has at most once, whichever resource of it asked for that."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation

@@ -78,7 +78,7 @@ def test_a_ticket_closes_no_operation_of_another_resource(simulation: Simulation
 
     simulation.engine.conclude(replace(mine.ticket, key=other.ticket.key), Outcome())
 
-    under_way = simulation.database.reading(lambda tx: views.under_way(tx, simulation.group_id))
+    under_way = simulation.database.reading(lambda tx: views.under_way(tx, [simulation.group_id]))
     assert other.ticket.key in {row["key"] for row in under_way}
 
 
@@ -154,7 +154,7 @@ def test_nothing_counts_as_under_way_once_the_repeat_is_concluded(
     again = simulation.operation(simulation.start(simulation.goal("b")).ready[0])
     simulation.engine.conclude(again.ticket, simulation.world.operate(again))
 
-    under_way = simulation.database.reading(lambda tx: views.under_way(tx, simulation.group_id))
+    under_way = simulation.database.reading(lambda tx: views.under_way(tx, [simulation.group_id]))
 
     assert under_way == []
 
@@ -175,7 +175,7 @@ def test_a_late_result_after_the_lock_was_broken_changes_nothing(
     simulation.audit_at_rest(simulation.goal())
 
 
-def test_a_late_result_counts_as_long_as_nobody_broke_the_lock(
+def test_a_late_result_counts_until_the_lock_is_broken(
     simulation: Simulation, crashed: Operation
 ) -> None:
     simulation.engine.conclude(crashed.ticket, simulation.world.operate(crashed))

@@ -72,7 +72,7 @@ ON_OTHER_FEET = [
 
 Scenario = Callable[[], Explorer]
 SMALL: dict[str, Scenario] = {
-    "one value flips, and nobody says what became of it": lambda: Explorer(
+    "one value flips, and the outcome is unknown": lambda: Explorer(
         *FLIPS, reached=1, faults=Left(failures=2)
     ),
     "one value flips, while engines die": lambda: Explorer(
@@ -170,7 +170,7 @@ elif os.environ.get("HYPOTHESIS_PROFILE") == "mutants":
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_whoever_comes_first_the_newest_goal_is_reached(name: str) -> None:
+def test_in_any_order_the_newest_goal_is_reached(name: str) -> None:
     explored = SCENARIOS[name]().explore()
     print(f"{name}: {explored}")
     assert explored.rests

@@ -3,7 +3,14 @@
 
 from __future__ import annotations
 
-from mistral_failover.convergence.records import Outcome
+from typing import Any
+
+import pytest
+
+from mistral_failover.convergence import conclude
+from mistral_failover.convergence.errors import UnknownType
+from mistral_failover.convergence.records import Outcome, Started
+from mistral_failover.store import views
 from support.samples import CHAIN, failing, thing
 from support.simulation import Simulation, failure
 
@@ -18,13 +25,60 @@ def test_a_failure_marks_the_traversal_and_independent_branches_go_on(
     simulation.converge(simulation.goal(), failing(simulation, "a"))
 
     assert simulation.status() == "FAILED"
-    assert simulation.reason() == "create: a: it broke. Mend it. [BROKEN]"
+    assert simulation.reason() == "create: a: it broke. Repair it. [BROKEN]"
     statuses = {name: (r.action, r.status) for name, r in simulation.by_name().items()}
     assert statuses == {
         "a": ("CREATE", "FAILED"),
         "on_a": ("INIT", "COMPLETE"),
         "apart": ("CREATE", "COMPLETE"),
     }
+
+
+def failed_step(simulation: Simulation) -> str | None:
+    """The name of the resource whose failure stopped the current traversal."""
+    current = simulation.current or ""
+    found = simulation.database.reading(lambda tx: views.failed_step(tx, current))
+    record = simulation.record(found["resource_id"]) if found else None
+    return record.name if record else None
+
+
+def test_a_traversal_names_the_step_that_failed_whatever_its_reason_says(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the reason is also that there is no way back."""
+    simulation.define({"a": thing()}, on_failure="rollback")
+    simulation.converge(simulation.goal())
+    simulation.define({"a": thing(), "b": thing()}, on_failure="rollback")
+
+    def refuse(*_: Any, **__: Any) -> Started:
+        raise UnknownType("old", "a")
+
+    monkeypatch.setattr(conclude, "begin_again", refuse)
+    simulation.converge(simulation.goal(), failing(simulation, "b"))
+
+    assert simulation.status() == "FAILED"
+    assert "It cannot be rolled back" in simulation.reason()
+    assert failed_step(simulation) == "b"
+
+
+def test_of_two_steps_that_failed_the_named_one_gave_the_reason(simulation: Simulation) -> None:
+    simulation.define({"a": thing(), "b": thing()})
+    simulation.converge(
+        simulation.goal(), lambda operation: failure(blocked=operation.record.name == "a")
+    )
+
+    assert simulation.reason().startswith("create: b")
+    assert failed_step(simulation) == "b"
+
+
+def test_a_traversal_that_goes_on_names_no_step(simulation: Simulation) -> None:
+    simulation.define({"a": thing()})
+    simulation.converge(simulation.goal(), failing(simulation, "a", blocked=True))
+    assert failed_step(simulation) == "a"
+
+    simulation.engine.resume(simulation.group_id)
+
+    assert failed_step(simulation) is None
 
 
 def test_a_new_traversal_tries_again_what_failed(simulation: Simulation) -> None:
@@ -64,7 +118,7 @@ def test_a_failed_traversal_stays_failed_in_the_books_when_another_follows(
     assert simulation.status(failed.traversal_id) == "FAILED"
 
 
-def test_what_a_node_needs_and_nobody_gives_fails_the_traversal_in_words(
+def test_an_input_that_no_node_provides_fails_the_traversal_in_words(
     simulation: Simulation,
 ) -> None:
     simulation.define({"a": thing(), "b": thing(value={"get_attr": ["a", "echo"]})})

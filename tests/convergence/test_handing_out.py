@@ -65,7 +65,7 @@ def test_an_update_after_one_that_failed_carries_what_was_applied_before_that(
     assert simulation.by_name()["a"].applied == {"value": "a"}
 
 
-@pytest.mark.parametrize("how", ["nobody knows", "its owner died", "given up"])
+@pytest.mark.parametrize("how", ["unknown", "its owner died", "given up"])
 def test_an_update_after_one_of_which_nothing_is_known_says_so(
     simulation: Simulation, how: str
 ) -> None:
@@ -73,7 +73,7 @@ def test_an_update_after_one_of_which_nothing_is_known_says_so(
     simulation.define({"a": thing(value=ACTIVE)})
     simulation.converge(simulation.goal("a"))
     unclear = handed_out(simulation, "b")
-    if how == "nobody knows":
+    if how == "unknown":
         simulation.engine.conclude(unclear.ticket, failure(unknown=True))
     elif how == "given up":
         simulation.engine.abandon(unclear.ticket, "its lease was lost")

@@ -85,7 +85,7 @@ def test_two_are_replaced_one_after_the_other(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize("name", ["data", "fence:a"])
-def test_nobody_is_replaced_while_the_group_does_not_serve(
+def test_no_member_is_replaced_while_the_group_does_not_serve(
     simulation: Simulation, name: str
 ) -> None:
     simulation.define(CHAIN)
@@ -126,7 +126,7 @@ def test_a_role_that_comes_to_a_member_waits_until_its_replacement_has_ended(
     goals=st.lists(st.tuples(group_resources(most=5), wishes()), min_size=2, max_size=3),
     seed=st.integers(0, 2**16),
 )
-def test_whoever_is_replaced_is_free_of_the_group_whatever_the_goals_are(
+def test_a_replaced_member_is_free_of_the_group_whatever_the_goals_are(
     kind: str, goals: list[Any], seed: int
 ) -> None:
     simulation = Simulation(kind)
@@ -174,14 +174,14 @@ def test_so_it_is_when_goals_are_given_up_half_way(kind: str, goals: list[Any], 
     simulation.audit_at_rest(goal)
 
 
-def test_whoever_is_replaced_can_have_no_role(simulation: Simulation) -> None:
+def test_a_member_that_is_replaced_can_have_no_role(simulation: Simulation) -> None:
     simulation.define(CHAIN)
 
     with pytest.raises(InvalidDocument, match='"a" will be replaced'):
         simulation.goal("a", (), ["a"])
 
 
-def test_going_back_replaces_nobody_but_who_is_lost_now(simulation: Simulation) -> None:
+def test_returning_replaces_only_members_that_are_lost_now(simulation: Simulation) -> None:
     simulation.define(CHAIN)
     before = simulation.goal("a", (), ["b"])
     now = simulation.goal("a", ("c",), ["b", "c"])

@@ -434,7 +434,7 @@ def test_a_type_without_a_stage_is_of_the_latest_stage_of_what_it_waits_for() ->
 
 def test_no_node_is_of_an_earlier_stage_than_one_that_it_waits_for() -> None:
     """An application that tells the stack first is started in the stage of the stack's update, so
-    that nobody who works off one stage after the other waits for a later one."""
+    that no worker that takes one stage after the other waits for a later one."""
     target = goal(
         {
             "routing": want("stack_parameters", parameters={"active": "a"}),

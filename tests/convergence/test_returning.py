@@ -119,7 +119,7 @@ def test_of_a_move_that_came_back_only_the_step_says_what_helps(
     simulation.carry(away.ready, stumbling(simulation, "create", "database", "b"))
 
     assert simulation.reason(away.traversal_id).endswith("database on b: it broke. [BROKEN]")
-    assert any("it broke. Mend it. [BROKEN]" in said for said in sentences(simulation, "failed"))
+    assert any("it broke. Repair it. [BROKEN]" in said for said in sentences(simulation, "failed"))
 
 
 def test_what_could_not_be_stopped_is_brought_back_where_it_is_and_not_stopped_again(
@@ -134,7 +134,7 @@ def test_what_could_not_be_stopped_is_brought_back_where_it_is_and_not_stopped_a
     assert simulation.world.log.count("delete database") == 0
 
 
-def test_what_was_stopped_though_nobody_heard_of_it_is_started_again(
+def test_what_was_stopped_without_an_answer_is_started_again(
     simulation: Simulation, home: Goal
 ) -> None:
     def lost_word(operation: Operation) -> Outcome:

@@ -183,7 +183,7 @@ def test_starting_a_superseded_traversal_again_does_not_revive_it(simulation: Si
     assert simulation.current == "new"
 
 
-def test_whoever_expected_another_current_traversal_loses_and_changes_nothing(
+def test_a_start_that_expected_another_current_traversal_loses_and_changes_nothing(
     simulation: Simulation,
 ) -> None:
     simulation.define(CHAIN)
@@ -267,7 +267,7 @@ def test_a_failure_of_a_superseded_operation_wakes_its_node_and_fails_nothing(
     simulation.audit_at_rest(goal)
 
 
-def test_a_superseded_creation_that_nobody_wants_any_more_is_cleaned_up_after_it(
+def test_a_superseded_creation_that_no_goal_wants_any_more_is_cleaned_up_after_it(
     simulation: Simulation,
 ) -> None:
     simulation.define({"a": thing("exclusive")})
@@ -289,7 +289,7 @@ def test_who_waits_for_whom_is_there_to_see(simulation: Simulation) -> None:
 
     simulation.engine.check(new.ready[0], "o")
 
-    waiting = simulation.database.reading(lambda tx: views.deferred(tx, new.traversal_id))
+    waiting = simulation.database.reading(lambda tx: views.deferred(tx, [new.traversal_id]))
     assert [(w["node"], w["deferred_to"]) for w in waiting] == [(new.ready[0].node.key, "slow")]
 
 

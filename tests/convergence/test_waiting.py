@@ -295,14 +295,15 @@ def test_what_does_not_depend_on_the_service_goes_on_meanwhile(simulation: Simul
     simulation.audit_at_rest(goal)
 
 
-def test_whoever_looks_sees_what_waits_since_when_and_for_what(
+def test_the_status_shows_what_waits_since_when_and_for_what(
     simulation: Simulation, ready: Ready
 ) -> None:
     since = simulation.clock.seconds
     fail_once(simulation, ready)
 
-    assert simulation.database.reading(lambda tx: views.waiting(tx, ready.traversal_id)) == [
+    assert simulation.database.reading(lambda tx: views.waiting(tx, [ready.traversal_id])) == [
         {
+            "traversal_id": ready.traversal_id,
             "resource": "data",
             "member": "b",
             "verb": "create",
@@ -350,3 +351,35 @@ def test_what_is_handed_back_in_the_middle_of_a_wait_waits_on(
     assert (state.waiting_since, state.tries) == (since, 1)
     other = Engine(simulation.database, lease=LEASE)
     assert other.check(ready, "other").operation is not None
+
+
+# -- what cannot come
+
+NEVER = {"code": "TARGET_DOWN", "message": "server 4 is gone", "remedy": "Make another one."}
+
+
+def test_a_wait_for_what_cannot_come_ends_at_once(simulation: Simulation, ready: Ready) -> None:
+    fail_once(simulation, ready)
+
+    step = simulation.engine.stop_waiting(ready, NEVER)
+
+    assert step.sentence == "create: data on b: server 4 is gone. Make another one. [TARGET_DOWN]"
+    assert (simulation.status(), simulation.reason()) == ("FAILED", step.sentence)
+    state = node_of(simulation, ready)
+    assert (state.status, state.waiting_for) == ("FAILED", None)
+    assert sentences(simulation, "failed") == [step.sentence]
+
+
+def test_a_node_that_does_not_wait_is_left_alone(simulation: Simulation, ready: Ready) -> None:
+    def stop() -> None:
+        assert simulation.engine.stop_waiting(ready, NEVER).ready == ()
+        assert simulation.status(ready.traversal_id) != "FAILED"
+
+    stop()
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 1
+    again = simulation.operation(ready)
+    stop()  # a worker tries it again
+    simulation.engine.conclude(again.ticket, away())
+    simulation.start(simulation.goal("a"))
+    stop()  # another goal came

@@ -22,7 +22,8 @@ from mistral_failover.doctor import agents
 from mistral_failover.doctor import store as store_checks
 from mistral_failover.doctor.checks import Finding, Look, examine, ok
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
 
@@ -66,7 +67,7 @@ def test_without_a_cloud_and_mistral_everything_else_is_looked_at_all_the_same(
 
 @pytest.mark.parametrize(
     ("later", "level"),
-    [("{:04}-since-{:04}", "warn"), ("{:04}-since-9999", "error")],
+    [("{:04}_since_{:04}", "warn"), ("{:04}_since_9999", "error")],
 )
 def test_a_store_of_a_later_version_is_told_and_whether_it_can_be_used(
     state: Runtime, context: ActionContext, later: str, level: str
@@ -97,7 +98,7 @@ def test_a_ladder_without_a_rung_for_a_dead_host_is_told(
     assert "BLOCKED" in sentence
 
 
-def test_of_a_group_that_is_out_of_service_nobody_misses_the_stack(
+def test_a_missing_stack_of_a_group_out_of_service_is_no_finding(
     begun: Ready, remove: Callable[[], None], context: ActionContext
 ) -> None:
     remove()
@@ -109,7 +110,7 @@ def test_of_a_group_that_is_out_of_service_nobody_misses_the_stack(
 
 
 def test_a_group_that_is_not_there_is_a_finding(state: Runtime, context: ActionContext) -> None:
-    ((level, sentence),) = of(findings(context, "nobody"), "group")
+    ((level, sentence),) = of(findings(context, "unknown"), "group")
 
     assert level == "error"
     assert "[UNKNOWN_GROUP]" in sentence
@@ -137,8 +138,8 @@ def test_what_several_checks_meet_is_told_once_and_the_time_is_bounded(
         raise CloudError("UNREACHABLE", "Nova does not answer.")
 
     request = Request(state, context)
-    twice = examine(Look(request), "nobody", [("a", away), ("b", away)], [])
-    late = examine(Look(request, limit=0.0), "nobody", [("a", away)], [])
+    twice = examine(Look(request), "unknown", [("a", away), ("b", away)], [])
+    late = examine(Look(request, limit=0.0), "unknown", [("a", away)], [])
 
     assert [f.check for f in twice if "Nova" in f.sentence] == ["a"]
     assert [(f.level, f.sentence[:11]) for f in late] == [("warn", "not checked")] * 3
@@ -197,10 +198,10 @@ def test_an_agent_whose_clock_is_wrong_is_not_taken_for_silent(heard: Callable[.
 
 
 def test_a_broker_out_of_reach_is_told_once(heard: Callable[..., Any]) -> None:
-    def heard_of_nobody(to: Address) -> Heartbeat | None:
+    def heard_of_none(to: Address) -> Heartbeat | None:
         raise ChannelError("UNREACHABLE", "no broker answers.")
 
-    ((level, sentence),) = heard(SimpleNamespace(heard=heard_of_nobody))
+    ((level, sentence),) = heard(SimpleNamespace(heard=heard_of_none))
 
     assert level == "error"
     assert "no broker answers" in sentence

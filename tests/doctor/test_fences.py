@@ -15,7 +15,7 @@ from mistral_failover.doctor.checks import Finding, Look
 from mistral_failover.doctor.fences import fences
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PASSWORD, Fencing, Machines, private, runtime_for
 

@@ -28,9 +28,9 @@ def test_once_another_member_serves_a_lost_one_can_come_home(of: Callable[..., S
     assert remedy(group, lost) == expected
 
 
-def test_nobody_comes_home_before_another_member_serves(of: Callable[..., Shop]) -> None:
+def test_no_member_returns_before_another_one_serves(of: Callable[..., Shop]) -> None:
     group = of(2)
     lost = group.active()
-    group.run(Begin(group.name, lost=[lost]))  # and nobody carries it out
+    group.run(Begin(group.name, lost=[lost]))  # and no worker carries it out
 
     assert remedy(group, lost) == f"failover status {group.name}"

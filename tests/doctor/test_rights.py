@@ -17,7 +17,8 @@ from mistral_failover.doctor import examination, trusts
 from mistral_failover.doctor import rights as rights_checks
 from mistral_failover.doctor.checks import Finding, Look
 from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 
 _numbers = itertools.count(1)
 
@@ -197,7 +198,7 @@ def test_a_request_that_came_by_a_trust_is_judged_by_what_that_passes_on(
         assert [level for level, _ in rights] == (["ok"] if role == "member" else ["error", "ok"])
 
 
-def test_a_trust_of_which_nobody_tells_anything_is_no_proof(person: Person) -> None:
+def test_a_trust_that_keystone_does_not_describe_is_no_proof(person: Person) -> None:
     token = person.emulated.client.mint_token(user=person.name, trust=True)
 
     ((level, sentence),) = said(trusts.trusts, person.look(auth_token=token))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.drill.audit import State, calls_under_lease
-from mistral_failover.runtime.process import request_id
+from mistral_failover.runtime.lease_guard import request_id
 
 
 def call(at: float, token: int, resource: str = "r") -> dict[str, Any]:
@@ -35,7 +35,7 @@ def state(*stolen_at: float) -> State:
         ([call(1, 1), call(2, 1), call(3, 2)], []),
         ([call(1, 1), call(3, 3)], [2]),
         ([call(2, 2), call(3, 1, "s")], []),
-        ([call(1, 1), {**call(2, 1), "request_id": "req-of-nobody"}], []),
+        ([call(1, 1), {**call(2, 1), "request_id": "req-unknown"}], []),
         ([call(1, 1), {**call(2, 1), "request_id": None}], []),
     ],
 )

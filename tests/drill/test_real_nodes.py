@@ -175,7 +175,7 @@ def test_what_is_written_on_a_volume_that_was_taken_is_lost_and_told(
         assert len(written(volumes)) == count
     finally:
         assert run(node, "stop") == 0
-    assert volumes.tear(VOLUME) == [], "nobody uses it now"
+    assert volumes.tear(VOLUME) == [], "no process uses it now"
 
 
 def test_a_writer_that_comes_again_after_another_is_seen(tmp_path: Path, volumes: Volumes) -> None:

@@ -46,7 +46,7 @@ class OverACloud(Scene):
 
 
 class Killed(BaseException):
-    """What ends a drill in these tests, as SIGKILL would: nobody cleans up."""
+    """What ends a drill in these tests, as SIGKILL would: nothing is cleaned up."""
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.model.goal import render_goal
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, schema, views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
@@ -220,7 +220,10 @@ def test_a_killed_mistral_s_executions_are_ended_and_their_work_goes_on(place: P
         ("failover.sweep", "ERROR"),
         ("failover.sweep", "ERROR"),
         ("house.on_lost", "SUCCESS"),  # a workflow of somebody else sees the failure
-        ("house.open", "RUNNING"),  # whoever takes the operation up waits for the same execution
+        (
+            "house.open",
+            "RUNNING",
+        ),  # a process that takes the operation up waits for the same execution
         ("house.open", "RUNNING"),
     ]
     assert len(started) == 2
@@ -274,14 +277,14 @@ def test_two_mistrals_on_one_store_do_everything_once_and_rest_where_all_is_well
         until(lambda: place.operation(slow))
         until(lambda: sum(e["state"] == "RUNNING" for e in executions()) == 4)  # those of slow
 
-        def nobody_sweeps() -> bool:
+        def no_sweep() -> bool:
             """None began while each looked several times (the last of the quick ones may have
             been on its way when the first look was taken)."""
             before = len(executions())
             time.sleep(1.5 * after)
             return len(executions()) == before
 
-        until(nobody_sweeps)
+        until(no_sweep)
         # What the one carries out is unknown to the other, and left alone all the same; as the one
         # stops it hands its work back, and the other one goes on with it.
         assert (place.operation(slow) or {})["attempts"] == 1
@@ -306,7 +309,7 @@ def test_an_operation_s_workflow_that_takes_too_long_is_stopped(place: Place) ->
     assert operation["status"] == "unknown"
 
 
-def test_a_cron_trigger_sweeps_where_nobody_does_it_by_itself(place: Place) -> None:
+def test_a_cron_trigger_sweeps_where_no_background_sweep_does(place: Place) -> None:
     group = place.begin("house.close")
     with place.mistral() as mistral:
         mistral.client.request(

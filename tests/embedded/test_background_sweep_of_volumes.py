@@ -14,7 +14,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.convergence.records import Ready
 from mistral_failover.embedded import background_sweep
 from mistral_failover.mistral.operation_documents import outcome_of
-from mistral_failover.runtime.process import DEFAULT_PROJECT, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 
 
 @pytest.fixture

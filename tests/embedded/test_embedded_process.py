@@ -153,7 +153,7 @@ def test_errors_of_the_api_carry_its_reason(client):
     assert caught.value.code == "NOT_FOUND"
 
 
-def test_nobody_there_is_an_error_of_its_own():
+def test_an_unreachable_mistral_is_an_error_of_its_own():
     with pytest.raises(MistralError) as caught:
         MistralClient("http://127.0.0.1:9/v2").workflows()
     assert caught.value.code == "MISTRAL_UNREACHABLE"

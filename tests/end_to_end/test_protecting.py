@@ -70,7 +70,7 @@ def until_complete(scene: Scene, group: str) -> dict[str, Any]:
 
 
 def launched(scene: Scene, group: str) -> list[str]:
-    """The executions that bring this group up, whoever asked for them."""
+    """The executions that bring this group up, on any request."""
     found = scene.mistral.client.executions(workflow_name="failover.activate_first")
     return [row["id"] for row in found if row["input"].get("group") == group]
 

@@ -67,7 +67,7 @@ def node(tmp_path: Path) -> Node:
 @pytest.fixture
 def guest() -> Iterator[Node]:
     """A node whose folder the database's user can reach, with the volume mounted."""
-    # A socket's path has 107 bytes at most, and pytest's folders are nobody else's to look into.
+    # A socket's path has 107 bytes at most, and other users may not enter pytest's folders.
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     folder.chmod(0o755)
     if postgresql.IS_ROOT:

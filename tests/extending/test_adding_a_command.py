@@ -65,3 +65,17 @@ def test_the_documentation_lists_it() -> None:
     names = [name for name, _ in CommandManager("failover.cli")]
 
     assert "greet" in names
+
+
+def test_a_command_that_cannot_be_imported_says_so_and_keeps_no_other_from_being_used(
+    install: Install,
+) -> None:
+    install({}, {"failover.cli": "greet = house_greet:Greet\ngone = house_gone:Gone"})
+
+    gone = failover("gone")
+    listed = failover("--help")
+
+    assert gone.returncode == 1
+    assert "The command 'gone' cannot be loaded: No module named 'house_gone'" in gone.stderr
+    assert re.search(r"^  greet +Greet a group$", listed.stdout, re.M)
+    assert failover("greet", "payments").returncode == 0

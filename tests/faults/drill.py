@@ -94,7 +94,7 @@ class Drill:
         return str(self.slot.cloud.client.resources(self.group)[member]["physical_resource_id"])
 
     def start(self, workflow: str, /, **inputs: Any) -> str:
-        """Start a workflow at the victim. Where that dies before it answers, nobody knows whether
+        """Start a workflow at the victim. Where that dies before it answers, it is unknown whether
         it has begun."""
         try:
             return str(self.slot.victim.client.start(workflow, inputs)["id"])

@@ -15,7 +15,7 @@ PERIOD = 0.03  # seconds
 class Nurse(threading.Thread):
     """A context manager. A frozen victim is woken up as soon as ``finished`` says that the work
     was done without it, and after ``patience`` seconds in any case; until then the survivor
-    sweeps (whoever drives the drill may be waiting for the victim's answer)."""
+    sweeps (the driver of the drill may be waiting for the victim's answer)."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from faults.drill import Drill, Play
 from faults.slot import LEASE, Fault
 from mistral_failover.mistral.event_hooks import event_id
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import hooks, host_fences
 from mistral_failover.store.groups import group_id
 from mistral_failover.store.tables import journal

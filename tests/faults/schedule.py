@@ -17,7 +17,7 @@ from mistral_failover.fault_points import POINTS
 from mistral_failover.mistral.client import MistralError
 
 SPAN = 4.0  # seconds in which everybody speaks
-# A start command that nobody answers is waited for as long as the type activation says (300 s).
+# A start command without an answer is waited for as long as the type activation says (300 s).
 PATIENCE = 330.0
 ASKING = 2  # times that a person starts a failed group again, then it may stay FAILED
 
@@ -57,7 +57,7 @@ class Schedule(Drill):
         for at, name in self.events:
             self.until(lambda at=at: time.monotonic() >= began + at, "the time has come")
             getattr(self, f"_{name}")()
-        self._again()  # whoever died before it was written down has not heard of it
+        self._again()  # a process that died before it was recorded has not received it
         for server in {*self.crashed, self.facts.get("struck")} - {None}:
             with contextlib.suppress(EmulatorError):  # its fence has deleted it
                 self.slot.cloud.client.fault("server", server, "revive")

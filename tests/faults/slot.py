@@ -30,7 +30,7 @@ from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.mistral.client import MistralError
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, incidents, schema
 from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id

@@ -25,8 +25,8 @@ ASKED_AGAIN = frozenset(
         "launch.after",
     }
 )
-# Where nobody can go on without the process that is frozen: only it knows what it was told, or it
-# holds SQLite's lock, which lets one process write at a time (other databases lock rows).
+# Where no process can continue without the frozen one: only it knows what it was told, or it holds
+# SQLite's lock, which lets one process write at a time (other databases lock rows).
 ALONE = ASKED_AGAIN | {
     "start.swapped",
     "check.stolen",

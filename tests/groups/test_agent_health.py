@@ -13,7 +13,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import agents
 from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 
 
 class Channel:
@@ -103,4 +104,4 @@ def test_a_channel_out_of_reach_is_asked_once_and_said_in_words(
 def test_a_group_that_is_not_there_is_named(
     state: Runtime, channel: Channel, context: ActionContext
 ) -> None:
-    assert agents.Agents("nobody").run(context).error["code"] == "UNKNOWN_GROUP"
+    assert agents.Agents("unknown").run(context).error["code"] == "UNKNOWN_GROUP"

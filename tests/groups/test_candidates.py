@@ -21,7 +21,8 @@ from mistral_failover.groups.candidates import Seen
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.ids import group_id
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 
 DATABASE = {
@@ -103,7 +104,9 @@ def beat(ago: float) -> Heartbeat:
     return Heartbeat(1, ago, (), None)
 
 
-def test_where_one_is_left_nobody_is_asked_what_would_speak_for_another(world: World) -> None:
+def test_with_one_candidate_left_no_agent_is_asked_what_would_speak_for_another(
+    world: World,
+) -> None:
     found = world.look("db_a", members=("db_a", "db_b"))
 
     assert (world.looked_at, world.asked) == (["db_b"], [])
@@ -152,7 +155,7 @@ def test_of_an_agent_that_does_not_report_its_commands_none_is_missing(world: Wo
         {"db_a": beat(1.0), "db_b": None},
         {"db_a": beat(900.0), "db_b": ChannelError("UNREACHABLE", "no broker")},
     ],
-    ids=["of nobody", "all of them", "one may be new", "the channel is out of reach"],
+    ids=["of none", "all of them", "one may be new", "the channel is out of reach"],
 )
 def test_who_is_not_heard_is_not_silent_unless_another_is(
     world: World, heard: dict[str, Any]
@@ -199,7 +202,7 @@ def test_who_shares_a_host_that_is_known_to_be_down_is_seen_to(world: World) -> 
     assert (found["db_a"].host, found["db_a"].host_down) == ("h", True)
 
 
-def test_one_whose_lost_server_can_not_be_looked_at_holds_nobody_up(world: World) -> None:
+def test_a_lost_server_that_cannot_be_looked_at_delays_no_other_member(world: World) -> None:
     world.servers["db_a"] = CloudError("UNREACHABLE", "no Nova")
 
     assert world.look("db_a")["db_a"].host is None
@@ -212,7 +215,7 @@ def test_what_heat_will_replace_takes_no_role(world: World) -> None:
     assert "db_c" not in world.looked_at
 
 
-def test_who_is_worked_on_is_told_and_a_maintenance_of_all_keeps_nobody_away(
+def test_a_member_in_maintenance_is_reported_and_a_maintenance_of_all_excludes_no_member(
     world: World, state: Runtime, context: ActionContext
 ) -> None:
     suspensions.Maintenance("payments", "all disks", minutes=5).run(context)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat replaces whoever is marked as unhealthy at any update; so none is sent that would take the
-server of a member that carries something of the group."""
+"""Heat replaces a member that is marked as unhealthy at any update; so none is sent that would take
+the server of a member that carries something of the group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.kept_parts import servers_of
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store.groups import MemberRow
 from support.shops import Shop, emulated, of, shared, state
 
@@ -84,7 +85,7 @@ def test_no_standby_is_replaced_while_the_active_member_is_marked(
     assert group.servers() == before
 
 
-def test_a_mark_that_comes_while_a_replacement_is_under_way_stops_it_and_harms_nobody(
+def test_a_mark_that_comes_while_a_replacement_is_under_way_stops_it_and_harms_no_member(
     of: Callable[..., Shop], mark: Callable[..., None]
 ) -> None:
     group = of(3)

@@ -22,7 +22,8 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.heat_replacements import rows_of
 from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from support.agents import until
 from support.shops import SERVER, Shop, definition, emulated, shared, stack, state
 

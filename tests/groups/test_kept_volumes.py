@@ -20,7 +20,8 @@ from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.convergence.records import Record
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.groups.kept_parts import volumes_of
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store.attached_volumes import AttachedVolume
 from support.agents import until
 from support.shops import (

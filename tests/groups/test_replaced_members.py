@@ -25,7 +25,8 @@ from mistral_failover.model.goal import empty_goal, render_goal
 from mistral_failover.orders import failover
 from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.resources import worker
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from support.driving import work, work_all
 
@@ -110,16 +111,14 @@ def test_the_agent_of_a_replaced_server_is_deposed_once(
     assert channel.deposed == [("db_a", "s-a", 2)]
 
 
-def test_whoever_only_looks_deposes_nobody(
-    begun: Ready, channel: Channel, look: Callable[..., None]
-) -> None:
+def test_a_look_deposes_no_agent(begun: Ready, channel: Channel, look: Callable[..., None]) -> None:
     look(remember=False, db_a="s-new", db_b="s-b")
 
     assert channel.deposed == []
 
 
 @pytest.mark.parametrize("error", NEVER, ids=lambda e: e.code)
-def test_one_that_can_not_be_told_holds_nobody_up(
+def test_an_unreachable_agent_does_not_delay_the_new_epoch(
     state: Runtime,
     project: str,
     begun: Ready,
@@ -221,7 +220,7 @@ def test_nor_does_it_get_a_stop(
     assert ("s-new", 1) not in {(c.to.server_id, c.epoch) for c in channel.commands}
 
 
-def test_a_start_of_which_nobody_heard_is_fenced_on_the_server_that_it_was_sent_to(
+def test_a_start_without_an_answer_is_fenced_on_the_server_that_it_was_sent_to(
     state: Runtime,
     project: str,
     context: ActionContext,

@@ -11,7 +11,8 @@ from mistral_failover.actions import recovery
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import render_goal
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 
 ON_MEMBERS = {
     "database": {
@@ -52,7 +53,7 @@ def test_a_member_is_occupied_by_the_records_on_it(
     assert group_snapshot(Request(state, context), "payments").occupied == {"db_a"}
 
 
-def test_nobody_is_occupied_by_what_sits_on_no_member(
+def test_a_resource_on_no_member_occupies_none(
     state: Runtime, context: ActionContext, begun: Ready
 ) -> None:
     assert group_snapshot(Request(state, context), "payments").occupied == frozenset()

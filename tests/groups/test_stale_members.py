@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that looked at the members, froze, and wakes up in another world deposes nobody."""
+"""A process that looked at the members, froze, and wakes up in another world deposes no agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.orders import failover
 from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from support.shops import Shop, emulated, of, shared, state
 

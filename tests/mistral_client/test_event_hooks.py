@@ -26,7 +26,8 @@ from mistral_failover.mistral.event_hooks import STALE, event_id
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.group import parse_group
 from mistral_failover.model.schemas import EVENTS
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import group_removal, groups
 from mistral_failover.store import hooks as store
 from mistral_failover.store.tables import groups as group_table
@@ -151,7 +152,7 @@ def test_only_the_events_that_were_asked_for_are_told(
     ready = started(on_event={**HOOK, "events": ["failed"]})
     operation = state.engine.check(ready, "o").operation
     assert operation is not None
-    error = {"code": "BROKEN", "message": "it broke", "remedy": "Mend it."}
+    error = {"code": "BROKEN", "message": "it broke", "remedy": "Repair it."}
     state.engine.conclude(operation.ticket, Outcome(error=error))
 
     tell(request_of(), project)
@@ -276,7 +277,7 @@ def reach_the_goal(state: Runtime, ready: Ready) -> None:
     state.engine.conclude(operation.ticket, Outcome(physical_id="p"))
 
 
-def test_nobody_tells_the_workflow_of_another_project(
+def test_no_event_goes_to_the_workflow_of_another_project(
     told: Told, request_of: Callable[..., Request], started: Callable[..., Any], project: str
 ) -> None:
     started(on_event=HOOK)

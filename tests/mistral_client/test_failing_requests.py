@@ -182,7 +182,7 @@ def test_requests_are_sent_once_and_carry_token_and_project(
     assert asked == [("POST", "a token", "p-1")]
 
 
-def test_an_action_that_nobody_carries_out_is_said_to_be_still_running(
+def test_an_action_without_an_executor_is_reported_as_still_running(
     served: Callable[..., str],
 ) -> None:
     asked: list[str] = []

@@ -114,13 +114,13 @@ def test_an_error_may_say_that_only_a_person_can_help(blocked: Any, expected: bo
 @pytest.mark.parametrize(
     ("error", "facts"),
     [
-        (ActionError("A_CODE", "it broke", "mend it"), {"code": "A_CODE", "message": "it broke"}),
+        (ActionError("A_CODE", "it broke", "repair it"), {"code": "A_CODE", "message": "it broke"}),
         (CloudError("QUOTA", "full"), {"code": "QUOTA", "message": "full"}),
         (LeaseLost("gone"), {"code": "LEASE_LOST"}),
         (ChannelError("NO_ANSWER", "quiet"), {"code": "NO_ANSWER", "message": "quiet"}),
         (
-            InvalidDocument("a.b", "it is wrong", "mend it"),
-            {"code": "INVALID_DOCUMENT", "message": "a.b: it is wrong", "remedy": "mend it"},
+            InvalidDocument("a.b", "it is wrong", "repair it"),
+            {"code": "INVALID_DOCUMENT", "message": "a.b: it is wrong", "remedy": "repair it"},
         ),
         (NoEligibleMember("no one", "add one", {"m": "off"}), {"reasons": {"m": "off"}}),
         (ActionError("B", "m", "r", blocked=True), {"blocked": True}),
@@ -170,12 +170,12 @@ def test_a_secret_in_an_exception_s_text_is_masked(
 
 def test_an_action_answers_with_an_error_instead_of_raising() -> None:
     def broken() -> None:
-        raise ActionError("A_CODE", "it broke", "mend it")
+        raise ActionError("A_CODE", "it broke", "repair it")
 
     answer = answered(broken)()
 
     assert isinstance(answer, Result)
-    assert answer.error == {"code": "A_CODE", "message": "it broke", "remedy": "mend it"}
+    assert answer.error == {"code": "A_CODE", "message": "it broke", "remedy": "repair it"}
 
 
 class Own(Action):
@@ -292,8 +292,8 @@ def test_an_action_whose_result_comes_later_is_refused_before_it_runs(own: type[
 
 
 def test_an_action_that_is_not_installed_is_named() -> None:
-    outcome = action_runner.run("nobody.brings_this", {}, None)
+    outcome = action_runner.run("unknown.brings_this", {}, None)
 
     assert outcome.error is not None
     assert outcome.error["code"] == "UNKNOWN_ACTION"
-    assert "nobody.brings_this" in outcome.error["message"]
+    assert "unknown.brings_this" in outcome.error["message"]

@@ -38,7 +38,7 @@ ALL = [NEW, UNKNOWN, OLD, MIDDLE]
         ("newest", "b_new"),
         ("a_middle", "a_middle"),
         ("d_unknown", "d_unknown"),
-        ("nobody", "c_old"),
+        ("unknown", "c_old"),
     ],
 )
 def test_the_first_holder_is_chosen_as_the_group_prefers(choose: str, chosen: str) -> None:
@@ -110,7 +110,7 @@ def test_roles_go_where_somebody_said(
     assert assign_roles(group(("left", "right")), members, TWO, lost, to) == roles
 
 
-def test_when_nobody_can_take_the_role_each_reason_is_told() -> None:
+def test_when_no_member_can_take_the_role_each_reason_is_reported() -> None:
     members = [
         OLD,
         MemberFact("b_new", 300.0, healthy=False, why_not="its server is in ERROR"),
@@ -127,7 +127,7 @@ def test_when_nobody_can_take_the_role_each_reason_is_told() -> None:
     assert caught.value.remedy
 
 
-def test_a_group_without_members_finds_nobody() -> None:
+def test_a_group_without_members_finds_none() -> None:
     with pytest.raises(NoEligibleMember) as caught:
         assign_roles(group(), [], {}, set())
     assert caught.value.reasons == {}

@@ -34,7 +34,7 @@ def test_problems_of_grammar_and_of_meaning_are_found_together() -> None:
             **resources,
             "data": {**resources["data"], "propertis": {}},
             "other": {"type": "stack_parameter"},
-            "further": {"type": "stack_parameters", "depends_on": "nobody"},
+            "further": {"type": "stack_parameters", "depends_on": "unknown"},
         },
     )
 

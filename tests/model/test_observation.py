@@ -23,7 +23,7 @@ from mistral_failover.model.observation import (
 
 ROLES = {"active": "db_a"}
 GONE = Look(Presence.GONE, "its server is gone")
-HIDDEN = Look(Presence.UNKNOWN, "nobody answers")
+HIDDEN = Look(Presence.UNKNOWN, "no service answers")
 
 
 def member(name: str, look: Look = AS_RECORDED, why_not: str | None = None) -> ObservedMember:
@@ -118,7 +118,7 @@ LOOKS = st.sampled_from([AS_RECORDED, GONE, HIDDEN, Look(Presence.CHANGED, "it c
 
 
 @given(LOOKS, LOOKS, LOOKS)
-def test_a_group_never_serves_by_what_nobody_has_seen(a: Look, b: Look, data: Look) -> None:
+def test_a_group_never_serves_by_what_was_not_seen(a: Look, b: Look, data: Look) -> None:
     found = judged(ROLES, [member("db_a", a), member("db_b", b)], [resource(data)])
     if a is not AS_RECORDED or data is not AS_RECORDED:
         assert found.service is not Service.SERVING

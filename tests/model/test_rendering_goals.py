@@ -199,7 +199,7 @@ def test_a_goal_that_makes_no_sense_is_refused(
 # -- going back
 
 
-def test_going_back_where_nobody_was_lost_since_is_the_same_goal(payments: Group) -> None:
+def test_returning_when_no_member_was_lost_since_is_the_same_goal(payments: Group) -> None:
     home = render_goal(payments, {"active": "db_a"}, [])
     away = render_goal(payments, {"active": "db_b"}, [])
     assert returned_to(home, away) == home

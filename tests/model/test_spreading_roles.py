@@ -137,7 +137,7 @@ def test_who_is_worked_on_takes_a_role_only_where_somebody_names_it() -> None:
     assert assign_roles(group(), members, {"active": "a"}, {"a"}, "b") == {"active": "b"}
 
 
-def test_nobody_takes_a_role_on_a_host_that_is_down_not_even_by_name() -> None:
+def test_no_member_takes_a_role_on_a_host_that_is_down_not_even_by_name() -> None:
     members = [replace(A, host="h", host_down=True), replace(B, host="h"), replace(C, host="i")]
 
     assert assign_roles(group(), members, {"active": "a"}, {"a"}) == {"active": "c"}
@@ -211,7 +211,7 @@ def test_the_home_of_each_role(
     assert homes(TWO, members, current, lost) == home
 
 
-def test_what_a_role_prefers_is_its_home_whoever_is_older() -> None:
+def test_the_member_that_a_role_prefers_is_its_home_even_if_another_is_older() -> None:
     one = group({"active": {"prefer": ["c"]}})
 
     assert homes(one, [A, B, C], {"active": "a"}, set()) == {"active": "c"}
@@ -301,7 +301,7 @@ def test_no_role_that_went_by_load_would_have_less_company_elsewhere(
 
 
 @given(groups, members_of_a_group, st.sets(names))
-def test_two_members_lost_at_once_or_one_after_the_other_leave_nobody_without_its_role(
+def test_two_members_lost_at_once_or_one_after_the_other_leave_no_role_vacant(
     any_group: Group, members: list[MemberFact], lost: set[str]
 ) -> None:
     try:
@@ -315,7 +315,7 @@ def test_two_members_lost_at_once_or_one_after_the_other_leave_nobody_without_it
 
 
 @given(groups, members_of_a_group, holders, st.sets(names))
-def test_at_home_a_role_stays_and_nobody_is_sent_home_to_whom_can_not_take_it(
+def test_a_role_at_home_stays_and_none_moves_to_a_home_that_cannot_take_it(
     any_group: Group, members: list[MemberFact], current: dict[str, str], lost: set[str]
 ) -> None:
     able = eligible(any_group, members, lost)

@@ -17,7 +17,7 @@ OLD, MIDDLE, NEW = (
     MemberFact(name, age) for name, age in (("db_a", 1.0), ("db_b", 2.0), ("db_c", 3.0))
 )
 ALL = [MIDDLE, NEW, OLD]
-NOBODY: frozenset[str] = frozenset()
+NONE: frozenset[str] = frozenset()
 
 
 def group(**members: Any) -> Group:
@@ -38,37 +38,37 @@ def sick(fact: MemberFact, why: str = "its server is ERROR", **more: Any) -> Mem
 @pytest.mark.parametrize(
     ("members", "choose", "lost", "named", "expected"),
     [
-        (ALL, "oldest", NOBODY, None, Choice("db_a", "it is the oldest")),
-        (ALL, "newest", NOBODY, None, Choice("db_c", "it is the newest")),
-        (ALL, "db_b", NOBODY, None, Choice("db_b", "the group's file names it")),
-        (ALL, "oldest", NOBODY, "newest", Choice("db_c", "it is the newest")),
-        (ALL, "db_b", NOBODY, "oldest", Choice("db_a", "it is the oldest")),
-        (ALL, "oldest", NOBODY, "db_b", Choice("db_b", "it was named")),
-        ([OLD, sick(NEW)], "oldest", NOBODY, None, Choice("db_c", "its server is ERROR")),
-        ([OLD, sick(NEW)], "oldest", NOBODY, "oldest", Choice("db_c", "its server is ERROR")),
-        ([OLD, sick(NEW)], "oldest", NOBODY, "db_a", Choice("db_a", "it was named")),
-        ([OLD, sick(NEW)], "oldest", NOBODY, "db_c", Choice("db_c", "its server is ERROR")),
+        (ALL, "oldest", NONE, None, Choice("db_a", "it is the oldest")),
+        (ALL, "newest", NONE, None, Choice("db_c", "it is the newest")),
+        (ALL, "db_b", NONE, None, Choice("db_b", "the group's file names it")),
+        (ALL, "oldest", NONE, "newest", Choice("db_c", "it is the newest")),
+        (ALL, "db_b", NONE, "oldest", Choice("db_a", "it is the oldest")),
+        (ALL, "oldest", NONE, "db_b", Choice("db_b", "it was named")),
+        ([OLD, sick(NEW)], "oldest", NONE, None, Choice("db_c", "its server is ERROR")),
+        ([OLD, sick(NEW)], "oldest", NONE, "oldest", Choice("db_c", "its server is ERROR")),
+        ([OLD, sick(NEW)], "oldest", NONE, "db_a", Choice("db_a", "it was named")),
+        ([OLD, sick(NEW)], "oldest", NONE, "db_c", Choice("db_c", "its server is ERROR")),
         ([sick(OLD), NEW], "oldest", {"db_c"}, None, Choice("db_c", "it is declared lost")),
-        ([sick(OLD), sick(MIDDLE)], "newest", NOBODY, None, Choice("db_b", "its server is ERROR")),
-        # Whom nobody could look at may be well.
+        ([sick(OLD), sick(MIDDLE)], "newest", NONE, None, Choice("db_b", "its server is ERROR")),
+        # A member that could not be looked at may be healthy.
         (
             [OLD, sick(NEW, "Nova is away", unseen=True)],
             "oldest",
-            NOBODY,
+            NONE,
             None,
             Choice("db_a", "it is the oldest"),
         ),
         (
             [replace(OLD, created_at=None), NEW],
             "oldest",
-            NOBODY,
+            NONE,
             None,
             Choice("db_c", "it is the oldest"),
         ),
         (
             [replace(NEW, created_at=1.0), OLD],
             "oldest",
-            NOBODY,
+            NONE,
             None,
             Choice("db_a", "it is the oldest"),
         ),
@@ -80,8 +80,8 @@ def test_who_is_chosen_and_why(
     assert choose_member(group(choose=choose), members, lost, named) == expected
 
 
-def test_a_name_that_nobody_has_any_more_leaves_it_to_age() -> None:
-    chosen = choose_member(group(choose="db_b"), [NEW, OLD], NOBODY, None)
+def test_a_name_that_no_member_has_any_more_leaves_it_to_age() -> None:
+    chosen = choose_member(group(choose="db_b"), [NEW, OLD], NONE, None)
 
     assert chosen == Choice("db_a", "it is the oldest")
 
@@ -98,26 +98,24 @@ def test_a_name_that_nobody_has_any_more_leaves_it_to_age() -> None:
         ({"active": "db_a"}, {"db_gone"}, None),
     ],
 )
-def test_in_turn_whoever_holds_a_role_comes_last(
+def test_in_turn_a_member_with_a_role_comes_last(
     roles: dict[str, str], waiting: set[str], expected: str | None
 ) -> None:
-    choice = next_in_turn(group(), ALL, NOBODY, roles, waiting)
+    choice = next_in_turn(group(), ALL, NONE, roles, waiting)
 
     assert (choice and choice.member) == expected
 
 
-def test_in_turn_whoever_failed_in_a_role_comes_before_those_without_one() -> None:
+def test_in_turn_a_member_that_failed_in_a_role_comes_before_those_without_one() -> None:
     marked = [replace(ALL[0], healthy=False, why_not="it is marked"), *ALL[1:]]
     holder = marked[0].name
 
-    choice = next_in_turn(
-        group(), marked, NOBODY, {"active": holder}, {fact.name for fact in marked}
-    )
+    choice = next_in_turn(group(), marked, NONE, {"active": holder}, {fact.name for fact in marked})
 
     assert choice == Choice(holder, "it is marked")
 
 
-def test_by_an_alarm_nobody_is_replaced_unless_the_file_says_so() -> None:
+def test_an_alarm_replaces_no_member_unless_the_file_says_so() -> None:
     assert group().members.replace == "never"
     assert group(replace="lost").members.replace == "lost"
     with pytest.raises(InvalidDocument, match="members.replace"):

@@ -150,7 +150,7 @@ def test_a_name_that_is_no_member_is_refused_with_those_that_are(
         (FailoverRequest(to="db_b", lost=()), {"db_b": "its host is DOWN"}),
     ],
 )
-def test_where_nobody_can_take_a_role_it_says_why(
+def test_a_role_that_no_member_can_take_has_its_reasons(
     facts: FailoverRequest, reason: dict[str, str]
 ) -> None:
     with pytest.raises(NoEligibleMember) as caught:
@@ -165,15 +165,15 @@ def spread(**more: Any) -> GroupSnapshot:
     return replace(snapshot(roles=["left", "right"]), roles=held, **more)
 
 
-def test_of_several_holders_nobody_is_declared_lost_unless_somebody_says_who() -> None:
+def test_of_several_holders_none_is_declared_lost_unless_the_request_names_it() -> None:
     with pytest.raises(ActionError, match="left on db_a, right on db_b") as caught:
         next_goal(spread(), FailoverRequest(), [A, B, C])
 
     assert caught.value.code == "BAD_INPUT"
     named = next_goal(spread(), FailoverRequest(lost=("db_a",)), [A, B, C]).document
     assert named["roles"] == {"left": "db_c", "right": "db_b"}
-    nobody = next_goal(spread(), FailoverRequest(lost=()), [A, B, C]).document
-    assert nobody["roles"] == {"left": "db_a", "right": "db_b"}
+    none_lost = next_goal(spread(), FailoverRequest(lost=()), [A, B, C]).document
+    assert none_lost["roles"] == {"left": "db_a", "right": "db_b"}
 
 
 def test_what_was_not_reached_is_tried_again_by_several_holders_too() -> None:

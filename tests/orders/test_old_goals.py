@@ -13,7 +13,8 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import orders, reports
 from mistral_failover.orders import old_goals
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.tables import goals, traversals
 

@@ -12,9 +12,10 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, orders, reports
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import render_goal
-from mistral_failover.orders import intake
+from mistral_failover.orders import operator_order
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents as store
 
 
@@ -62,10 +63,10 @@ def test_an_order_whose_process_died_before_it_began_is_no_alarm_either(
         raise RuntimeError("the process is gone")
 
     with pytest.raises(RuntimeError):
-        intake.ordered(Request(state, context), "payments", dies, {}, "a move")
+        operator_order.ordered(Request(state, context), "payments", dies, {}, "a move")
 
     (order,) = incidents(context)
-    assert order["decision"] == "ADMITTED", "nobody knows how far it came"
+    assert order["decision"] == "ADMITTED", "it is unknown how far it came"
     answer = orders.Begin("payments", incident=order["id"]).run(context_of(project))
     assert answer.error["code"] == "NOT_AN_ALARM"
 
@@ -82,10 +83,10 @@ def test_the_same_execution_may_give_a_refused_order_again(
         return render_goal(snapshot.group, {"active": "db_b"}, [])
 
     with pytest.raises(ActionError):
-        intake.ordered(request, "payments", unable, {}, "a move")
+        operator_order.ordered(request, "payments", unable, {}, "a move")
     assert incidents(context)[0]["decision"] == "REFUSED"
 
-    begun_now = intake.ordered(request, "payments", able, {}, "a move")
+    begun_now = operator_order.ordered(request, "payments", able, {}, "a move")
 
     (order,) = incidents(context)
     assert (order["id"], order["decision"]) == (begun_now["incident"], "ADMITTED")
@@ -103,11 +104,11 @@ def test_an_order_that_another_delivery_has_begun_is_not_refused(
     def too_late(snapshot: Any) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(store, "link", lambda *_: None)
-            intake.ordered(request, "payments", able, {}, "a move")
+            operator_order.ordered(request, "payments", able, {}, "a move")
         raise ActionError("UNREACHABLE", "the cloud is away", "Wait.")
 
     with pytest.raises(ActionError):
-        intake.ordered(request, "payments", too_late, {}, "a move")
+        operator_order.ordered(request, "payments", too_late, {}, "a move")
 
     (order,) = incidents(context)
     assert (order["decision"], order["sentence"]) == ("ADMITTED", "a move")
@@ -117,10 +118,10 @@ def test_an_order_of_what_is_so_already_asked_for_nothing(
     begun: Ready, state: Runtime, context: ActionContext
 ) -> None:
     def there(snapshot: Any) -> Any:
-        raise intake.NothingToDo("db_a holds active already")
+        raise operator_order.NothingToDo("db_a holds active already")
 
-    with pytest.raises(intake.NothingToDo):
-        intake.ordered(Request(state, context), "payments", there, {}, "a move")
+    with pytest.raises(operator_order.NothingToDo):
+        operator_order.ordered(Request(state, context), "payments", there, {}, "a move")
 
     (order,) = incidents(context)
     assert order["decision"] == "IGNORED"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked twice, comes too late, failed, or whose process died replaces nobody twice."""
+"""What is asked twice, comes too late, failed, or whose process died replaces no member twice."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from mistral_failover.cloud.replacements import Replacement
 from mistral_failover.fault_points import arm, disarm
 from mistral_failover.groups import refresh_members
 from mistral_failover.resources import group_member
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from support.armed import Injected
 from support.shops import Shop, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]
 
 
-def test_the_same_execution_again_replaces_nobody_twice(of: Callable[..., Shop]) -> None:
+def test_the_same_execution_again_replaces_no_member_twice(of: Callable[..., Shop]) -> None:
     group = of(2)
     standby = group.members[1]
     begun = group.done(ReplaceMember(group.name, standby), "again")
@@ -154,7 +155,7 @@ def test_no_role_comes_to_a_member_while_heat_is_at_work_on_its_replacement(
     assert f"--recovered {standby}" in answers[0].error["remedy"]
 
 
-def test_whoever_has_no_server_for_a_moment_stays_lost_and_is_replaced(
+def test_a_member_without_a_server_for_a_moment_stays_lost_and_is_replaced(
     of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = of(3)
@@ -214,7 +215,7 @@ def test_an_execution_whose_process_died_before_the_link_goes_on_with_the_member
 
     def die(point: str) -> None:
         if point == "link.before":
-            raise Injected("nobody links the traversal to its order")
+            raise Injected("the traversal is not linked to its order")
 
     arm(die)
     try:
@@ -246,7 +247,7 @@ def test_an_order_that_was_refused_may_be_given_again_by_its_execution(
     assert group.status()["status"] == "COMPLETE"
 
 
-def test_a_group_that_is_not_at_rest_replaces_nobody_who_is_well(
+def test_a_group_that_is_not_at_rest_replaces_no_healthy_member(
     of: Callable[..., Shop],
 ) -> None:
     group = of(2)
@@ -258,7 +259,7 @@ def test_a_group_that_is_not_at_rest_replaces_nobody_who_is_well(
 
 
 @pytest.mark.parametrize("at", ["before", "after"])
-def test_whoever_dies_around_the_new_epoch_leaves_it_to_the_next_to_tell_the_former_agent(
+def test_a_process_that_dies_around_the_new_epoch_leaves_it_to_the_next_to_tell_the_former_agent(
     of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     group = of(2)
@@ -272,12 +273,12 @@ def test_whoever_dies_around_the_new_epoch_leaves_it_to_the_next_to_tell_the_for
 
     def depose(request: Any, cloud: Any, snapshot: Any, replaced: Any) -> None:
         if replaced and dies("after"):
-            raise Injected("the epoch is raised, and nobody was told")
+            raise Injected("the epoch is raised, and no agent was told")
         told.extend((one.name, one.server_id, one.epoch) for one in replaced)
 
     def die(point: str) -> None:
         if point == "replaced.before" and dies("before"):
-            raise Injected("nobody has seen the new server")
+            raise Injected("the new server was not seen")
 
     monkeypatch.setattr(refresh_members, "depose", depose)
     arm(die)

@@ -64,7 +64,9 @@ def test_the_active_one_moves_first_wherever_the_policy_points_to_it(
     assert group.cloud.violations() == []
 
 
-def test_the_group_s_own_policy_decides_where_nobody_says_more(of: Callable[..., Shop]) -> None:
+def test_the_group_s_own_policy_decides_where_the_order_says_no_more(
+    of: Callable[..., Shop],
+) -> None:
     group = of(2, members={"choose": "newest"})
 
     begun = group.done(ReplaceMember(group.name))
@@ -78,11 +80,11 @@ def test_the_group_s_own_policy_decides_where_nobody_says_more(of: Callable[...,
 def test_a_member_that_is_not_there_is_refused_by_name(of: Callable[..., Shop]) -> None:
     group = of(2)
 
-    refused = group.run(ReplaceMember(group.name, "nobody"))
+    refused = group.run(ReplaceMember(group.name, "unknown"))
 
     assert refused.error["code"] == "UNKNOWN_MEMBER"
-    assert "member: nobody" in refused.error["message"]
-    assert group.run(NextMember(group.name, ["nobody"])).error["code"] == "UNKNOWN_MEMBER"
+    assert "member: unknown" in refused.error["message"]
+    assert group.run(NextMember(group.name, ["unknown"])).error["code"] == "UNKNOWN_MEMBER"
 
 
 # -- one that failed in its role
@@ -110,7 +112,7 @@ def test_who_failed_in_its_role_is_fenced_then_another_serves_then_it_is_replace
     assert group.epochs()[0] == 3, "fenced, then replaced"
 
 
-def test_whoever_was_replaced_takes_the_role_again_without_a_word_of_anybody(
+def test_a_replaced_member_takes_the_role_again_without_an_order(
     of: Callable[..., Shop],
 ) -> None:
     group = of(2)
@@ -126,7 +128,7 @@ def test_whoever_was_replaced_takes_the_role_again_without_a_word_of_anybody(
     assert group.cloud.violations() == []
 
 
-def test_a_rollback_goes_to_whoever_was_replaced_as_well(of: Callable[..., Shop]) -> None:
+def test_a_rollback_goes_to_a_replaced_member_as_well(of: Callable[..., Shop]) -> None:
     group = of(2)
     first, second = group.members
     group.breaks(first)
@@ -137,7 +139,7 @@ def test_a_rollback_goes_to_whoever_was_replaced_as_well(of: Callable[..., Shop]
 
     status = group.status()
     assert (status["roles"], status["lost"]) == ({"active": first}, [])
-    assert group.servers()[first] == server, "and replaces nobody again"
+    assert group.servers()[first] == server, "and replaces no member again"
 
 
 def test_a_member_that_stays_lost_is_replaced_by_hand(of: Callable[..., Shop]) -> None:
@@ -156,7 +158,9 @@ def test_a_member_that_stays_lost_is_replaced_by_hand(of: Callable[..., Shop]) -
 # -- alarms
 
 
-def test_an_alarm_replaces_nobody_unless_the_group_s_file_says_so(of: Callable[..., Shop]) -> None:
+def test_an_alarm_replaces_no_member_unless_the_group_s_file_says_so(
+    of: Callable[..., Shop],
+) -> None:
     group = of(2)
     first = group.members[0]
     server = group.servers()[first]
@@ -228,7 +232,7 @@ def test_all_in_turn_are_all_once_and_the_active_one_is_the_last(
     assert step["outcome"]["reason"] == (f"rolling replacement: {size} of {size} members replaced")
 
 
-def test_a_turn_goes_on_where_it_was_whoever_replaced_a_member_meanwhile(
+def test_a_turn_continues_where_it_was_also_if_another_order_replaced_a_member(
     of: Callable[..., Shop],
 ) -> None:
     group = of(5)
@@ -254,7 +258,7 @@ def test_a_turn_that_is_none_is_refused(of: Callable[..., Shop], turn: Any) -> N
     assert group.run(NextMember(group.name, turn=turn)).error["code"] == "BAD_INPUT"
 
 
-def test_nobody_is_next_while_the_group_is_not_at_rest(of: Callable[..., Shop]) -> None:
+def test_no_member_is_next_while_the_group_is_not_at_rest(of: Callable[..., Shop]) -> None:
     group = of(2)
     begun = group.done(NextMember(group.name))
     group.run(ReplaceMember(group.name, group.members[1]))

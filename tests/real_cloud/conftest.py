@@ -63,7 +63,7 @@ def swept(demo: Tenant) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def audited(where: Settings, demo: Tenant, other: Tenant) -> Iterator[CloudAudit]:
-    """Watches the module's groups; whoever makes one tells it."""
+    """Watches the module's groups; a test that makes one registers it."""
     made = CloudAudit(where, (demo, other))
     yield made
     made.close()

@@ -47,7 +47,7 @@ def test_the_standby_takes_over_when_nova_says_that_the_active_server_died(
     assert first in incident["sentence"]
 
 
-def test_the_alarm_follows_whoever_is_active_and_speaks_again(
+def test_the_alarm_follows_the_active_member_and_fires_again(
     protect: Callable[..., Protected], operator: Tenant
 ) -> None:
     stack = protect(GROUP, path="trust")

@@ -86,9 +86,9 @@ def said(rows: list[dict[str, Any]], kind: str) -> str:
 
 
 def the_alarm_ends(stack: Protected, alarms: set[str], after: int) -> list[str]:
-    """Sweep until the alarm's execution has ended; what it says of that, and assert that whoever
-    waits for one that hung sees an error. ``alarms``: the executions from before, ``after``: the
-    last sentence from before."""
+    """Sweep until the alarm's execution has ended; what it says of that, and assert that a caller
+    that waits for one that hung sees an error. ``alarms``: the executions from before, ``after``:
+    the last sentence from before."""
 
     def ended() -> list[dict[str, Any]]:
         mine = [stack.tenant.execution(each) for each in alarms_of(stack) - alarms]
@@ -146,7 +146,7 @@ def made(protect: Callable[..., Protected]) -> Protected:
 
 @pytest.fixture
 def stack(made: Protected, operator: Tenant, where: Settings) -> Iterator[Protected]:
-    """The stack, with nobody lost, and Mistral at its full strength."""
+    """The stack, with no member lost, and Mistral at its full strength."""
     until_all_listen(where)
     yield made
     for member in made.status()["lost"]:

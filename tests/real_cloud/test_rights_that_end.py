@@ -64,7 +64,7 @@ class Owner(Tenant):
 
 @pytest.fixture(scope="module")
 def owner(where: Settings, operator: Tenant) -> Iterator[Owner]:
-    """Somebody whose trusts nobody else minds."""
+    """A user whose trusts are used nowhere else."""
     made = Owner(where, operator)
     yield made
     operator.cloud.identity.delete_user(made.id)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(900)
 LEASE = 10
 SERVER = {
     "type": "OS::Nova::Server",
-    "depends_on": "data_volume",  # so that Heat deletes the volume last, when nobody has it
+    "depends_on": "data_volume",  # so that Heat deletes the volume last, when no server has it
     "properties": {"image": "tiny", "flavor": "m1.tiny", "networks": [{"network": "net1"}]},
 }
 STACK = {

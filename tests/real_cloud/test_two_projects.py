@@ -42,7 +42,7 @@ def test_a_project_s_groups_do_not_exist_for_another(ours: Protected, other: Ten
 
 
 @pytest.mark.parametrize("workflow", ["failover", "rollback", "remove", "activate_first"])
-def test_nobody_moves_another_project_s_group(
+def test_no_user_moves_another_project_s_group(
     workflow: str, ours: Protected, other: Tenant
 ) -> None:
     before = ours.status()["traversal"]

@@ -25,7 +25,8 @@ from mistral_failover.convergence.records import Outcome, Ready, Record, Step, T
 from mistral_failover.mistral import action_runner
 from mistral_failover.model.stages import Stage
 from mistral_failover.recovery import advance
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.tables import resources
 from support.driving import ready_nodes, work

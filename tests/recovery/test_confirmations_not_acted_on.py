@@ -37,7 +37,7 @@ def blocked(
     (fence,) = (r for r in started.ready if records[r.node.resource_id].type == "fence")
     operation = state.engine.check(fence, "an owner").operation
     assert operation is not None
-    error = {"code": "FENCE_UNPROVEN", "message": "nobody has confirmed it yet"}
+    error = {"code": "FENCE_UNPROVEN", "message": "no operator has confirmed it yet"}
     state.engine.conclude(operation.ticket, Outcome(error=error, blocked=True))
     assert reports.Status("payments").run(context)["status"] == "BLOCKED"
     return fence

@@ -14,7 +14,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import locks
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
-from mistral_failover.runtime.process import LeaseGuard, Runtime
+from mistral_failover.runtime.lease_guard import LeaseGuard
+from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import views
 from mistral_failover.store.leases import LeaseKeeper
 from mistral_failover.store.tables import journal, resources
@@ -121,7 +122,7 @@ def test_a_live_owner_s_lock_takes_force_and_force_a_reason(
     assert len(listed(context)) == 1
 
 
-def test_whoever_lived_on_calls_the_cloud_no_more_and_concludes_nothing(
+def test_an_owner_that_lost_its_lock_makes_no_call_and_concludes_nothing(
     state: Runtime, operation: dict[str, Any], begun: Ready, context: ActionContext
 ) -> None:
     ticket = operation["ticket"]
@@ -141,7 +142,7 @@ def test_whoever_lived_on_calls_the_cloud_no_more_and_concludes_nothing(
         assert connection.execute(query).scalar_one() is None
 
 
-def test_nobody_breaks_what_another_project_holds(
+def test_no_project_breaks_a_lock_of_another_one(
     operation: dict[str, Any],
     begun: Ready,
     context: ActionContext,

@@ -18,7 +18,8 @@ from mistral_failover.convergence.records import Ready
 from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.recovery import retention
 from mistral_failover.runtime import process
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store.tables import incidents
 
 

@@ -14,7 +14,8 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.recovery import retry_blocked_volumes
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from support.driving import ready_nodes
 from support.together import together
 
@@ -22,7 +23,7 @@ ABOUT = {"volume": "v1", "server": "s-a", "sight": "it is in error"}
 ERROR = {
     "code": "VOLUME_ERROR",
     "message": "it can not be used",
-    "remedy": "Mend it.",
+    "remedy": "Repair it.",
     "blocked": True,
 }
 
@@ -56,7 +57,7 @@ def swept(context: ActionContext) -> tuple[list[dict[str, Any]], list[str]]:
     return report["restarted"], told
 
 
-def test_a_volume_that_nobody_touched_is_left_alone(
+def test_a_volume_that_did_not_change_is_left_alone(
     state: Runtime, begun: Ready, context: ActionContext, sight: dict[str, Any]
 ) -> None:
     block(state, begun, about=ABOUT)
@@ -75,7 +76,7 @@ def test_a_volume_that_somebody_touched_is_tried_again_once(
 
     reports = together(6, lambda _: swept(context)[0])
 
-    # Once it is reopened, another sweep may find that nobody works on it yet.
+    # Once it is reopened, another sweep may find it without a worker.
     (row,) = [row for report in reports for row in report if "reopened" in row["sentence"]]
     sentence = "thing: reopened by a sweep, because it has changed: it is available"
     assert row == {

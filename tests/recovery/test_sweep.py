@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sweep does about alarms whose failover could not be started for long, and about nodes
-that nobody works on."""
+that no worker works on."""
 
 from __future__ import annotations
 
@@ -193,12 +193,12 @@ def test_an_alarm_whose_group_was_taken_out_of_service_waits_for_a_person_at_onc
     assert incident["sentence"].endswith("payments has been taken out of service")
 
 
-# -- traversals on which nobody works
+# -- traversals without a worker
 
 
 @pytest.fixture
 def patient(state: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    """Nobody works on a traversal when nothing was said in it for a minute."""
+    """A traversal has no worker if nothing was recorded in it for a minute."""
     monkeypatch.setattr(state, "settings", replace(state.settings, sweep_after=60.0))
     return state
 

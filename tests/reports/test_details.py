@@ -132,7 +132,7 @@ def test_the_first_digits_of_another_project_s_id_find_nothing(
     assert show(stranger, begun.traversal_id[:8])["code"] == "UNKNOWN_ID"
 
 
-def test_what_nobody_has_is_said_to_be_unknown(state: Runtime, context: ActionContext) -> None:
+def test_an_id_of_no_object_is_reported_as_unknown(state: Runtime, context: ActionContext) -> None:
     assert show(context, "0badc0de")["code"] == "UNKNOWN_ID"
     assert show(context, "%")["code"] == "UNKNOWN_ID"
 

@@ -94,12 +94,12 @@ def test_since_when_a_group_is_blocked(
     assert value(found, "group_under_way_seconds", group="payments") is None
 
 
-def test_alarms_that_are_held_of_a_group_and_of_nobody_known(
+def test_held_alarms_of_a_group_and_of_no_known_group(
     serve: Callable[..., str], context: ActionContext
 ) -> None:
     serve("orders")
     suspensions.Pause("orders", "a test").run(context)
-    for server in ("orders-b", "nobody's"):
+    for server in ("orders-b", "s-unknown"):
         traits = [["instance_id", 1, server]]
         event = {"message_id": server, "traits": traits}
         alarm = {"alarm_name": "lost", "alarm_id": server, "previous": "ok", "current": "alarm"}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever carries an operation out hands in its document, and may have changed it. Its ticket is
-looked up in the ledger; of whom and what it speaks says the state store."""
+"""A worker that carries an operation out hands in its document, and may have changed it. Its ticket
+is looked up in the ledger; of whom and what it speaks says the state store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import operations as operation_actions
 from mistral_failover.convergence.records import Ready
 from mistral_failover.mistral.operation_documents import read_ticket
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from support.driving import handed_out
 
 FOREIGN = {

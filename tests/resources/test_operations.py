@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
+from mistral_failover.agent.channel.interface import (
+    ChannelError,
+    Command,
+    CommandResult,
+    Heartbeat,
+)
+from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers, volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence, ServerState
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Outcome, Record
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.resources import activation, volume_attachment
 from mistral_failover.resources.operation_tools import Tools
@@ -101,6 +107,56 @@ def test_a_command_whose_outcome_the_agent_does_not_know_is_a_person_s_to_settle
     settle = f"`failover-agent settle {channel.commands[0].id} --done` or `--not-done`"
     assert settle in outcome.error["remedy"]
     assert "db_a" in outcome.error["remedy"]
+
+
+class Late(Obedient):
+    """A channel to a member whose agent does not answer; ``beats`` are its latest heartbeats, one
+    for each look."""
+
+    def __init__(self, *beats: Heartbeat | None) -> None:
+        super().__init__()
+        self.beats = list(beats)
+
+    def run(self, command: Command) -> CommandResult:
+        self.commands.append(command)
+        raise ChannelError("NO_ANSWER", "nothing was heard")
+
+    def heard(self, to: Address) -> Heartbeat | None:
+        assert to.server_id == "s-a", "the agent of another server tells nothing of this one's"
+        return self.beats.pop(0)
+
+
+NEW = {**OPERATION, "resource": {"id": "r", "physical_id": None, "attributes": {}}}
+BEAT = Heartbeat(3, 1.0, (), None)
+
+
+def failure(channel: Late, operation: dict[str, Any]) -> Outcome:
+    with pytest.raises(ChannelError) as caught:
+        activation.activate(tools(channel), operation)
+    return outcome_of(None, describe(caught.value))
+
+
+@pytest.mark.parametrize("later", [None, BEAT], ids=["silent", "heard too late to answer"])
+def test_an_agent_that_was_never_heard_before_the_command_is_waited_for(
+    later: Heartbeat | None,
+) -> None:
+    outcome = failure(Late(None, later), NEW)
+
+    assert outcome.transient
+    assert outcome.unknown, "it may have run, so a repeat carries the same id"
+    assert outcome.error is not None
+    assert outcome.error["code"] == "NO_ANSWER"
+    assert outcome.error["service"] == "the agent of db_a"
+    assert outcome.error["detail"].startswith("not heard since server s-a was created")
+
+
+def test_an_agent_that_was_heard_is_not_waited_for() -> None:
+    assert not failure(Late(BEAT, BEAT), NEW).transient
+
+
+def test_an_agent_that_made_something_on_the_server_is_not_waited_for() -> None:
+    """The broker forgets a heartbeat after an hour."""
+    assert not failure(Late(None), OPERATION).transient
 
 
 def test_a_repeat_of_an_operation_sends_the_same_command_id() -> None:
@@ -270,7 +326,7 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
         (
             fenced("confirm"),
             {"when_host_is_down": "delete_server"},
-            Release("it is off", True, True),
+            Release("it is off", True, True, cut_off=True),
         ),
     ],
 )

@@ -12,10 +12,17 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import reports
-from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
+from mistral_failover.agent.channel.interface import (
+    ChannelError,
+    Command,
+    CommandResult,
+    Heartbeat,
+)
+from mistral_failover.agent.wire import Address
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import render_goal
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from support.driving import work
 
@@ -37,6 +44,9 @@ class Channel:
         if not self.settled:
             raise ChannelError("UNKNOWN_OUTCOME", "the agent died while pg-start ran.")
         return CommandResult(command.id, 0, "", "", True)
+
+    def heard(self, to: Address) -> Heartbeat:
+        return Heartbeat(0, 1.0, (), None)
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from mistral_failover.actions import locks, operations
 from mistral_failover.cloud.guard import HandedBack, LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import LeaseGuard, Runtime
+from mistral_failover.runtime.lease_guard import LeaseGuard
+from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store.leases import Lease
 from support.driving import handed_out

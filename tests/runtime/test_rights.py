@@ -20,7 +20,8 @@ from mistral_failover.resources.fence import ladder as fence_ladder
 from mistral_failover.resources.operation_tools import Tools
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store.groups import MemberRow
 from support.foreign_names import rows
 
@@ -130,7 +131,7 @@ def test_what_was_refused_in_the_middle_may_have_taken_effect() -> None:
 
 
 @pytest.mark.parametrize("rung", ["quiesce", "stop", "delete"])
-def test_that_nobody_may_be_asked_says_nothing_about_a_member(
+def test_a_service_that_cannot_be_asked_says_nothing_about_a_member(
     monkeypatch: pytest.MonkeyPatch, rung: str
 ) -> None:
     def refused(*_: Any) -> Any:
@@ -157,7 +158,7 @@ DOUBTFUL = [
     CloudError("SERVER_ERROR", "503"),
     ChannelError("REFUSED", "401"),
     ChannelError("UNREACHABLE", "403 behind the channel"),
-    ActionError("FENCE_UNPROVEN", "nobody could be asked", "Confirm it.", blocked=True),
+    ActionError("FENCE_UNPROVEN", "no operator could be asked", "Confirm it.", blocked=True),
 ]
 CERTAIN = [
     CloudError("QUOTA", "too many"),

@@ -15,7 +15,8 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.mistral.client import MistralError
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.server import intake, secret, webhook
 from mistral_failover.server.addresses import Address, bound
 from mistral_failover.settings import Settings

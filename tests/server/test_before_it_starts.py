@@ -366,7 +366,7 @@ def test_files_and_doors_are_looked_at(options: Options, private: Private, tmp_p
 
 
 @pytest.mark.parametrize("folder", ["/proc/self", "/proc/nowhere", "/proc/nowhere/deep"])
-def test_a_state_directory_that_nobody_can_write_is_found_whoever_asks(
+def test_a_state_directory_that_cannot_be_written_is_found_also_by_root(
     options: Options, folder: str
 ) -> None:
     # Where root may do everything, and the file system refuses all the same.

@@ -17,7 +17,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, suspensions
 from mistral_failover.alarms import recording
 from mistral_failover.convergence.records import Ready
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.server import intake, secret
 from mistral_failover.store import tables
 from server.conftest import KEY, Started
@@ -189,7 +190,7 @@ def test_one_alarm_that_can_not_be_decided_stops_no_other_one(
 
     def fails(request: Request, alarm: Any, *about: Any) -> Any:
         if "broken" in alarm.sentence:
-            raise RuntimeError("what nobody thought of")
+            raise RuntimeError("an unexpected error")
         return real(request, alarm, *about)
 
     monkeypatch.setattr(recording, "record", fails)

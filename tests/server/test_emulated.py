@@ -35,21 +35,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield running
 
 
-def failover(server: ServerProcess, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run ``failover --embedded ...``."""
-    argv = [sys.executable, "-m", "mistral_failover.cli.main", "--embedded"]
-    return subprocess.run(
-        [*argv, "--server-state", str(server.folder), *words],
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-
-
 def done(server: ServerProcess, *words: str) -> Any:
     """What it answers, as JSON."""
-    ran = failover(server, *words, "-f", "json")
+    ran = server.failover(*words, "-f", "json")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return json.loads(ran.stdout)
 
@@ -76,7 +64,7 @@ def test_what_it_prints_leads_to_a_failover(server: ServerProcess) -> None:
         ["status", "payments"],
     ]
 
-    brought_up = failover(server, *commands[0])
+    brought_up = server.failover(*commands[0])
     assert brought_up.returncode == 0, brought_up.stdout + brought_up.stderr
     broken = done(server, *commands[1])
     assert (broken["done"], broken["alarm"]) == ("crash", "server_lost")
@@ -86,7 +74,7 @@ def test_what_it_prints_leads_to_a_failover(server: ServerProcess) -> None:
         return found["status"] == "COMPLETE" and found["roles"] == {"active": "db_b"}
 
     until(moved)
-    assert failover(server, *commands[3]).returncode == 0
+    assert server.failover(*commands[3]).returncode == 0
     (alarm,) = [
         row
         for row in server.action("failover.status", group="payments")["incidents"]
@@ -95,7 +83,7 @@ def test_what_it_prints_leads_to_a_failover(server: ServerProcess) -> None:
     assert alarm["decision"] == "ADMITTED"
     repaired = done(server, *commands[1], "--repair")
     assert (repaired["done"], repaired["alarm"]) == ("revive", None)
-    unknown = failover(server, "emulator", "break", "payments", "nobody")
+    unknown = server.failover("emulator", "break", "payments", "unknown")
     assert (unknown.returncode, "UNKNOWN_MEMBER" in unknown.stderr) == (1, True)
 
 
@@ -166,7 +154,7 @@ def test_a_group_of_your_own_fails_over_with_its_own_commands(
     made = openstack(server, "stack", "create", "--wait", "-t", str(template), "shop")
     assert made.returncode == 0, made.stderr
 
-    created = failover(server, "group", "create", str(file), "-f", "json")
+    created = server.failover("group", "create", str(file), "-f", "json")
     assert created.returncode == 0, created.stdout + created.stderr
     assert "allow-list" not in created.stderr
     done(server, "emulator", "break", "shop", "web_a")
@@ -224,7 +212,7 @@ def test_the_address_for_senders_that_can_not_sign_is_printed(server: ServerProc
     argv = [sys.executable, "-m", "mistral_failover.cli.main", "server", "--print-webhook"]
     argv += ["--state-dir", str(server.folder), "--webhook-listen", webhook]
     printed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
-    answer = requests.post(printed.strip(), json={"group": "nobody", "id": "1"}, timeout=60)
+    answer = requests.post(printed.strip(), json={"group": "unknown", "id": "1"}, timeout=60)
     assert answer.status_code == 202
     assert answer.json()["decisions"][0]["decision"] == "HELD"
 
@@ -240,7 +228,7 @@ def test_an_alarm_that_was_taken_right_before_a_death_is_admitted_by_the_next_se
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000"}
         with ServerProcess(folder, "--emulated", env=environment) as server:
             assert ear.recv(100) == b"READY=1"
-            answered = server.send({"group": "nobody", "id": "last words"})
+            answered = server.send({"group": "unknown", "id": "last words"})
             server.kill()
             assert answered.status_code == 202
             server.launch().wait()
@@ -248,7 +236,7 @@ def test_an_alarm_that_was_taken_right_before_a_death_is_admitted_by_the_next_se
 
             def held() -> Any:
                 rows = server.action("failover.held")["held"]
-                return [row for row in rows if "nobody" in row["sentence"]]
+                return [row for row in rows if "unknown" in row["sentence"]]
 
             until(held, 60)
             assert server.stop() == 0

@@ -108,7 +108,7 @@ def test_each_kind_of_alarm_is_taken(door: Door) -> None:
         {intake.SIGNATURE: "0" * 64, intake.TIMESTAMP: "1795300000"},
         {intake.SIGNATURE: "", intake.TIMESTAMP: ""},
         {intake.SIGNATURE: hmac.new(KEY, ALARM, hashlib.sha256).hexdigest()},
-        # Whoever knows the token alone must not be able to sign.
+        # A sender that knows only the token must not be able to sign.
         {intake.SIGNATURE: secret.signed(TOKEN.encode(), "1", ALARM), intake.TIMESTAMP: "1"},
     ],
 )
@@ -242,7 +242,7 @@ def test_a_sender_that_goes_on_byte_by_byte_is_cut_off(opened: Callable[..., Doo
     assert door.signed().status_code == 202
 
 
-def test_idle_connections_keep_nobody_out_for_long(opened: Callable[..., Door]) -> None:
+def test_idle_connections_keep_no_sender_out_for_long(opened: Callable[..., Door]) -> None:
     door = opened(slowest=0.5)
     idle = [connected(door) for _ in range(2 * webhook.CONNECTIONS)]
     deadline = time.monotonic() + 60
@@ -270,7 +270,7 @@ def test_who_was_refused_and_goes_on_byte_by_byte_is_cut_off(
 @pytest.mark.parametrize(
     "said", [b"", head("Content-Length: 9"), head("Content-Length: 2") + b"{}"]
 )
-def test_places_that_are_all_held_by_who_shows_no_secret_keep_nobody_out(
+def test_connections_without_a_secret_keep_no_sender_out(
     opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     monkeypatch.setattr(webhook, "DRAIN", 600.0)

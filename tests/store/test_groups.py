@@ -49,8 +49,8 @@ def test_a_group_is_found_by_its_project_alone(database: Database, group: str) -
     assert (found.id, found.project_id, found.current_traversal) == (group, "mine", None)
     assert theirs != group
     assert database.reading(lambda tx: groups.names(tx, "mine")) == ["g"]
-    assert database.reading(lambda tx: groups.find(tx, "nobody", "g")) is None
-    assert database.reading(lambda tx: groups.names(tx, "nobody")) == []
+    assert database.reading(lambda tx: groups.find(tx, "unknown", "g")) is None
+    assert database.reading(lambda tx: groups.names(tx, "unknown")) == []
 
 
 def test_names_that_differ_in_case_alone_are_different(database: Database) -> None:
@@ -165,12 +165,12 @@ def test_a_look_that_is_older_than_what_is_known_changes_nothing(
         seen = [("a", server, 1.5), ("new", "s9", 1.5)]
         return database.atomically(lambda tx: groups.see_members(tx, group, seen, before))
 
-    nobody = database.reading(lambda tx: groups.members_of(tx, group))
+    none = database.reading(lambda tx: groups.members_of(tx, group))
     see(database, group, ("a", "s1"))
     first = database.reading(lambda tx: groups.members_of(tx, group))
     see(database, group, ("a", "s2"))
 
-    for before in (nobody, first):
+    for before in (none, first):
         with pytest.raises(groups.SeenTooLate, match="a was replaced"):
             late("s1", before)
     assert see(database, group) == {"a": ("s2", 2)}
@@ -203,7 +203,7 @@ def test_a_persons_word_holds_for_the_epoch_it_was_given_in(database: Database, 
     assert word() is None
     assert confirm("a")
     assert word() == "seen off"
-    assert not confirm("nobody")
+    assert not confirm("unknown")
 
 
 def test_a_server_is_known_within_its_project_only(database: Database, group: str) -> None:

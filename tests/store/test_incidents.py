@@ -84,7 +84,7 @@ def test_no_repeat_is_lost_however_many_come_at_once(database: Database) -> None
     assert get(database, "first").duplicates == 40
 
 
-def test_what_belongs_to_nobody_is_adopted_by_one(database: Database) -> None:
+def test_an_incident_without_a_group_is_adopted_by_one(database: Database) -> None:
     add(database, "i", group_id=None)
 
     taken = together(
@@ -349,8 +349,8 @@ def test_the_groups_with_a_goal_are_counted_by_project(database: Database, group
         database.atomically(lambda tx, which=identity: tx.swap_traversal(which, None, "t"))
 
     assert database.reading(lambda tx: groups.with_a_goal(tx, "mine")) == 1
-    assert database.reading(lambda tx: groups.with_a_goal(tx, "nobody")) == 0
-    assert database.reading(lambda tx: groups.first_of(tx, "nobody")) is None
+    assert database.reading(lambda tx: groups.with_a_goal(tx, "unknown")) == 0
+    assert database.reading(lambda tx: groups.first_of(tx, "unknown")) is None
     assert database.reading(lambda tx: groups.first_of(tx, "mine")) in {group, identity} | {
         groups.group_id("mine", "h")
     }

@@ -186,7 +186,7 @@ def test_a_short_lease_outlives_its_length_as_long_as_it_is_held(
         assert lease.remaining() > 0
         assert lease_of(database) > database.reading(lambda tx: tx.now())
 
-    # A renewal that is under way may still end, but nobody renews for ever what nobody holds.
+    # A renewal that is under way may still end, but a released lock is not renewed for ever.
     assert until(lambda: database.reading(lambda tx: tx.now()) > lease_of(database))
 
 
@@ -265,7 +265,7 @@ def test_a_lease_that_is_lost_is_told_and_one_that_is_kept_is_not(
         assert until(lambda: caplog.messages == ["The lease on r is lost."])
 
 
-def test_whoever_renews_leases_sleeps_in_between_and_keeps_no_process_alive(
+def test_the_lease_keeper_sleeps_in_between_and_keeps_no_process_alive(
     tenant: Tenant,
 ) -> None:
     looks: list[float] = []

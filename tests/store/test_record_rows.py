@@ -119,7 +119,7 @@ def test_a_lock_that_is_given_back_is_free_and_its_record_has_changed(
     assert now(database) == replace(held, **expected, atomic_key=held.atomic_key + 1)
 
 
-def test_a_stolen_lock_is_free_and_whoever_read_the_record_before_takes_nothing(
+def test_a_stolen_lock_is_free_and_a_worker_with_an_older_record_takes_nothing(
     database: Database, record: Record
 ) -> None:
     database.atomically(lambda tx: tx.acquire(record, "o", OVER, status="IN_PROGRESS"))

@@ -260,7 +260,7 @@ def test_a_row_of_what_is_not_there_is_refused(blank: Database) -> None:
             _insert(connection, f"failover_{table}")
 
 
-def test_a_word_that_nobody_knows_is_refused(blank: Database) -> None:
+def test_an_unknown_status_is_refused(blank: Database) -> None:
     schema.upgrade(blank, "0005")
     _fill_each_table(blank)
     schema.upgrade(blank)
@@ -502,6 +502,45 @@ def test_incidents_get_no_parent_and_a_downgrade_leaves_no_host_event_to_be_star
     after = {row["id"]: row for row in content(blank, "failover_incidents")}
     assert after.items() >= before.items()
     assert (after["event"]["decision"], after["child"]["decision"]) == ("DISMISSED", "HELD")
+
+
+def test_a_traversal_that_stopped_names_the_node_that_failed(blank: Database) -> None:
+    """And nothing else does; a downgrade leaves the rows as they were."""
+    schema.upgrade(blank, "0009")
+    _insert_group(blank)
+    stopped = {  # by traversal: its status and reason, and those of its nodes
+        "failed": ("FAILED", "b broke", {"update:a": "a broke", "cleanup:b": "b broke"}),
+        "blocked": ("BLOCKED", "a waits", {"update:a": "a waits"}),
+        "other words": ("FAILED", "a broke. It cannot be rolled back", {"update:a": "a broke"}),
+        "runs": ("IN_PROGRESS", "", {"update:a": "a broke"}),
+        "superseded": ("SUPERSEDED", "superseded by runs", {}),
+    }
+    with blank.engine.begin() as connection:
+        for name, (status, reason, nodes) in stopped.items():
+            row = {"id": name, "group_id": "g", "status": status, "reason": reason}
+            _insert(connection, "failover_traversals", **row)
+            for node, why in nodes.items():
+                row = {"traversal_id": name, "node": node, "reason": why}
+                _insert(connection, "failover_nodes", **row, status=_stopped(status))
+    before = {row["id"]: row for row in content(blank, "failover_traversals")}
+
+    schema.upgrade(blank)
+
+    found = {row["id"]: row.pop("failed_node") for row in content(blank, "failover_traversals")}
+    assert found == {
+        **dict.fromkeys(stopped),
+        "failed": "cleanup:b",
+        "blocked": "update:a",
+    }
+
+    schema.downgrade(blank, "0009")
+
+    assert {row["id"]: row for row in content(blank, "failover_traversals")} == before
+
+
+def _stopped(status: str) -> str:
+    """The status of a node that failed in a traversal of this status."""
+    return "BLOCKED" if status == "BLOCKED" else "FAILED"
 
 
 def test_a_number_is_never_given_twice_and_grows(blank: Database) -> None:

@@ -68,7 +68,7 @@ def found(
     return database.reading(lambda tx: stalled_work.stalled(tx, project, None, quiet))
 
 
-# -- traversals on which nobody works
+# -- traversals without a worker
 
 
 def test_a_traversal_is_stalled_when_nothing_was_said_in_it_for_long(
@@ -202,7 +202,7 @@ def test_a_traversal_that_waits_for_its_chain_is_told_with_the_execution_that_dr
     (waits,) = held(database)
     assert (waits.traversal_id, waits.group, waits.chain, waits.chains) == ("t", "g", "x1", 1)
     assert held(database, "another") == []
-    assert found(database) == [], "nobody may work on it, so nobody is missing"
+    assert found(database) == [], "no worker may take it, so none is missing"
 
 
 @pytest.mark.usefixtures("behind_a_gate")

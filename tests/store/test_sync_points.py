@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting predecessors down, from many sides at once; waking whoever waits."""
+"""Counting predecessors down, from many sides at once; waking the nodes that wait."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ def test_the_traversal_has_finished_when_every_root_has_reported(
     assert database.reading(lambda tx: tx.finished(joined))
 
 
-def test_a_report_to_sync_points_that_are_gone_reaches_nobody(
-    database: Database, joined: str
-) -> None:
+def test_a_report_to_deleted_sync_points_reaches_no_node(database: Database, joined: str) -> None:
     database.atomically(lambda tx: tx.drop_sync_points(joined))
 
     assert database.atomically(lambda tx: tx.report(joined, JOIN, data("join"))) == []

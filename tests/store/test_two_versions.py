@@ -100,11 +100,11 @@ def test_the_tables_of_this_version_are_on_record() -> None:
 
 
 def test_a_revision_says_since_which_schema_code_can_work_with_it() -> None:
-    """NNNN-since-NNNN, from the tenth on."""
+    """NNNN_since_NNNN, from the tenth on."""
     scripts = schema.ScriptDirectory(str(schema._SCRIPTS)).walk_revisions()
     later = [each.revision for each in scripts if schema.number(each.revision) >= FIRST_WITH_A_RULE]
 
-    assert [name for name in later if not re.fullmatch(r"\d{4}-since-\d{4}", name)] == []
+    assert [name for name in later if not re.fullmatch(r"\d{4}_since_\d{4}", name)] == []
     assert [name for name in later if (schema.earliest(name) or 0) > schema.number(name)] == []
 
 
@@ -201,7 +201,7 @@ def _upgraded_by_a_later_version(database: Database, revision: str) -> None:
 
 
 def test_it_works_if_the_later_schema_says_so(blank: Database) -> None:
-    later = f"{HEAD + 1:04}-since-{HEAD:04}"
+    later = f"{HEAD + 1:04}_since_{HEAD:04}"
     _upgraded_by_a_later_version(blank, later)
 
     runtime = Runtime(_settings(blank))
@@ -212,7 +212,7 @@ def test_it_works_if_the_later_schema_says_so(blank: Database) -> None:
         runtime.database.close()
 
 
-@pytest.mark.parametrize("later", [f"{HEAD + 2:04}-since-{HEAD + 1:04}", "9999", "something else"])
+@pytest.mark.parametrize("later", [f"{HEAD + 2:04}_since_{HEAD + 1:04}", "9999", "something else"])
 def test_it_refuses_if_the_later_schema_does_not_say_so(blank: Database, later: str) -> None:
     _upgraded_by_a_later_version(blank, later)
 

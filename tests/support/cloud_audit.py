@@ -40,7 +40,7 @@ Event = dict[str, Any]
 REST = 60.0
 """Seconds that what a test has begun may take to come to rest."""
 # Of what is known by its second only, an end counts from the second's beginning and a beginning
-# from its end: nobody is accused of an order that nobody knows.
+# from its end: an unknown order is no finding.
 _WHOLE_SECOND = 0.999999
 _CALLS = ("nova-api", "heat-api")
 _OURS = ("mistral-api", "mistral-engine", "mistral-executor-1", "mistral-executor-2")
@@ -63,9 +63,9 @@ _ATTACHMENTS = sa.text(
 
 
 def calls(log: str) -> Iterator[Event]:
-    """The requests that somebody made under a request id of his own, by the log of Nova's or Heat's
-    API. Nova writes its line at the end, with the seconds that the request took. Whoever asks which
-    versions there are needs no token, and Nova logs that under the id of the request that the
+    """The requests that a caller made under a request id of its own, by the log of Nova's or Heat's
+    API. Nova writes its line at the end, with the seconds that the request took. A request for
+    the versions needs no token, and Nova logs that under the id of the request that the
     thread had before: such lines say nothing."""
     for found in (*_NOVA.finditer(log), *_HEAT.finditer(log)):
         said = found.groupdict()
@@ -82,7 +82,7 @@ def calls(log: str) -> Iterator[Event]:
 
 def attachments(rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
     """What Cinder's rows of attachments, in UTC and whole seconds, say of the volumes. One that
-    never came about is nobody's."""
+    was never made belongs to no server."""
     for row in rows:
         if row["attach_time"] is None:
             continue

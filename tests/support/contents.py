@@ -4,7 +4,7 @@
 Contents are numbered; two that differ only in what decides nothing (the journal, reasons, clock
 times, counters of attempts) have one number. A step runs once for each content and is remembered,
 since it depends on nothing else. Here is also what must hold of every single step: tokens only
-grow, nobody alive loses a lock, a result under an old token changes nothing.
+grow, no live engine loses a lock, a result under an old token changes nothing.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class Contents:
         return engine.conclude(operation.ticket, OUTCOMES[kind](operation))
 
     def _owner(self, content: int, doing: Doing, name: str) -> str:
-        """No two that meet have one name, and whoever has it does not matter."""
+        """No two that meet have one name, and its owner does not matter."""
         if doing[0] not in ("check", "carry"):
             return name
         record_id = self.messages[doing[1]].node.resource_id

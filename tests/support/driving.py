@@ -12,7 +12,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.convergence.records import Outcome, Ready, Step
 from mistral_failover.mistral.operation_documents import outcome_of, read_ticket
 from mistral_failover.resources import ownership, worker
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 
 
 def ready_nodes(state: Runtime, traversal: str | None) -> list[Ready]:
@@ -26,7 +27,7 @@ def ready_nodes(state: Runtime, traversal: str | None) -> list[Ready]:
 def work(state: Runtime, context: ActionContext, ready: Ready) -> list[Ready]:
     """Work one node off, as a worker of a request does; returns what became ready by it."""
     request = Request(state, context)
-    group = ownership.group_of(request, ready.traversal_id)
+    group = state.database.reading(lambda tx: ownership.group_of(request, tx, ready.traversal_id))
     assert group is not None
     return list(worker.NodeWorker(request, group.id).work(ready))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every interleaving of several engines on one small group, one transaction after the other.
 
-A state is the content of the database, the messages that nobody took yet, what each engine has in
-hand, the world, and how much may still go wrong. From each state every move is made; states met
+A state is the content of the database, the messages that were not taken yet, what each engine has
+in hand, the world, and how much may still go wrong. From each state every move is made; states met
 before are not gone into again. The search goes in breadth, so the path to what went wrong is a
 shortest one.
 
@@ -165,7 +165,7 @@ class Explorer:
             done = self._contents.do(state.content, ("conclude", number))
             yield label, self._after(idle, done)
         if work.frozen:
-            # It made no call any more. Whoever knows that its lease is lost says nothing; a
+            # It made no call any more. A worker that knows that its lease is lost says nothing; a
             # workflow may say that it failed, which counts for nothing once the lock was broken.
             label = self._try("wakes up and gives up", number)
             if not work.effected and not self._contents.owns(state.content, number):
@@ -259,7 +259,7 @@ class Explorer:
             messages=tuple(m for m in messages if not self._in_vain(done.content, m)),
             works=tuple(works),
         )
-        self._assert_nobody_alive_lost_a_lock(after)
+        self._assert_no_live_engine_lost_a_lock(after)
         return after
 
     def _in_vain(self, content: int, message: int) -> bool:
@@ -275,7 +275,7 @@ class Explorer:
 
     # -- what always holds
 
-    def _assert_nobody_alive_lost_a_lock(self, state: State) -> None:
+    def _assert_no_live_engine_lost_a_lock(self, state: State) -> None:
         for work in _at_work(state):
             operation = self._contents.operations[work.operation]
             lock = operation.ticket.lock

@@ -44,19 +44,19 @@ class Known:
         return {**texts, "key": ticket["key"], "owner": ticket["lock"]["owner"]}
 
     def with_others(self, others: Mapping[str, str]) -> Known:
-        """The same with other names and ids, those of things that nobody has."""
+        """The same with other names and ids, those of things that do not exist."""
         text = json.dumps(asdict(self))
         for what, said in sorted(self.strings.items(), key=lambda item: -len(item[1])):
             text = text.replace(said, others[what])
         return Known(**json.loads(text))
 
 
-def nobodys(known: Known) -> Known:
-    """References of the same form to what nobody has."""
+def unknown_ones(known: Known) -> Known:
+    """References of the same form to things that do not exist."""
     fresh = "0badc0de-0000-4000-8000-{:012d}"
     others = {}
     for number, (what, said) in enumerate(known.strings.items()):
-        others[what] = fresh.format(number) if _UUID.fullmatch(said) else f"nobody-{what}"
+        others[what] = fresh.format(number) if _UUID.fullmatch(said) else f"unknown-{what}"
     others["node"] = f"update:{others['resource']}"
     others["goal"] = "0" * 64
     return known.with_others(others)

@@ -17,7 +17,8 @@ from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import empty_goal, render_goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.stages import Stage
-from mistral_failover.runtime.process import Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, incidents
 

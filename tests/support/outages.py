@@ -90,8 +90,8 @@ class Watch:
 def take_away(where: Settings, service: Service, seconds: float) -> float:
     """Stop a service at once, start it again after ``seconds``; when it answered again.
 
-    Whoever asks Keystone remembers the answer in memcached, so that goes with Keystone's memory:
-    else nobody would notice for minutes that Keystone is away.
+    A service keeps Keystone's answer in memcached, so that goes with Keystone's memory: else no
+    service would notice for minutes that Keystone is away.
     """
     for name in service.processes:
         if name == "keystone":

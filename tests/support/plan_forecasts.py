@@ -11,7 +11,7 @@ import networkx as nx
 import pytest
 import sqlalchemy as sa
 
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, views
 from mistral_failover.store.tables import edges, operations, resources
 
@@ -121,7 +121,7 @@ def refuse_other_fences(
     arrived: bool,
 ) -> None:
     """Who was to climb the ladder was proven fenced by one of its rungs, who stood fenced by the
-    same proof as before, and nobody else was fenced. ``before`` and ``after``: as
+    same proof as before, and no other member was fenced. ``before`` and ``after``: as
     :func:`fences_of`; ``arrived``: the goal was reached."""
     told = {row["member"]: row for row in plan["fences"]}
     climbed = {what.rpartition("fence:")[2] for what in started if what.startswith("fence: ")}

@@ -24,7 +24,8 @@ from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.groups import agent_health
-from mistral_failover.runtime.process import DEFAULT_PROJECT, Request, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, tables
 from mistral_failover.store.tables import metadata

@@ -17,7 +17,7 @@ IS_ROOT = os.geteuid() == 0
 
 
 def owner() -> str | None:
-    """Who runs the server: us, or, as PostgreSQL refuses root, Debian's own user. None: nobody."""
+    """Who runs the server: us, or, as PostgreSQL refuses root, Debian's own user. None: no user."""
     if not IS_ROOT:
         return pwd.getpwuid(os.geteuid()).pw_name
     try:

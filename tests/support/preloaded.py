@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every process of a drill imports, imported: see ``support.forked``."""
 
+import gc
 from importlib import import_module
 from importlib.metadata import entry_points
 
@@ -27,3 +28,7 @@ for name in (
 
 for action in entry_points(group="mistral.actions"):
     action.load()
+
+# All of it stays. A child's garbage collections would also copy its memory pages.
+gc.collect()
+gc.freeze()

@@ -75,6 +75,17 @@ class ServerProcess:
             time.sleep(0.05)
         return self
 
+    def failover(self, *words: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run ``failover --embedded ...`` as a process, for at most ``limit`` seconds."""
+        argv = [sys.executable, "-m", "mistral_failover.cli.main", "--embedded"]
+        return subprocess.run(
+            [*argv, "--server-state", str(self.folder), *words],
+            env=os.environ,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+        )
+
     def __enter__(self) -> Self:
         return self.launch().wait()
 

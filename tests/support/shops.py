@@ -141,7 +141,7 @@ class Shop:
         return str(self.status()["roles"]["active"])
 
     def breaks(self, member: str) -> None:
-        """Nova has its server in ERROR, and nobody is at home there."""
+        """Nova has its server in ERROR, and no agent reports there."""
         server = self.servers()[member]
         self.cloud.fault("server", server, "crash")
         Operator(self.cloud).reset_server(server, "error")

@@ -31,7 +31,7 @@ LEASE = 30.0
 
 def failure(code: str = "BROKEN", *, blocked: bool = False, unknown: bool = False) -> Outcome:
     """An outcome without success, as far as is known."""
-    error = {"code": code, "message": "it broke", "remedy": "Mend it."}
+    error = {"code": code, "message": "it broke", "remedy": "Repair it."}
     return Outcome(error=error, blocked=blocked, unknown=unknown)
 
 

@@ -68,7 +68,7 @@ stop:
             assert workflow.run("stop", {"server": "a"}).output == {"r": "done"}
             assert workflow.calls("my.stop") == [{"server": "a"}]
 
-        def test_a_check_that_nobody_waited_for(workflow):
+        def test_a_check_without_a_waiting_caller(workflow):
             called = threading.Event()
 
             def check(server):

@@ -152,7 +152,7 @@ def test_the_host_of_the_lost_is_passed_over_even_where_its_other_member_has_les
     assert trio.group.cloud.violations() == []
 
 
-def test_an_alarm_that_does_not_say_who_is_lost_is_held_and_nobody_is_declared_lost(
+def test_an_alarm_that_does_not_name_the_lost_member_is_held_and_declares_none_lost(
     up: Sides,
 ) -> None:
     alarm = {"alarm_name": "slow", "alarm_id": "a1", "previous": "ok", "current": "alarm"}

@@ -42,7 +42,7 @@ def alert(group: Any, **more: Any) -> dict[str, Any]:
     """A body of Alertmanager's about the active member."""
     group.cloud.fault("server", group.server("db_a"), "app")
     labels = {"alertname": "down", "instance_id": group.server("db_a")}
-    now = "2099-01-01T00:00:00Z"  # nobody was declared lost since
+    now = "2099-01-01T00:00:00Z"  # no member was declared lost since
     return {**ALERT, "labels": labels, "fingerprint": group.name, "startsAt": now, **more}
 
 

@@ -21,7 +21,8 @@ from mistral_failover.convergence.records import Lock, Node, Ticket
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.mistral.operation_documents import ticket_document
-from mistral_failover.runtime.process import DEFAULT_PROJECT, Runtime
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, views
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
@@ -32,9 +33,9 @@ from support.foreign_names import (
     Known,
     answer_of,
     changes,
-    nobodys,
     rows,
     told,
+    unknown_ones,
 )
 
 
@@ -133,10 +134,10 @@ def test_what_another_project_has_is_not_there(
     theirs: Known,
     strangers: Iterator[SimpleNamespace],
 ) -> None:
-    nobody = nobodys(theirs)
+    others = unknown_ones(theirs)
     for name, stranger in zip(sorted(WORKFLOWS), strangers, strict=False):
         foreign_and_unknown = zip(
-            WORKFLOWS[name](theirs, "own"), WORKFLOWS[name](nobody, "own"), strict=True
+            WORKFLOWS[name](theirs, "own"), WORKFLOWS[name](others, "own"), strict=True
         )
         for foreign, unknown in foreign_and_unknown:
             before, heard = rows(state.database), len(cloud.audit())
@@ -150,7 +151,7 @@ def test_what_another_project_has_is_not_there(
                 assert is_of(stranger, theirs, row), f"{name}: {row}"
             likewise = run_as(everything, stranger, f"failover.{name}", unknown)
             for what, said in theirs.strings.items():
-                answer = answer.replace(said, nobody.strings[what])
+                answer = answer.replace(said, others.strings[what])
             read = answer_of({"output": likewise.output, "tasks": results_of(likewise)})
             assert answer == read, name
 

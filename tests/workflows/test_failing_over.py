@@ -127,7 +127,7 @@ def test_an_alarm_that_a_person_admits_to_a_named_member_fences_only_whom_it_was
     assert group.status()["roles"] == {"left": "db_b", "right": "db_b"}
 
 
-def test_an_alarm_about_nobody_in_the_project_is_held(group: Any) -> None:
+def test_an_alarm_about_no_group_of_the_project_is_held(group: Any) -> None:
     run = group.run("on_alarm", alarm_id="a", previous="ok", current="alarm").assert_succeeded()
 
     run.assert_tasks("admit")
@@ -167,7 +167,7 @@ def test_an_incident_of_another_group_is_refused(protect: Callable[..., Any]) ->
     assert len(one.traversals()) == 1
 
 
-def test_an_incident_that_nobody_recorded_is_refused(group: Any) -> None:
+def test_an_unknown_incident_is_refused(group: Any) -> None:
     group.activate()
 
     run = group.run("failover", group=group.name, incident="no such incident")
@@ -213,7 +213,7 @@ def test_a_dead_host_blocks_until_a_person_vouches_and_then_says_who_frees_the_v
     assert "I pulled the plug" in fence["attributes"]["observed"]
 
 
-def test_a_member_that_nobody_declared_lost_can_not_be_confirmed_as_fenced(group: Any) -> None:
+def test_a_member_that_is_not_lost_cannot_be_confirmed_as_fenced(group: Any) -> None:
     group.activate()
 
     run = group.run("confirm_fenced", group=group.name, member="db_a", because="sure")
@@ -239,8 +239,10 @@ def test_an_attachment_that_fails_fails_the_failover_and_the_next_one_repairs_it
     assert group.cloud.violations() == []
 
 
-def test_a_failover_that_failed_is_tried_again_and_loses_nobody_more(group: Any) -> None:
-    """Whoever was to take over never came up; that is no reason to fence it."""
+def test_a_failover_that_failed_is_tried_again_and_declares_no_other_member_lost(
+    group: Any,
+) -> None:
+    """The member that was to take over never came up; that is no reason to fence it."""
     group.activate()
     group.cloud.api_fault("attach", "error", status=400)
     group.run("on_alarm", **group.fails("app")).assert_failed_with("FAILED")

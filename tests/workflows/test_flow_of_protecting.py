@@ -38,7 +38,7 @@ def test_a_group_is_defined_and_then_brought_up_by_an_execution_of_its_own(pack:
     assert launch["input"]["group"] == "g"
 
 
-def test_whoever_holds_a_role_is_fenced_before_the_stack_goes(pack: Workflows) -> None:
+def test_a_member_with_a_role_is_fenced_before_the_stack_goes(pack: Workflows) -> None:
     run = unprotect(pack, GONE).assert_succeeded()
 
     (removed,) = pack.calls("failover.remove")

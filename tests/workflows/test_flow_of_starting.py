@@ -210,7 +210,7 @@ def test_failover_without_more_than_a_group_leaves_the_facts_to_the_standing(
     assert (call["to"], call["lost"], call["recovered"], call["incident"]) == (None, None, [], None)
 
 
-def test_the_first_activation_declares_nobody_lost(pack: Workflows) -> None:
+def test_the_first_activation_declares_no_member_lost(pack: Workflows) -> None:
     start(pack, STARTERS[2], BEGUN, to="db_b").assert_succeeded()
 
     (call,) = pack.calls("failover.begin")

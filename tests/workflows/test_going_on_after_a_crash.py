@@ -12,7 +12,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import orders
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.records import Outcome, Step
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, views
 
 
@@ -35,7 +35,7 @@ def take(group: Any, begun: dict[str, Any], lease: float) -> Step:
     return step
 
 
-def test_a_traversal_that_nobody_took_up_is_worked_by_the_sweep(group: Any) -> None:
+def test_a_traversal_without_a_worker_is_continued_by_the_sweep(group: Any) -> None:
     begun = begin(group, lost=[])
 
     run = group.run("sweep", group=group.name).assert_succeeded()

@@ -33,7 +33,7 @@ def moving_to_b(group: Any, until: str) -> str:
 
 
 def at_rest(group: Any, member: str | None) -> None:
-    """Everything is on one member, or nowhere; nobody is at work, nothing is left over."""
+    """Everything is on one member, or nowhere; no worker is active, nothing is left over."""
     assert group.status()["status"] == "COMPLETE"
     where = [member] if member else []
     assert (group.holders(), group.runs_on()) == (where, where)

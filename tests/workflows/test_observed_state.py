@@ -11,7 +11,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import doctor, recovery
 from mistral_failover.model.ids import group_id
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import observations
 from support.operators import Operator
 

@@ -21,7 +21,7 @@ from oslo_config import cfg
 from mistral_failover.actions import doctor, groups, orders, reports
 from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.model.stages import Stage
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store.groups import group_id
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_chain" / "payments_failover.yaml"
@@ -281,7 +281,7 @@ def test_a_word_for_a_fence_runs_the_group_s_own_chain(group: Any, house: House)
 
     group.run("confirm_fenced", group=group.name, member="db_a", because="I pulled the plug")
 
-    # The dead host keeps the volume; whoever frees it is asked for by the group's status.
+    # The dead host keeps the volume; the group's status asks for an operator who frees it.
     assert [path for path, _ in house.asked] == ["/tickets"]
     assert group.status()["status"] == "BLOCKED"
 

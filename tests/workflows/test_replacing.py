@@ -31,7 +31,7 @@ def patiently(group: Any, workflow: str, /, **inputs: Any) -> Any:
 
 
 def replaced(group: Any, *members: str, **more: Any) -> Any:
-    """Replace a member; those named get other servers, and nobody else."""
+    """Replace a member; only those named get other servers."""
     before = {name: group.server(name) for name in group.members}
     run = patiently(group, "replace_member", group=group.name, **more).assert_succeeded()
     after = {name: group.server(name) for name in group.members}
@@ -87,7 +87,7 @@ def test_the_active_one_that_failed_is_fenced_and_another_serves_before_it_is_re
     assert up.cloud.violations() == []
 
 
-def test_a_move_that_comes_back_replaces_nobody(up: Any) -> None:
+def test_a_move_that_returns_replaces_no_member(up: Any) -> None:
     before = up.server("db_a")
     up.cloud.api_fault("command_start", "fail")
 

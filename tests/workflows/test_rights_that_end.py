@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A failover whose rights are taken away in the middle, be it its token, its trust or its user:
-nothing is lost, nothing is done twice, and whoever comes with valid rights, as a cron trigger's
+nothing is lost, nothing is done twice, and a request with valid rights, as a cron trigger's
 sweep, brings it to its end."""
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def end(request: pytest.FixtureRequest) -> End:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_failover_whose_rights_end_is_brought_to_its_end_by_whoever_has_some(
+def test_a_failover_whose_rights_end_is_completed_by_a_request_with_valid_rights(
     tenant: Tenant, state: Runtime, point: str, end: End
 ) -> None:
     tenant.cloud.fault("server", tenant.server("db_a"), "crash")

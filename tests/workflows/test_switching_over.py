@@ -77,7 +77,7 @@ def at(group: Any) -> tuple[list[str], list[str]]:
 # -- it arrives
 
 
-def test_a_planned_move_quiesces_detaches_attaches_and_starts_and_fences_nobody(up: Any) -> None:
+def test_a_planned_move_quiesces_detaches_attaches_and_starts_and_fences_no_member(up: Any) -> None:
     run = switch(up, to="db_b").assert_succeeded()
 
     outcome = run.output["outcome"]
@@ -124,7 +124,7 @@ def test_nothing_moves_away_from_whom_another_member_has_followed_by_then(up: An
 @pytest.mark.parametrize(
     ("member", "code"), [("db_a", "CANNOT_QUIESCE"), ("db_b", "NO_ELIGIBLE_MEMBER")]
 )
-def test_whoever_s_agent_has_long_said_nothing_takes_part_in_no_move(
+def test_a_member_whose_agent_is_silent_takes_part_in_no_move(
     up: Any, monkeypatch: pytest.MonkeyPatch, member: str, code: str
 ) -> None:
     monkeypatch.setattr(agent_health, "SILENT", 0.2)
@@ -206,8 +206,11 @@ def test_a_target_that_can_not_serve_is_refused_with_the_reason(up: Any) -> None
 
     run = switch(up, to="db_b").assert_failed_with("NO_ELIGIBLE_MEMBER")
 
-    assert "SHUTOFF" in run.output["error"]["reasons"]["db_b"]
+    reason = run.output["error"]["reasons"]["db_b"]
+    assert "SHUTOFF" in reason
     assert at(up) == (["db_a"], ["db_a"])
+    # Who looks later finds the reason, too.
+    assert f"db_b: {reason}" in up.status()["incidents"][0]["sentence"]
 
 
 def test_who_is_off_can_not_be_asked_to_stop_and_the_way_to_fence_it_is_named(up: Any) -> None:
@@ -224,7 +227,7 @@ def stop(group: Any, member: str) -> None:
     """Somebody switches a server off."""
     Operator(group.cloud).stop_server(group.server(member))
     wait_for(lambda: not group.cloud.nodes()[group.server(member)]["answers"])
-    time.sleep(0.05)  # Nova says so in the same moment, and is asked by nobody else here
+    time.sleep(0.05)  # Nova says so in the same moment, and is asked only here
 
 
 def wait_for(look: Callable[[], bool]) -> None:
@@ -264,7 +267,7 @@ def test_whatever_fails_on_the_way_takes_the_group_back_by_itself(
 
 
 def test_a_stop_that_always_fails_leaves_the_application_where_it_is_and_running(up: Any) -> None:
-    """The way back asks nobody to stop once more: it starts what a failed stop may have left."""
+    """The way back stops no application once more: it starts what a failed stop may have left."""
     up.cloud.api_fault("command_stop", "fail", times=99)
 
     switch(up).assert_failed_with("RETURNED")
@@ -315,7 +318,7 @@ def test_where_the_way_back_needs_a_person_too_it_goes_on_backwards_once_they_he
     assert at(slowly) == (["db_a"], ["db_a"])
 
 
-# -- whoever carries it out dies
+# -- the process that carries it out dies
 
 
 def test_a_move_whose_process_died_as_it_failed_is_taken_back_by_the_sweep(
@@ -410,7 +413,7 @@ def test_a_target_that_dies_in_the_middle_is_fenced_by_its_alarm_and_the_old_act
 # -- afterwards
 
 
-def test_a_move_that_came_back_is_tried_again_once_it_is_mended(up: Any) -> None:
+def test_a_move_that_returned_is_tried_again_after_the_repair(up: Any) -> None:
     up.cloud.api_fault("attach", "error", status=400)
     switch(up).assert_failed_with("RETURNED")
 

@@ -9,10 +9,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
+from mistral_failover.actions import groups
 from mistral_failover.groups import agent_health
 from mistral_failover.orders import other_target
 from mistral_failover.recovery import advance
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import own_project
+from mistral_failover.store import groups as store
 from support.operators import Operator
 
 SLOW = 0.5
@@ -80,7 +86,7 @@ def waited_for(group: Any) -> list[str]:
 
 def wait_until_it_waits(group: Any) -> None:
     while not waited_for(group):
-        pass
+        assert group.status()["status"] == "IN_PROGRESS", group.told()
 
 
 def test_the_next_standby_takes_over_and_the_history_says_why(active: Callable[..., Any]) -> None:
@@ -168,6 +174,98 @@ def test_without_another_standby_it_waits_and_names_the_server(active: Callable[
     settled(group, "db_b")
     (said,) = group.told(other_target.NO_OTHER)
     assert 'no member can take the role "active"' in said
+
+
+def loses_its_target(group: Any, operator: Operator, **more: Any) -> str:
+    """Begin a failover from a dead db_a; the server of its target is deleted before it is used."""
+    group.fails("crash")
+    execution = group.start("failover", group=group.name, **{"lost": ["db_a"], **more})
+    group.wait_until_told(DETACHING)
+    operator.delete_server(group.server("db_b"))
+    return str(execution)
+
+
+@pytest.mark.parametrize("more", [{}, {"to": "db_b"}], ids=["chosen", "named by the order"])
+def test_a_deleted_target_without_another_standby_fails_at_once(
+    active: Callable[..., Any], operator: Operator, more: dict[str, Any]
+) -> None:
+    group = active(("db_a", "db_b"))
+    gone = group.server("db_b")
+
+    group.ended(loses_its_target(group, operator, **more)).assert_failed_with("FAILED")
+
+    status = group.status()
+    assert status["waiting"] == []
+    failure = status["failure"]
+    assert (failure["resource"], failure["code"]) == ("data", "TARGET_DOWN")
+    assert gone in failure["message"]
+    for command in ("mark unhealthy", f"stack update --existing {group.name}", "failover start"):
+        assert command in failure["remedy"]
+
+    operator.replace_server(group.name, "db_b")
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    settled(group, "db_b")
+
+
+@pytest.fixture
+def waiting(active: Callable[..., Any], operator: Operator) -> tuple[Any, str]:
+    """A group whose target was deleted, and whose third member is off; the failover's
+    execution."""
+    group = active()
+    operator.stop_server(group.server("db_c"))
+    execution = loses_its_target(group, operator)
+    wait_until_it_waits(group)
+    return group, execution
+
+
+def test_a_deleted_target_is_not_waited_for_but_another_member_is(
+    waiting: tuple[Any, str], operator: Operator
+) -> None:
+    group, execution = waiting
+    (what,) = waited_for(group)
+    assert what.startswith(f"server {group.server('db_b')}: its server does not exist")
+    assert f"stack update --existing {group.name}" in what, "what helps at once"
+
+    operator.start_server(group.server("db_c"))
+
+    group.ended(execution).assert_succeeded()
+    assert group.status()["roles"] == {"active": "db_c"}
+    volume = str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
+    assert group.cloud.writers(volume) == [group.server("db_c")]
+
+
+def test_a_deleted_target_that_heat_makes_again_meanwhile_is_used(
+    waiting: tuple[Any, str], operator: Operator
+) -> None:
+    group, execution = waiting
+
+    operator.replace_server(group.name, "db_b")
+
+    group.ended(execution).assert_succeeded()
+    settled(group, "db_b")
+
+
+def test_a_member_that_is_added_meanwhile_is_used(
+    protect: Callable[..., Any], operator: Operator, state: Runtime
+) -> None:
+    """db_c may come back, so the failover waits; db_d becomes a member before that."""
+    group = protect(servers=(*THREE, "db_d"), members={"servers": list(THREE)})
+    group.activate()
+    operator.stop_server(group.server("db_c"))
+    execution = loses_its_target(group, operator)
+    wait_until_it_waits(group)
+    identity = store.group_id(own_project(state.settings), group.name)
+    stored = state.database.reading(lambda tx: tx.definition(identity))["document"]
+
+    answer = groups.Define({**stored, "members": {"servers": [*THREE, "db_d"]}}).run(
+        ActionContext(SecurityContext(), ExecutionContext())
+    )
+
+    assert not isinstance(answer, Result), answer.error
+    group.ended(execution).assert_succeeded()
+    assert group.status()["roles"] == {"active": "db_d"}
+    volume = str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
+    assert group.cloud.writers(volume) == [group.server("db_d")]
 
 
 def test_when_the_patience_is_over_the_failure_names_the_server(

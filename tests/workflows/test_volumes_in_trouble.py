@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failovers whose volume neither comes free nor arrives: what the pack mends by itself, and how a
-failover goes on after an operator has run the command that it asked for."""
+"""Failovers whose volume neither comes free nor arrives: what the package repairs by itself, and
+how a failover goes on after an operator has run the command that it asked for."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups, plans
+from mistral_failover.runtime.process import Runtime
 from support.operators import Operator
 
 CONFIRMED = "I pulled the plug"
@@ -118,7 +120,7 @@ def test_a_member_that_nova_has_in_error_is_stopped_though_it_quiesced(
     assert fence(group)["attributes"]["rung"] == "stop"
 
 
-def test_a_planned_move_stops_nobody_s_server_and_waits_for_a_person(
+def test_a_planned_move_stops_no_server_and_waits_for_an_operator(
     make: Callable[..., Any], operator: Operator
 ) -> None:
     group = make()
@@ -235,8 +237,8 @@ def test_the_leave_may_be_given_while_the_volume_hangs_there(
         "resources": resources(when_host_is_down="delete_server"),
         "fence": [{"kind": "stop", "limit": 1}, "confirm"],
     }
-    nobody = ActionContext(SecurityContext(), ExecutionContext())
-    assert not isinstance(groups.Define(changed).run(nobody), Result)
+    anonymous = ActionContext(SecurityContext(), ExecutionContext())
+    assert not isinstance(groups.Define(changed).run(anonymous), Result)
 
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
 
@@ -244,6 +246,24 @@ def test_the_leave_may_be_given_while_the_volume_hangs_there(
     group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
     confirm(group).assert_succeeded()
     is_on(group, "db_b")
+
+
+# -- a detach that Nova begins, and of which no compute service is told
+
+
+def test_a_detach_that_nova_fails_while_its_broker_is_away_is_repeated(
+    group: Any, state: Runtime, cloud: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "settings", replace(state.settings, repeat_after=0.2))
+    group.activate()
+    before = len(cloud.audit(kind="detached"))
+    cloud.api_fault("detach", "error", status=503, times=2)
+    cloud.api_fault("detach", "unsent", status=500, times=2)
+
+    group.run("on_alarm", **group.fails()).assert_succeeded()
+
+    is_on(group, "db_b")
+    assert len(cloud.audit(kind="detached")) == before + 1
 
 
 # -- what Nova does not know
@@ -336,7 +356,7 @@ def test_a_compute_service_that_dies_at_the_end_of_a_planned_detach_is_named(
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "mended"),
+    ("status", "code", "repaired"),
     [
         ("error", "VOLUME_ERROR", "in-use"),
         ("available", "VOLUME_DISPUTED", "in-use"),
@@ -344,7 +364,7 @@ def test_a_compute_service_that_dies_at_the_end_of_a_planned_detach_is_named(
     ],
 )
 def test_a_volume_in_a_wrong_state_waits_for_an_administrator(
-    make: Callable[..., Any], operator: Operator, status: str, code: str, mended: str
+    make: Callable[..., Any], operator: Operator, status: str, code: str, repaired: str
 ) -> None:
     group = make()
     volume = volume_of(group)
@@ -353,13 +373,13 @@ def test_a_volume_in_a_wrong_state_waits_for_an_administrator(
     run = group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
 
     assert code in run.output["error"]["message"]
-    assert f"openstack volume set --state {mended} {volume}" in run.output["error"]["message"]
-    operator.set_volume(volume, mended)
+    assert f"openstack volume set --state {repaired} {volume}" in run.output["error"]["message"]
+    operator.set_volume(volume, repaired)
     group.run("sweep").assert_succeeded()
     is_on(group, "db_b")
 
 
-def test_a_volume_on_its_way_to_nobody_waits_for_an_administrator(
+def test_a_volume_on_its_way_to_no_server_waits_for_an_administrator(
     make: Callable[..., Any], operator: Operator, protect: Callable[..., Any]
 ) -> None:
     group = protect()
@@ -399,8 +419,8 @@ def test_a_disk_that_a_server_boots_from_is_refused_before_anything_begins(
 
     assert server in run.output["error"]["message"]
     assert group.traversals() == []
-    nobody = ActionContext(SecurityContext(), ExecutionContext())
-    assert plans.Plan(group.name).run(nobody).error["code"] == "VOLUME_IS_ROOT"
+    anonymous = ActionContext(SecurityContext(), ExecutionContext())
+    assert plans.Plan(group.name).run(anonymous).error["code"] == "VOLUME_IS_ROOT"
     operator.delete_server(server)
 
 

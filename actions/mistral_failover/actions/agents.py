@@ -8,7 +8,7 @@ from typing import Any
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.groups import agent_health, agent_keys
 from mistral_failover.runtime.inputs import optional_text, text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Agents(FailoverAction):

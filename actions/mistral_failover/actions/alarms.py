@@ -8,9 +8,9 @@ from typing import Any
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.alarms import adapters, held_alarms
 from mistral_failover.alarms.aodh import from_aodh
-from mistral_failover.orders import intake
+from mistral_failover.orders import alarm_failovers
 from mistral_failover.runtime.inputs import names, optional_text, text, whole
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Admit(FailoverAction):
@@ -26,7 +26,7 @@ class Admit(FailoverAction):
         alarm = from_aodh(adapters.writable(self.alarm))
         group = optional_text("group", self.group)
         member = optional_text("member", self.member)
-        return intake.on_alarm(request, alarm, group, member)
+        return alarm_failovers.on_alarm(request, alarm, group, member)
 
 
 class AdmitEvent(FailoverAction):
@@ -44,7 +44,7 @@ class AdmitEvent(FailoverAction):
         alarms = adapters.read(self.body, optional_text("kind", self.kind))
         group = optional_text("group", self.group)
         member = optional_text("member", self.member)
-        return intake.on_event(request, alarms, group, member)
+        return alarm_failovers.on_event(request, alarms, group, member)
 
 
 class StartAdmitted(FailoverAction):
@@ -55,7 +55,7 @@ class StartAdmitted(FailoverAction):
         self.incidents = incidents
 
     def answer(self, request: Request) -> Any:
-        return intake.start_admitted(request, names("incidents", self.incidents))
+        return alarm_failovers.start_admitted(request, names("incidents", self.incidents))
 
 
 class Held(FailoverAction):
@@ -92,7 +92,7 @@ class AdmitHeld(FailoverAction):
     def answer(self, request: Request) -> Any:
         selection = _selection(self.group, self.host, self.incident)
         because, limit = text("because", self.because), whole("limit", self.limit, 1, 100)
-        return intake.admit_held(request, selection, because, limit)
+        return alarm_failovers.admit_held(request, selection, because, limit)
 
 
 class DismissHeld(FailoverAction):

@@ -9,7 +9,8 @@ from mistral_lib import actions
 
 from mistral_failover.mistral import event_hooks
 from mistral_failover.runtime.errors import answered
-from mistral_failover.runtime.process import Request, runtime
+from mistral_failover.runtime.process import runtime
+from mistral_failover.runtime.request import Request
 
 # What may come of a token that Keystone does not accept any more. Services answer 401, or 503 while
 # Keystone refuses to tell them anything, and a channel that asks Keystone seems out of reach then;

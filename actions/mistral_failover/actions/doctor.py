@@ -10,7 +10,7 @@ from mistral_lib.actions import Result
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.doctor import examination
 from mistral_failover.runtime.inputs import optional_text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Doctor(FailoverAction):

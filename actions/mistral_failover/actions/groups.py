@@ -8,7 +8,7 @@ from typing import Any
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.orders import define_group, delete_group, forget_resource
 from mistral_failover.runtime.inputs import flag, optional_text, text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Define(FailoverAction):

@@ -9,7 +9,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.orders.fence_host import FenceRequest, fence_host
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import flag, optional_text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class FenceHost(FailoverAction):

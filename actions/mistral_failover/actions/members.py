@@ -14,9 +14,8 @@ from mistral_failover.orders.replace import (
 )
 from mistral_failover.recovery import sweep
 from mistral_failover.reports import members as member_report
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.inputs import names, optional_text, text, whole
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.inputs import names, optional_text, text, whole, wrong
+from mistral_failover.runtime.request import Request
 
 
 class ConfirmFenced(FailoverAction):
@@ -106,9 +105,10 @@ def _turn(given: Any) -> list[dict[str, str]] | None:
         isinstance(each, dict) and all(isinstance(each.get(key), str) for key in keys)
         for each in given
     ):
-        raise ActionError(
-            "BAD_INPUT",
-            f"turn: a list of members with their servers is expected, not {given!r}",
+        raise wrong(
+            "turn",
+            "a list of members with their servers",
+            given,
             "Pass on the turn of the first answer, or leave it out.",
         )
     return [{key: each[key] for key in keys} for each in given]

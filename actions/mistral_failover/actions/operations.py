@@ -26,7 +26,7 @@ from mistral_failover.resources import (
 from mistral_failover.resources.fence import ladder
 from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.operation_tools import Document, Tools
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
 from mistral_failover.store.transaction import SqlTransaction
@@ -59,7 +59,7 @@ class OperationAction(FailoverAction):
 
 def _record(tx: SqlTransaction, operation: Document) -> Record:
     record = tx.record(operation["resource"]["id"])
-    assert record is not None  # locked for this operation, so nobody removes it
+    assert record is not None  # locked for this operation, so it is not removed
     return record
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.orders import failback, intake, rollback, switchover
+from mistral_failover.orders import alarm_failovers, failback, operator_order, rollback, switchover
 from mistral_failover.orders.failover import failover_request
 from mistral_failover.runtime.inputs import names, optional_text, text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Begin(FailoverAction):
@@ -37,7 +37,9 @@ class Begin(FailoverAction):
         because = optional_text("because", self.because) or "started by hand"
         incident = optional_text("incident", self.incident)
         facts = failover_request(self.to, self.lost, self.recovered)
-        return intake.by_hand(request, group, facts, incident_id=incident, cause=because)
+        if incident is None:
+            return operator_order.failover_now(request, group, facts, because)
+        return alarm_failovers.admit(request, group, facts, incident_id=incident, cause=because)
 
 
 class Switchover(FailoverAction):

@@ -10,7 +10,7 @@ from mistral_failover.orders.plan import planner
 from mistral_failover.orders.plan.verbs import PlanRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import optional_text, text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Plan(FailoverAction):

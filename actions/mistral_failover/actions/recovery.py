@@ -9,7 +9,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.mistral import launch
 from mistral_failover.recovery import advance, observe, sweep
 from mistral_failover.runtime.inputs import flag, optional_text, stage, text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Launch(FailoverAction):

@@ -7,10 +7,10 @@ from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.orders import define_group
-from mistral_failover.reports import details, goals, project, status
+from mistral_failover.reports import details, goals, status
 from mistral_failover.reports.metrics import GROUPS, measured
 from mistral_failover.runtime.inputs import flag, optional_text, text, whole
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Status(FailoverAction):
@@ -29,7 +29,7 @@ class Status(FailoverAction):
     def answer(self, request: Request) -> Any:
         group = optional_text("group", self.group)
         if group is None:
-            return project.project(request, after=optional_text("after", self.after))
+            return status.project(request, after=optional_text("after", self.after))
         found = status.status(request, group, agents=flag("agents", self.agents))
         if flag("definition", self.definition):
             found |= {"definition": define_group.definition(request, group)}

@@ -8,7 +8,7 @@ from typing import Any
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.alarms import suspensions
 from mistral_failover.runtime.inputs import names, optional_text, text, whole
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 class Pause(FailoverAction):

@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Held alarms: list them until an operator admits or dismisses them."""
+"""Held alarms: list, admit and dismiss them."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
 from mistral_failover.alarms.storm import Turn, in_order
 from mistral_failover.convergence.errors import UnknownGroup
-from mistral_failover.groups.snapshot import group_snapshot
+from mistral_failover.groups.snapshot import group_snapshot, locked
 from mistral_failover.model.text import plain
-from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import identified, unknown
 from mistral_failover.store import groups, incidents, totals
-from mistral_failover.store.incidents import HeldOfGroup, Incident
+from mistral_failover.store.incidents import OPERATOR, HeldOfGroup, Incident
+from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 
@@ -77,12 +79,92 @@ def selected(request: Request, tx: SqlTransaction, selection: Selection) -> list
     if selection.incident is not None:
         only = identified(request, tx, selection.incident, kind="incident").id
     found = incidents.held_of_groups(tx, project, group_id=group_id, parents=parents)
-    now = tx.now()
-    return in_order(
-        Turn(each.without_payload(), each.priority, each.waited(now))
-        for each in found
-        if only is None or only in (each.incident.id, each.incident.parent)
+    return _in_turn(
+        tx,
+        (
+            each
+            for each in found
+            if only is None or only in (each.incident.id, each.incident.parent)
+        ),
     )
+
+
+def admit(
+    request: Request,
+    group: str,
+    incident_id: str,
+    because: str,
+    *,
+    to: str | Mapping[str, str] | None,
+    lost: tuple[str, ...] | None,
+    recovered: tuple[str, ...],
+) -> Incident:
+    """Admit an alarm by an operator's decision, and return its incident. No rule of admission
+    applies. An alarm whose group was unknown becomes one of ``group``. ``to``, ``lost`` and
+    ``recovered`` are what the operator asks for; ``lost`` None: see :func:`lost_members`.
+
+    The first digits of the incident's id are enough. Raises UnknownGroup; ActionError UNKNOWN_ID if
+    it is not an incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for an order, BAD_INPUT if it is
+    not known which member is lost.
+    """
+
+    def admitted(tx: SqlTransaction) -> Incident:
+        state = locked(request, tx, group)
+        identity = identified(request, tx, incident_id, kind="incident").id
+        known = incidents.get(tx, request.project_id, identity)
+        if known is not None and known.group_id is None:
+            # Its group was unknown, and now an operator names it.
+            known = replace(known, group_id=state.id, fact={**known.fact, "group": group})
+            if not incidents.adopt(tx, identity, state.id):
+                known = incidents.get(tx, request.project_id, identity)
+        if known is None or known.group_id != state.id:
+            raise unknown(incident_id, group, "incident")
+        if known.source == OPERATOR:
+            # An order does not say which member is lost: the members that hold roles may be
+            # healthy.
+            raise ActionError(
+                "NOT_AN_ALARM",
+                f"incident {identity} is not an alarm but an operator's order",
+                f"To see its result: failover status {shlex.quote(group)}. To declare a member "
+                f"lost: {start_command(group)} --lost MEMBER",
+            )
+        if known.decision != "ADMITTED":
+            members = lost_members(known, lost)  # what cannot be started is not admitted
+            # Record the whole request, because a sweep may have to start it.
+            asked_for = {"to": to, "lost": members, "recovered": recovered}
+            fact = {**known.fact, "asked_for": asked_for}
+            by = request.caller
+            sentence = f"{known.sentence}; nevertheless admitted by {by}: {because}"
+            incidents.decide(tx, known.id, Decision.ADMITTED, sentence, fact)
+            tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted", incident_id=known.id)
+        return known
+
+    return request.runtime.database.atomically(admitted)
+
+
+def lost_members(incident: Incident, said: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """Return the lost members that an operator said, or those that the alarm reports if the
+    operator said none. Raises ActionError BAD_INPUT if it reports none either."""
+    if said is not None:
+        return said
+    lost = incidents.reported_lost(incident)
+    if not lost:
+        raise ActionError(
+            "BAD_INPUT",
+            f"lost: incident {incident.id} does not say which member is lost",
+            "Give lost, the list of the lost members.",
+        )
+    return lost
+
+
+def held_children(tx: SqlTransaction, project_id: str, host_event: str) -> list[HeldOfGroup]:
+    """Return the held children of a host event, in the order in which they are to start."""
+    return _in_turn(tx, incidents.held_of_groups(tx, project_id, parents=[host_event]))
+
+
+def _in_turn(tx: SqlTransaction, found: Iterable[HeldOfGroup]) -> list[HeldOfGroup]:
+    now = tx.now()
+    return in_order(Turn(each.without_payload(), each.priority, each.waited(now)) for each in found)
 
 
 def dismiss_held(
@@ -117,7 +199,7 @@ def _dismissed_one(
 
 def _dismiss(request: Request, tx: SqlTransaction, known: Incident, because: str) -> str | None:
     """Return the sentence about it; None if the alarm is not held."""
-    sentence = f"{known.sentence}; dismissed by {caller_name(request)}: {plain(because)}"
+    sentence = f"{known.sentence}; dismissed by {request.caller}: {plain(because)}"
     if known.decision != "HELD" or not incidents.dismiss(tx, known.id, sentence):
         return None
     if known.group_id is not None:
@@ -198,12 +280,13 @@ def _row(held: incidents.HeldAlarm) -> dict[str, Any]:
         "host": incident.fact.get("host"),
         "children": held.children,
         "evidence": incident.fact.get("evidence"),
-        **_commands(incident, group),
+        **commands(incident, group),
     }
 
 
-def _commands(incident: Incident, group: str | None) -> dict[str, str]:
-    """Return the command to type; words in capitals are for the operator to fill in."""
+def commands(incident: Incident, group: str | None) -> dict[str, str]:
+    """Return the commands that ``admit`` and ``dismiss`` a held alarm; words in capitals are for
+    the operator to fill in. ``group``: its name, None if it is not known."""
     more = []
     if group is None and not incident.is_host_event:
         more += ["--group", "GROUP"]

@@ -20,7 +20,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups.hosts import MembersOnHost, OnHost, members_on
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import masked
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import RETRIED, Incident
 from mistral_failover.store.tables import Decision
@@ -34,6 +34,16 @@ NOWHERE = "nowhere"
 """The rule of a host event that is held because no member is known to be on the host."""
 UNSETTLED = 1000
 """Open host events that one sweep looks at, at most."""
+
+
+def record_any(
+    request: Request, alarm: Alarm, group: str | None, member: str | None
+) -> list[Recorded]:
+    """Record an alarm and decide on it: as :func:`record` if it is about a host, else as
+    ``recording.record``."""
+    if alarm.host is not None and not (member or alarm.member):
+        return record(request, alarm, group or alarm.group)
+    return [recording.record(request, alarm, group, member)]
 
 
 def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Recorded]:

@@ -31,7 +31,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import masked, masked_body
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, suspensions, totals
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import Decision

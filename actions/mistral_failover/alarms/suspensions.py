@@ -9,9 +9,8 @@ from typing import Any
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.model.text import clock, moment, plain
 from mistral_failover.model.validation import did_you_mean
-from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, suspensions
 from mistral_failover.store.suspensions import Kind
 from mistral_failover.store.transaction import SqlTransaction
@@ -28,7 +27,7 @@ def pause(request: Request, group: str, because: str) -> dict[str, Any]:
 
     def suspend(tx: SqlTransaction) -> dict[str, Any]:
         state = locked(request, tx, group)
-        said = {"by": caller_name(request), "because": plain(because), "since": tx.now()}
+        said = {"by": request.caller, "because": plain(because), "since": tx.now()}
         return _suspended(tx, state.id, group, "pause", said, f"paused by {said['by']}")
 
     return request.runtime.database.atomically(suspend)
@@ -63,7 +62,7 @@ def maintain(
         if not now < over <= now + LONGEST:
             raise _bad(f"until: {clock(over)} is not within the next {LONGEST / 86400:.0f} days")
         said = {
-            "by": caller_name(request),
+            "by": request.caller,
             "because": plain(because),
             "since": now,
             "until": over,
@@ -122,7 +121,7 @@ def resume(
             elif work:
                 suspensions.resume(tx, state.id, ["maintenance"])
         if ended:
-            sentence = f"{how} by {caller_name(request)}: {plain(because)}"
+            sentence = f"{how} by {request.caller}: {plain(because)}"
             tx.journal(state.id, sentence, kind="resumed")
         return {"group": group, "sentence": sentence, **standing(tx, state.id)}
 

@@ -15,7 +15,6 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli.base import for_people
-from mistral_failover.settings import Settings
 
 FAILOVER_CPU, VOLUME_CPU = 0.78, 0.10
 """CPU seconds of one failover with a volume, and of each further volume: Mistral and the package in
@@ -140,6 +139,9 @@ class Capacity(Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
+        # Imported here, because other commands would wait for oslo.config.
+        from mistral_failover.settings import Settings
+
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("--groups", type=_whole, required=True, metavar="N", help="groups")
         parser.add_argument(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from cliff.lister import Lister
@@ -78,19 +79,27 @@ def rows(goals: list[dict[str, Any]], *, people: bool) -> tuple[list[str], list[
     return ["version", "roles", "status", "given", "cause"], [_row(goal) for goal in goals]
 
 
-def _row(goal: dict[str, Any]) -> list[str]:
-    roles = [f"{role}: {member}" for role, member in goal["roles"].items()]
-    roles += [f"lost: {member}" for member in goal["lost"]]
-    status = [goal["status"]]
-    if goal["reached_at"] is None:
-        status.append("not reached")
-    elif goal["status"] != "COMPLETE":
-        status.append("reached before")
-    status += [words for key, words in _MARKS.items() if goal[key]]
+def _row(goal: Mapping[str, Any]) -> list[str]:
     return [
         goal["version"][:SHOWN_DIGITS],
-        "\n".join(roles) or "-",
-        "\n".join(status),
+        "\n".join(places(goal)) or "-",
+        "\n".join(status(goal)),
         when(goal["given_at"])[:_TO_THE_MINUTE],
         wrapped(goal["cause"], _CAUSE),
     ]
+
+
+def places(goal: Mapping[str, Any]) -> list[str]:
+    """Return where a goal has each role, and which members are lost in it, one clause each."""
+    roles = [f"{role}: {member}" for role, member in goal["roles"].items()]
+    return [*roles, *(f"lost: {member}" for member in goal["lost"])]
+
+
+def status(goal: Mapping[str, Any]) -> list[str]:
+    """Return the status of a goal, and what else is to know of it, one clause each."""
+    found = [str(goal["status"])]
+    if goal["reached_at"] is None:
+        found.append("not reached")
+    elif goal["status"] != "COMPLETE":
+        found.append("reached before")
+    return [*found, *(words for key, words in _MARKS.items() if goal[key])]

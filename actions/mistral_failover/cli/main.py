@@ -10,7 +10,9 @@ from importlib.metadata import version
 from typing import Any
 
 from cliff.app import App
+from cliff.command import Command
 from cliff.commandmanager import CommandManager
+from stevedore import NamedExtensionManager
 
 from mistral_failover.cli import connection
 
@@ -28,6 +30,29 @@ operator; 4 still running when the command stopped waiting.
 """
 
 
+class Commands(CommandManager):
+    """The commands of a group of entry points. cliff's own manager imports every command at each
+    start; this one imports a command when it is used."""
+
+    def load_commands(self, namespace: str) -> None:
+        """List the commands of ``namespace`` by name."""
+        self.group_list.append(namespace)
+        for point in NamedExtensionManager(namespace, names=[]).list_entry_points():
+            self.commands[point.name.replace("_", " ")] = point
+
+    def find_command(self, argv: list[str]) -> tuple[type[Command], str, list[str]]:
+        """Import the command that the words name. Raises ValueError if there is none, and
+        CommandFailed if it cannot be imported."""
+        try:
+            found: tuple[type[Command], str, list[str]] = super().find_command(argv)
+        except (ImportError, AttributeError) as error:
+            raise connection.CommandFailed(
+                f"The command '{' '.join(argv)}' cannot be loaded: {error}",
+                "Install its package again, or remove it.",
+            ) from None
+        return found
+
+
 class FailoverApp(App):
     """The application; its commands are the entry points ``failover.cli``."""
 
@@ -39,7 +64,7 @@ class FailoverApp(App):
         super().__init__(
             description=DESCRIPTION,
             version=version("mistral-failover"),
-            command_manager=CommandManager("failover.cli"),
+            command_manager=Commands("failover.cli"),
             deferred_help=True,
         )
 
@@ -54,6 +79,14 @@ class FailoverApp(App):
         parser: argparse.ArgumentParser = super().build_option_parser(*args, **kwargs)
         connection.add_options(parser, self._argv)
         return parser
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run one command; return its exit code."""
+        try:
+            return int(super().run_subcommand(argv))
+        except connection.CommandFailed as error:
+            self.LOG.error(error)
+            return 1
 
     def initialize_app(self, argv: list[str]) -> None:
         """Refuse contradictory options like any wrong command line: exit code 2. Without a command,

@@ -355,9 +355,9 @@ def given_facts(parsed_args: argparse.Namespace) -> dict[str, Any]:
     lost, recovered = facts_said(parsed_args.fact or ())
     lost += [name for name in parsed_args.lost or () if name]
     recovered += parsed_args.recovered or ()
-    nobody = parsed_args.lost is not None or recovered
+    none_lost = parsed_args.lost is not None or recovered
     return {
         "to": parsed_args.to,
-        "lost": lost if lost or nobody else None,
+        "lost": lost if lost or none_lost else None,
         "recovered": recovered or None,
     }

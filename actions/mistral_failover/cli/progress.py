@@ -4,13 +4,12 @@ elsewhere."""
 
 from __future__ import annotations
 
-from typing import Self, TextIO
-
-from rich.console import Console
-from rich.status import Status
-from rich.text import Text
+from typing import TYPE_CHECKING, Self, TextIO
 
 from mistral_failover.model.text import clean
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 _STYLES = {
     "fault": "bold red",
@@ -28,6 +27,9 @@ class Progress:
     terminal shows before the first sentence."""
 
     def __init__(self, stream: TextIO, first: str = "starting Mistral and the cloud") -> None:
+        # Imported here, because every command would wait for rich, also those that show none.
+        from rich.console import Console
+
         self._first = first
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._status: Status | None = None
@@ -49,6 +51,8 @@ class Progress:
 
     def doing(self, words: str) -> None:
         """Say beside the spinner what is in progress; nothing for an empty text."""
+        from rich.text import Text
+
         if self._status is not None and words:
             self._status.update(Text(clean(words)))
 
@@ -57,5 +61,4 @@ class Progress:
         sentence = clean(sentence)
         when = " " * 9 if seconds is None else f"{seconds:7.2f} s"
         self._console.print(f"{when}  {sentence}", style=_STYLES.get(kind), markup=False)
-        if self._status is not None:
-            self._status.update(Text(sentence))
+        self.doing(sentence)

@@ -74,12 +74,21 @@ def _incident(found: Row) -> Iterator[RenderableType]:
             ("counts on", found["counts_on"]),
             ("part of", found["parent"]),
             ("said", found["said"]),
+            ("to admit", found.get("admit")),  # absent in the answers of older versions
+            ("to dismiss", found.get("dismiss")),
         ]
     )
     if children := found["children"]:
-        rows = [(row["incident"], row["group"], row["decision"]) for row in children]
-        yield from _section("groups on the host", _table(["incident", "group", "decision"], rows))
+        columns = ("incident", "group", "decision", "why")
+        rows = [(row["incident"], row["group"], row["decision"], _why(row)) for row in children]
+        yield from _section("groups on the host", _table(columns, rows))
     yield from _walks(found["traversals"])
+
+
+def _why(child: Row) -> str:
+    evidence = child.get("evidence")  # both are absent in the answers of older versions
+    guard = f"; the storm guard still holds it: {evidence}" if evidence else ""
+    return f"{child.get('sentence', '')}{guard}"
 
 
 def _walks(walks: Sequence[Row]) -> Iterator[RenderableType]:

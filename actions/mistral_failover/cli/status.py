@@ -106,8 +106,11 @@ def _row(row: dict[str, Any]) -> str:
     if row["lost"]:
         words.append(f"lost: {', '.join(row['lost'])}")
     words += status_screen.suspended(row)
-    helps = row["status"] in ("BLOCKED", "FAILED")
-    return "; ".join(words) + (f"\nfailover status {shlex.quote(row['name'])}" if helps else "")
+    lines = ["; ".join(words)]
+    lines += [f"waits for {each}" for each in status_screen.awaited_in_overview(row)]
+    if row["status"] in ("BLOCKED", "FAILED"):
+        lines.append(f"failover status {shlex.quote(row['name'])}")
+    return "\n".join(lines)
 
 
 class Watch(Asking, Command):

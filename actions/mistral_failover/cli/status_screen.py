@@ -18,10 +18,12 @@ from mistral_failover.cli.base import clock, counted, lasted, when
 from mistral_failover.model.observation import Service
 
 Facts = dict[str, str]
+LONGEST = 3600
+"""Seconds; a longer limit of a step is not shown. A fence may take a day, since each of its rungs
+has a limit."""
 _ATTACHMENT = "volume_attachment"
 _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
-_LONGEST = 3600  # seconds; a fence may take a day, since each of its rungs has a limit
 _NARROWEST = 20  # characters: a narrower terminal is not wrapped for
 _IN_SUMMARY = frozenset({"service", "waiting for"})
 _CORRECTED = "correct the cause, then"
@@ -108,6 +110,13 @@ def awaited(status: Mapping[str, Any]) -> Iterable[str]:
     if status["status"] == "BLOCKED":
         for member in sorted({row["member"] for row in status["remedies"]}):
             yield f"the proof that {member} is off"
+
+
+def awaited_in_overview(row: Mapping[str, Any]) -> list[str]:
+    """Return as :func:`awaited` what a group waits for, from its row in the answer about all
+    groups; of an older version's answer nothing is known."""
+    unknown = {"under_way": (), "waiting": (), "deferred": (), "remedies": ()}
+    return list(awaited({**unknown, **row}))
 
 
 def step(status: Mapping[str, Any]) -> str:
@@ -396,7 +405,7 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["under_way"]:
         if row["status"] == "unknown" and row["resource"] in _waits(status):
             continue
-        known = row["limit"] is not None and row["limit"] <= _LONGEST
+        known = row["limit"] is not None and row["limit"] <= LONGEST
         limit = f" of at most {row['limit']:.0f} s" if known else ""
         doubt = "; its outcome is unknown" if row["status"] == "unknown" else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""

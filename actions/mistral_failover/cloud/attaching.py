@@ -18,6 +18,8 @@ from mistral_failover.cloud.waits import Look
 from mistral_failover.fault_points import reach
 
 _NAMED_HOLDER = re.compile(r"attached to instances: ([0-9a-f-]{36})")
+GONE = "gone"
+"""The evidence of a TARGET_DOWN that never ends: Nova says that the server does not exist."""
 _IGNORED = 2  # requests without an answer after which the compute service counts as dead
 
 
@@ -62,7 +64,7 @@ class Attach(Steps):
             # Nova knows what it carried out for us; what was found may be known to Cinder alone.
             if self.accepted or self.is_listed():
                 return Look(state, done=True, result=_attachment(mine))
-            return self._mend_mine(state)
+            return self._repair_mine(state)
         if volume.status == "available" and not volume.attachments:
             return self._post(state)
         if volume.status == "available":
@@ -77,7 +79,7 @@ class Attach(Steps):
             raise volume_trouble.not_usable(volume)
         return self._look_why(volume, state)
 
-    def _mend_mine(self, state: str) -> Look:
+    def _repair_mine(self, state: str) -> Look:
         """Cinder shows it as attached here, but Nova does not list it. No other guest can have it,
         and this one gets it again."""
         if not self.is_time_to_ask_why():
@@ -114,6 +116,7 @@ class Attach(Steps):
         why, evidence = None, "server"
         if server.host_silent or (self._asked and server.task_state is None):
             why = server.unfit
+            evidence = "server" if server.exists else GONE
         if not why and self._asked:
             why, evidence = self._silence(), "agent"
         if not why and self._ignored >= _IGNORED:

@@ -12,7 +12,7 @@ from openstack.compute.v2.server import Server
 
 from mistral_failover.cloud import servers, volume_trouble
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.volume_holders import left
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
@@ -20,6 +20,8 @@ from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
 _STOPPING = "task_state powering-off"
+UNPLUG = 200.0
+"""Seconds after which Nova has ended a detach: a guest that ignores it keeps Nova for 160 s."""
 _TASK_ENDS = 6  # after so many patiences a live compute service has ended a server's task
 
 
@@ -29,12 +31,14 @@ class Release:
 
     ``off``: the sentence that proves that the server's guest is off, or None. ``fenced``: the
     member is fenced, by that proof or by a weaker one. ``delete_server``: the group allows deleting
-    the server if it is proven off and its host is down.
+    the server if it is proven off and its host is down. ``cut_off``: by the proof the guest may run
+    on, but reaches nothing any more, so nothing is lost if its server is stopped.
     """
 
     off: str | None = None
     fenced: bool = False
     delete_server: bool = False
+    cut_off: bool = False
 
 
 class Detach(Steps):
@@ -52,11 +56,15 @@ class Detach(Steps):
         super().__init__(cloud, volume_id, server_id, unknown=unknown)
         self._release = release
         self._seen = False
+        self._detaching = False
+        self._failure: CloudError | None = None  # of the last request, if Nova may have begun it
         self._busy_since: float | None = None
+        self._stopped = False
 
     def step(self) -> Look:
         """See :class:`Steps`."""
         volume, mine, state = self.look()
+        self._detaching = volume.status == "detaching"
         if mine is None:
             # If Cinder's attachment went, Nova has carried out the detach, once it removes its own
             # record: a compute service that stops in between never does.
@@ -70,7 +78,7 @@ class Detach(Steps):
                 return self.clear_left(self.server_id, begun=True) or Look(state)
             return self._delete(state)
         if volume.status in MOVING:
-            if volume.status == "detaching":
+            if self._detaching:
                 self.repeats.answered()
             # If asked again, Nova refuses; it says so if the cause is a missing compute service.
             return self._delete(state) if self.is_time_to_ask_why() else Look(state)
@@ -113,6 +121,8 @@ class Detach(Steps):
         raise volume_trouble.not_usable(volume)
 
     def _delete(self, state: str) -> Look:
+        if self.accepted and self._release.cut_off and not self._stopped:
+            return self._stop_guest()
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "DETACH_FAILED",
@@ -133,9 +143,11 @@ class Detach(Steps):
                     Server.new(id=self.server_id), self.volume_id, ignore_missing=False
                 )
         except CloudError as error:
+            self._failure = error if error.unknown else self._failure
             return self._refused(error, state)
         reach("detach.after")
         self.accepted += 1
+        self._failure = None
         return Look("Nova has just accepted the request")
 
     def _refused(self, error: CloudError, state: str) -> Look:
@@ -152,10 +164,47 @@ class Detach(Steps):
             raise volume_trouble.server_in_error(self.volume_id, self.server_id)
         if "root device" in error.message:
             raise volume_trouble.is_root(self.volume_id, self.server_id)
-        # Another client's detach came in between: the next look shows that.
+        # A detach is under way, perhaps another client's: the next looks show that.
         if "status must be" in error.message:
-            return Look(f"{state}, and {error.message}")
+            return self._take_back() or Look(f"{state}, and {error.message}")
         raise error
+
+    def _stop_guest(self) -> Look:
+        """The guest has kept the device once: it hangs, or waits for a disk that refuses it. Its
+        host lives, because it has answered. Stopped, the server keeps nothing."""
+        LOG.warning("Stopping server %s: its cut-off guest keeps a volume", self.server_id)
+        evidence = servers.stop(self.cloud, self.server_id, self.deadline - time.monotonic())
+        self._stopped = True
+        return Look(evidence.observed)
+
+    def _take_back(self) -> Look | None:
+        """Let a detach be requested again that no compute service works on; return None if one may,
+        or if the project may not do that.
+
+        Nova's API marks the volume in Cinder before it tells the compute service. If its broker is
+        away or loses the message, the mark stays, and Nova refuses every further request. Without
+        the mark it accepts the next one. If a compute service does work on the first one, it ends
+        that, and finds nothing to do for the second one.
+        """
+        settings = self.cloud.settings
+        quiet = settings.repeat_after if self._failure else max(UNPLUG, settings.repeat_after)
+        if not self._detaching or time.monotonic() - self.since < quiet:
+            return None
+        try:
+            with translated(f"take the detach of volume {self.volume_id} back", changes=True):
+                self.cloud.volumes.volumes.roll_detaching(self.volume_id)
+        except CloudError as error:
+            if error.code != "FORBIDDEN":
+                raise
+            self._failure = None
+            return None
+        LOG.warning("Volume %s: a detach that nothing works on is repeated", self.volume_id)
+        return Look("a detach that no compute service works on is requested again")
+
+    def _why_it_stands_still(self) -> CloudError | None:
+        """Return why nothing moves: Nova's own failure, as long as the package can repeat the
+        request."""
+        return self._failure or super()._why_it_stands_still()
 
     def _while_busy(self, error: CloudError, state: str) -> Look:
         """Nova does not report a dead host while a server waits for a stop that the host never

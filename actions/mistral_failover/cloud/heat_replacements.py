@@ -103,6 +103,18 @@ def rows_of(cloud: Cloud, stack: str) -> list[Link]:
     return links
 
 
+def replacement_commands(cloud: Cloud, stack: str, server_id: str) -> str:
+    """Return the commands by which Heat makes another server in place of one; empty if the stack
+    has no such server. Raises `CloudError`."""
+    for row in rows_of(cloud, stack):
+        if row.resource.physical_id == server_id and not row.retired:
+            return (
+                f"openstack stack resource mark unhealthy {quote(row.stack)} {quote(row.name)}; "
+                f"openstack stack update --existing {quote(stack)}"
+            )
+    return ""
+
+
 def predicted_replacements(
     cloud: Cloud,
     rows: Collection[Link],

@@ -59,7 +59,7 @@ class Steps:
         self.repeats = Repeats(cloud.settings, unknown=unknown)
         self.patience = self.repeats.soon
         self._state = ""
-        self.since = self._looked_why = time.monotonic()
+        self.since = self._looked_why = self.deadline = time.monotonic()
 
     def step(self) -> Look:
         """Look once, and send the request that is missing."""
@@ -68,12 +68,16 @@ class Steps:
     def carry_out(self, what: str, limit: float) -> Any:
         """Wait until the volume is there; an error that only an operator can resolve says what has
         to change."""
-        deadline = time.monotonic() + limit
+        self.deadline = time.monotonic() + limit
         try:
             return self.cloud.wait(self.step, what=what, limit=limit)
         except CloudError as error:
             failure = error
-            if error.code == "TIMEOUT" and not error.transient and time.monotonic() >= deadline:
+            if (
+                error.code == "TIMEOUT"
+                and not error.transient
+                and time.monotonic() >= self.deadline
+            ):
                 failure = self._why_it_stands_still() or error
             # A request without an answer or a visible effect may take effect after this call.
             failure.unknown = failure.unknown or self.repeats.unanswered is not None

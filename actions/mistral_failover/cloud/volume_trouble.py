@@ -68,9 +68,10 @@ def target_down(
 ) -> CloudError:
     """The server that is to get the volume can take nothing now; another server may.
 
-    ``why``: in words, ``evidence``: ``server`` (Nova reports it), ``agent`` (it is silent) or
-    ``requests`` (its compute service took none). ``held``: Cinder or Nova has an attachment of the
-    volume to the server, so the volume may still arrive there.
+    ``why``: in words, ``evidence``: ``server`` (Nova reports it), ``gone`` (it does not exist, and
+    never will again), ``agent`` (it is silent) or ``requests`` (its compute service took none).
+    ``held``: Cinder or Nova has an attachment of the volume to the server, so the volume may still
+    arrive there.
     """
     where = f"server {server_id}" + (f" on host {host}" if host else "")
     error = CloudError(

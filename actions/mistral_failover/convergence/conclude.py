@@ -14,6 +14,7 @@ from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import ConvergenceError
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
+    VERB_OF,
     GroupState,
     Node,
     NodeState,
@@ -131,6 +132,32 @@ def _wait_out(
     return Step(sentence, retry_at=wait.next_try)
 
 
+def stop_waiting(
+    tx: Transaction, definitions: Definitions, ready: Ready, error: Mapping[str, Any]
+) -> Step:
+    """Fail a node that waits, as if the group's patience were over. One that does not wait, or that
+    a live worker tries again, is left alone."""
+    traversal, key = tx.traversal(ready.traversal_id), ready.node.key
+    group = tx.lock_group(traversal.group_id, shared=False) if traversal else None
+    state = tx.node(ready.traversal_id, ready.node)
+    record = tx.lock_record(ready.node.resource_id)
+    if traversal is None or group is None or state is None or record is None:
+        return Step(f"{key} does not exist")
+    if (
+        group.current_traversal != traversal.id
+        or state.status != "WAITING"
+        or state.waiting_since is None
+        or record.held_at(tx.now())
+    ):
+        return Step(f"{key} does not wait")
+    verb = VERB_OF[record.action]
+    what = doing(verb, record, definitions.group(tx, group).types.get(record.type))
+    tell(tx, traversal, record, "failed", f"{what}: {because(error)}")
+    failed = Failed(what, error)
+    nodes = fail(tx, definitions, group, traversal, ready.node, failed)
+    return Step(failed.reason(), ready=nodes)
+
+
 def abandon(
     tx: Transaction, definitions: Definitions, ticket: Ticket, reason: str, code: str
 ) -> Step:
@@ -181,7 +208,7 @@ def fail(
     blocked = failed.blocked and goal is None
     reason = failed.reason(remedy=goal is None)
     tx.fail_node(traversal.id, node, blocked=blocked, reason=reason)
-    _stop(tx, traversal, reason, blocked=blocked)
+    _stop(tx, traversal, node, reason, blocked=blocked)
     if goal is None:
         return ()
     cause = f"rolling back to the last reached goal ({where(goal)}): {reason}"
@@ -191,17 +218,17 @@ def fail(
         )
     except ConvergenceError as error:
         why = f"{failed.reason()} It cannot be rolled back: {error}"
-        tx.mark_traversal(traversal.id, TraversalStatus.FAILED, why)
+        tx.mark_traversal(traversal.id, TraversalStatus.FAILED, why, node)
         return ()
     return started.ready
 
 
-def _stop(tx: Transaction, traversal: Traversal, reason: str, *, blocked: bool) -> None:
+def _stop(tx: Transaction, traversal: Traversal, node: Node, reason: str, *, blocked: bool) -> None:
     """Mark the traversal FAILED or BLOCKED; the journal gets one entry for all of its nodes."""
     tx.lock_group(traversal.group_id, shared=False)  # so that two nodes do not both write an entry
     before = tx.traversal(traversal.id)
     status = TraversalStatus.BLOCKED if blocked else TraversalStatus.FAILED
-    tx.mark_traversal(traversal.id, status, reason)
+    tx.mark_traversal(traversal.id, status, reason, node)
     after = tx.traversal(traversal.id)
     if before is None or after is None or before.status == after.status:
         return

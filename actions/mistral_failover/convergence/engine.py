@@ -9,8 +9,11 @@ Mistral as well as in a loop (``convergence.loop``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from mistral_failover.convergence.check import Terms, check
-from mistral_failover.convergence.conclude import abandon, conclude
+from mistral_failover.convergence.conclude import abandon, conclude, stop_waiting
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.ports import Store, Transaction
@@ -188,6 +191,11 @@ class Engine:
         step = self._store.atomically(lambda tx: conclude(tx, self._definitions, ticket, outcome))
         reach("conclude.after")
         return step
+
+    def stop_waiting(self, ready: Ready, error: Mapping[str, Any]) -> Step:
+        """Fail a node that waits, though the group's patience is not over: what it waits for cannot
+        come. ``error``: its code, message and remedy. A node that does not wait is left alone."""
+        return self._store.atomically(lambda tx: stop_waiting(tx, self._definitions, ready, error))
 
     def abandon(self, ticket: Ticket, reason: str, code: str = "LEASE_LOST") -> Step:
         """Give up an operation that this process may not continue, and its lock unless it is broken

@@ -71,9 +71,12 @@ class Transaction(Protocol):
     def open_traversal(self, traversal: Traversal, plan: Plan) -> None:
         """Insert a traversal: its graph, new records, sync points; mark the kept and replaced."""
 
-    def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
+    def mark_traversal(
+        self, traversal_id: str, status: TraversalStatus, reason: str, failed: Node | None = None
+    ) -> None:
         """Change a traversal's status unless the present one is stronger: COMPLETE stays, and
-        FAILED becomes neither BLOCKED nor IN_PROGRESS again."""
+        FAILED becomes neither BLOCKED nor IN_PROGRESS again. ``failed``: the node whose failure is
+        the reason."""
 
     def supersede(self, traversal_id: str, by: str) -> None:
         """Mark a traversal SUPERSEDED by another one, unless it has ended, and delete its sync

@@ -66,6 +66,9 @@ ACTION_OF: Mapping[Verb, Action] = {
 }
 
 
+VERB_OF: Mapping[Action, Verb] = {action: verb for verb, action in ACTION_OF.items()}
+
+
 @dataclass(frozen=True, order=True)
 class Node:
     """One node of a traversal's graph: bring a resource to the goal, or clean it up."""
@@ -176,7 +179,8 @@ class Traversal:
     """One execution of the graph to one goal. ``back``: it undoes one that failed.
 
     ``through`` is the rank of the last stage that may run; None: all may. ``follows`` is the id of
-    the traversal that it replaced by the engine's own decision.
+    the traversal that it replaced by the engine's own decision. ``chain`` is the id of the Mistral
+    execution that drives it, None if there was none.
     """
 
     id: str
@@ -189,6 +193,7 @@ class Traversal:
     back: bool = False
     through: int | None = None
     follows: str | None = None
+    chain: str | None = None
 
 
 @dataclass(frozen=True)

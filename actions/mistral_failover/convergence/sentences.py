@@ -15,10 +15,15 @@ from mistral_failover.model.types import ResourceType
 def doing(verb: Verb, record: Record, resource_type: ResourceType | None) -> str:
     """For example ``attach volume: data on db_b``; the words are those of the action or workflow,
     or the verb if the type is not defined any more."""
+    return doing_to(verb, record.name, record.member, resource_type)
+
+
+def doing_to(verb: Verb, name: str, member: str | None, resource_type: ResourceType | None) -> str:
+    """As :func:`doing`, from the resource's name and its member."""
     spec = resource_type.operations.get(verb) if resource_type else None
     words = spec.carried_out_by.rpartition(".")[2].replace("_", " ") if spec else verb
-    where = f" on {record.member}" if record.member else ""
-    return f"{words}: {record.name}{where}"
+    where = f" on {member}" if member else ""
+    return f"{words}: {name}{where}"
 
 
 def because(error: Mapping[str, Any], *, remedy: bool = True) -> str:

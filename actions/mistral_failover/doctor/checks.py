@@ -18,7 +18,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import describe
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 
 LIMIT = 40.0

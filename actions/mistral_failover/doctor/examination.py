@@ -22,7 +22,7 @@ from mistral_failover.doctor import (
 )
 from mistral_failover.doctor import group as group_checks
 from mistral_failover.doctor.checks import Check, Finding, GroupCheck, Look, examine
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.transaction import SqlTransaction
 

@@ -154,9 +154,9 @@ def members(subject: Subject) -> Iterable[Finding]:
                     f"failover plan {subject.name}",
                 )
         elif why:
-            yield warn(f"{fact.name} cannot take a role: {why}", _mend(subject, fact.name))
+            yield warn(f"{fact.name} cannot take a role: {why}", _remedy(subject, fact.name))
         elif doubt := doubts.get(fact.name):
-            yield warn(f"{fact.name} would be chosen last: {doubt}", _mend(subject, fact.name))
+            yield warn(f"{fact.name} would be chosen last: {doubt}", _remedy(subject, fact.name))
     if able:
         yield ok(f"{len(seen)} members; {', '.join(able)} can take over")
     elif holders:
@@ -170,7 +170,7 @@ def members(subject: Subject) -> Iterable[Finding]:
         )
 
 
-def _mend(subject: Subject, member: str) -> str:
+def _remedy(subject: Subject, member: str) -> str:
     return f"failover replace {subject.name} {member}, or repair the cause"
 
 
@@ -200,10 +200,10 @@ def chain(subject: Subject) -> Iterable[Finding]:
     """Check that Mistral has the group's own workflows: its chain, and the one for its events."""
     group, remedy = subject.snapshot.group, "failover workflows install FILE"
     hook = group.on_event.workflow if group.on_event else None
-    known = _workflows(subject, [group.workflow, hook])
-    if known is None:
+    lacking = _lacking(subject, [group.workflow, hook])
+    if lacking is None:
         return
-    if group.workflow and group.workflow not in known:
+    if group.workflow in lacking:
         yield error(
             f"Mistral does not show its chain {group.workflow} to this project: no failover of "
             "the group can start",
@@ -211,7 +211,7 @@ def chain(subject: Subject) -> Iterable[Finding]:
         )
     elif group.workflow:
         yield ok(f"its chain is {group.workflow}")
-    if hook and hook not in known:
+    if hook in lacking:
         yield error(
             f"Mistral does not show {hook}, the workflow for its events, to this project",
             remedy,
@@ -223,8 +223,7 @@ def fence(subject: Subject) -> Iterable[Finding]:
     group = subject.snapshot.group
 
     def lacks_workflow(name: str) -> bool:
-        known = _workflows(subject, [name])
-        return known is not None and name not in known
+        return name in (_lacking(subject, [name]) or ())
 
     project = subject.look.request.project_id
     examined = Examined(group, subject.look.settings, lacks_workflow, project)
@@ -248,15 +247,15 @@ def fence(subject: Subject) -> Iterable[Finding]:
         yield ok(f"ladder: {said}")
 
 
-def _workflows(subject: Subject, names: Iterable[str | None]) -> set[str] | None:
-    """Return those of these workflows that Mistral shows; None if it cannot be asked."""
+def _lacking(subject: Subject, names: Iterable[str | None]) -> set[str] | None:
+    """Return those of these workflows that Mistral does not show; None if it cannot be asked."""
     wanted = {name for name in names if name}
     mistral = subject.look.mistral if wanted else None
     if not wanted:
         return set()
     if mistral is None or subject.look.without_mistral:
         return None
-    return {name for name in wanted if name in mistral.workflows(name)}
+    return mistral.lacking(wanted)
 
 
 def alarms(subject: Subject) -> Iterable[Finding]:

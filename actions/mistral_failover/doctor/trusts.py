@@ -25,7 +25,7 @@ REHEARSE = (
     "Test the path of each alarm: openstack stack resource signal STACK RESOURCE --data BODY; see "
     "docs/authentication.md, When rights end."
 )
-MEND = (
+REMEDY = (
     f"As a user with the role {ROLE}, create the trust again: update the stack, or create the "
     f"alarm or the cron trigger again. {REHEARSE}"
 )
@@ -69,7 +69,9 @@ def _own(look: Look, trust: str | None, access: Any) -> Iterable[Finding]:
     if roles is None:
         yield warn("Keystone does not show the roles of this request's trust", REHEARSE)
     elif lacking(roles):
-        yield error(f"this request came through a trust that passes on only {listed(roles)}", MEND)
+        yield error(
+            f"this request came through a trust that passes on only {listed(roles)}", REMEDY
+        )
     else:
         yield ok(f"this request came through a trust that passes on {listed(roles)}")
 
@@ -90,14 +92,14 @@ def _told(look: Look, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
         yield warn(
             f"{len(short)} of the trusts that the caller created here expire soon, the first in "
             f"{min(short) / 3600:.0f} h",
-            MEND,
+            REMEDY,
         )
     poor = [roles for trust in lasting[:MOST] if lacking(roles := _roles(look, trust))]
     if poor:
         yield warn(
             f"{len(poor)} of the trusts that the caller created here pass on too few roles "
             f"({listed(poor[0])}): an alarm that comes through one of them cannot move anything",
-            MEND,
+            REMEDY,
         )
     if not short and not poor:
         yield ok(

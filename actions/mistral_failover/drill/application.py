@@ -96,8 +96,8 @@ class Application:
         aside = self._node / f"{_PID}.new"
         aside.write_text(str(Process.of(os.getpid())), encoding="ascii")
         aside.rename(self._node / _PID)
-        # Whoever stops it looks for the file, after the start command was ended: either this is
-        # found, or it finds here that nobody wants it any more.
+        # The stop command looks for the file after the start command was ended: either it finds
+        # the file, or this process finds that it is no longer wanted.
         if os.getppid() != starter:
             return FAILED
         with (self._mount / _HELD).open("w", encoding="ascii"):  # who unmounts sees it in use

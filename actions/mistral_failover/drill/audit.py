@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.drill.leaked_secrets import Secrets, contents
-from mistral_failover.runtime.process import request_id
+from mistral_failover.runtime.lease_guard import request_id
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import (
     groups,
@@ -197,7 +197,8 @@ def _stolen(row: Mapping[str, Any]) -> bool:
 
 
 def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
-    """4. No operation takes effect twice."""
+    """4. No operation takes effect twice. A detach that Nova gives up, because the guest keeps the
+    device, has no effect."""
     by_id = {row["id"]: row for row in state.resources}
     wanted: Counter[tuple[str, str | None]] = Counter()
     for row in state.operations:
@@ -205,11 +206,12 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
         if resource["type"] == "volume_attachment":
             kind = "detach_begin" if row["verb"] == "delete" else "attach_begin"
             wanted[kind, resource["physical_id"]] += 1  # None: it has not ended yet
-    seen = Counter(
-        (event["kind"], event["volume"])
-        for event in events
-        if event["kind"] in ("attach_begin", "detach_begin")
-    )
+    seen: Counter[tuple[str, str | None]] = Counter()
+    for event in events:
+        if event["kind"] in ("attach_begin", "detach_begin"):
+            seen[event["kind"], event["volume"]] += 1
+        elif event["kind"] == "detach_failed":
+            seen["detach_begin", event["volume"]] -= 1
     for effect, count in seen.items():
         if count > wanted[effect] + wanted[effect[0], None]:
             yield Violation(4, f"{effect} happened {count} times for {wanted[effect]} operations")

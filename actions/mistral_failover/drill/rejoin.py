@@ -13,7 +13,8 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.drill.scene import Scene, SceneError
 from mistral_failover.model.ids import group_id
-from mistral_failover.runtime.process import Request, runtime
+from mistral_failover.runtime.process import runtime
+from mistral_failover.runtime.request import Request
 
 _PAUSE = 0.1
 _LIMIT = 60.0

@@ -34,7 +34,7 @@ from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.process import running
 from mistral_failover.mistral.client import ExecutionBody
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import stalled_work
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import journal

@@ -25,7 +25,8 @@ from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.runtime import process
-from mistral_failover.runtime.process import Request, Runtime, own_project
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request, own_project
 from mistral_failover.store import hooks, stalled_work
 from mistral_failover.store.transaction import SqlTransaction
 

@@ -14,7 +14,7 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.model.group import Group
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import SqlTransaction

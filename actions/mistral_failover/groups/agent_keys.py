@@ -16,7 +16,7 @@ from mistral_failover.agent.wire import group_key, member_key
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.validation import check_grammar
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 def enroll(request: Request, group: str, member: str | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from mistral_failover.groups.agent_health import (
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.group import Group
 from mistral_failover.model.text import clock
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import suspensions
 from mistral_failover.store.transaction import SqlTransaction
 

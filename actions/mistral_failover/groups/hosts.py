@@ -11,7 +11,7 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.project_listing import ProjectListing
 from mistral_failover.cloud.servers import ServerHost
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
 from mistral_failover.store.transaction import SqlTransaction
 

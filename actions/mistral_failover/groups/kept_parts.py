@@ -17,7 +17,7 @@ from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ADDRESSES, ATTACHMENT, fence_name
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
 from mistral_failover.store.groups import MemberRow

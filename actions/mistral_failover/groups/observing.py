@@ -18,7 +18,7 @@ from mistral_failover.cloud.project_listing import ProjectListing
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.text import plain
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 LISTEN = 20.0
 """Seconds of a round after which no further agent is asked."""

@@ -25,7 +25,7 @@ from mistral_failover.groups.candidates import Seen
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import Replaced, SeenTooLate
 

@@ -12,7 +12,7 @@ from mistral_failover.convergence.records import GroupState
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.transaction import SqlTransaction
 

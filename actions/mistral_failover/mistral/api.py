@@ -7,7 +7,7 @@ Mistral shows a caller the executions of its own project; nothing here asks for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from mistral_failover.mistral.client import (
     parsed,
     quoted,
 )
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.settings import Settings
 
 _EXECUTION = (
@@ -200,10 +200,13 @@ class Mistral:
         rows = self._client.rows("actions", name=f"has:{prefix}", fields="id,name")
         return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
 
-    def workflows(self, prefix: str) -> dict[str, str]:
-        """Return the definitions of the workflows whose names have this prefix, by name."""
-        rows = self._client.rows("workflows", name=f"has:{prefix}", fields="id,name,definition")
-        return {r["name"]: r["definition"] for r in rows if r["name"].startswith(prefix)}
+    def lacking(self, names: Iterable[str]) -> set[str]:
+        """Return those of these workflows that Mistral does not show to the caller's project."""
+        return {name for name in names if not any(self._named(name))}
+
+    def _named(self, name: str) -> Iterator[bool]:
+        rows = self._client.rows("workflows", name=f"has:{name}", fields="id,name")
+        return (row["name"] == name for row in rows)
 
     def definitions(self, prefix: str, project: str) -> list[Definition]:
         """Return all workflows that the caller can see and whose names begin so, in every

@@ -205,7 +205,7 @@ class MistralClient:
     def _ask(self, method: str, path: str, **kwargs: Any) -> Any:
         headers = dict(kwargs.pop("headers", {}))
         # Keystone's middleware puts its own in the place of this one; where it is not in front of
-        # Mistral, as on a developer's machine, nobody else says whose the request is.
+        # Mistral, as on a developer's machine, nothing else says whose the request is.
         if project := self._project():
             headers["X-Project-Id"] = project
         if self._timeout is not None:

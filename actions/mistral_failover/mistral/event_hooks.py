@@ -23,7 +23,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import describe, masked
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import hooks
 from mistral_failover.store.hooks import EVENTS, Event, Pending
 from mistral_failover.store.transaction import SqlTransaction
@@ -114,7 +114,7 @@ def send_last(request: Request, group_id: str) -> None:
     """Send a group's pending events, because the group is about to be deleted; never raises."""
     try:
         send(request, group_id, time.monotonic() + _LIMIT)
-    except Exception:  # noqa: BLE001 - a workflow of the user's keeps nobody from forgetting
+    except Exception:  # noqa: BLE001 - a user's workflow must not prevent forgetting
         LOG.warning("The workflow of %s could not be notified.", group_id, exc_info=True)
 
 

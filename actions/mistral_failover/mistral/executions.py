@@ -13,7 +13,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.mistral.api import Execution, Mistral, Task, mistral_of
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import describe
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 LIMIT = 10.0
 """Seconds for all requests to Mistral; what is not read by then is omitted, and the answer says

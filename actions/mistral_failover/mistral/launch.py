@@ -15,7 +15,7 @@ from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.canonical import canonical_json
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 PUBLIC = "failover."
 PRIVATE = "failover._"

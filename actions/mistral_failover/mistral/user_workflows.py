@@ -25,7 +25,8 @@ from mistral_failover.mistral.client import ENDED
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import describe
-from mistral_failover.runtime.process import LeaseGuard, Request
+from mistral_failover.runtime.lease_guard import LeaseGuard
+from mistral_failover.runtime.request import Request
 
 Wait = Callable[..., Any]
 """``cloud.waits.wait_until`` with its pauses and its guard filled in."""

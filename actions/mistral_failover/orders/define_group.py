@@ -17,7 +17,7 @@ from mistral_failover.model.problems import template_problems
 from mistral_failover.model.types import load_type
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -63,11 +63,11 @@ def define(
         "created": known is None,
         "differences": [each.as_dict() for each in changed],
         "lines": [str(each) for each in changed],
-        "missing": _missing(request, group),
+        "missing": _missing_workflows(request, group),
     }
 
 
-def _missing(request: Request, group: Group) -> list[str]:
+def _missing_workflows(request: Request, group: Group) -> list[str]:
     """Return the workflows that a group names and Mistral does not show to this project. Return
     none if Mistral does not answer in time."""
     rungs = {rung.get("workflow") for rung in group.fence}
@@ -79,7 +79,7 @@ def _missing(request: Request, group: Group) -> list[str]:
         mistral = mistral_of(request, Until(time.monotonic() + ASK, ASK))
         if mistral is None:
             return []
-        return sorted(name for name in named if name not in mistral.workflows(name))
+        return sorted(mistral.lacking(named))
     except CloudError:  # the doctor reports it too
         return []
 

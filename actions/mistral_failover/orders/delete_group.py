@@ -9,9 +9,8 @@ from mistral_failover.alarms import held_alarms
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.mistral import event_hooks
 from mistral_failover.model.group import INTERNAL_TYPES
-from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import group_removal, groups, incidents
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -33,7 +32,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
         _refuse_in_service(tx, state, group)
         told = []
         for alarm in incidents.waiting(tx, state.id):
-            sentence = f"{alarm.sentence}; its group {group} was deleted by {caller_name(request)}"
+            sentence = f"{alarm.sentence}; its group {group} was deleted by {request.caller}"
             group_removal.orphan(tx, alarm.id, sentence)
             told.append(
                 {"incident": alarm.id, "lost": held_alarms.lost(alarm), "sentence": sentence}

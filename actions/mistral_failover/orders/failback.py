@@ -22,7 +22,7 @@ from mistral_failover.model.goal import Goal
 from mistral_failover.orders import failover, switchover
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.orders.switchover import ThereAlready
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 def failback(

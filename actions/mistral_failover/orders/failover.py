@@ -26,7 +26,7 @@ from mistral_failover.orders.old_goals import forget
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import names, optional_text, text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.transaction import SqlTransaction
 

@@ -22,7 +22,7 @@ from mistral_failover.resources.fence import agents, devices, power
 from mistral_failover.resources.fence.devices import Devices, Levels
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 
 LOG = logging.getLogger(__name__)

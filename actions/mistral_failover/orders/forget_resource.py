@@ -20,10 +20,9 @@ from mistral_failover.model.observation import Look, Presence
 from mistral_failover.model.text import plain
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.resources.observed import OBSERVED
-from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.request import Request
 from mistral_failover.store.transaction import SqlTransaction
 
 
@@ -155,7 +154,7 @@ def _forget(
         on = f" on {record.member}" if record.member else ""
         tx.journal(
             state.id,
-            f"{record.name}{on} was forgotten by {caller_name(request)}: {plain(because)}",
+            f"{record.name}{on} was forgotten by {request.caller}: {plain(because)}",
             kind="forgotten",
             traversal_id=state.current_traversal,
             resource_id=record.id,

@@ -7,7 +7,7 @@ import logging
 
 from sqlalchemy.exc import DBAPIError
 
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import goals
 from mistral_failover.store.transaction import SqlTransaction
 

@@ -15,13 +15,14 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from mistral_failover.cloud.attaching import GONE
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.errors import ConvergenceError
 from mistral_failover.convergence.records import Record, Traversal, TraversalStatus
 from mistral_failover.convergence.traversals import present_goal
 from mistral_failover.groups import candidates
-from mistral_failover.groups.refresh_members import members_now
+from mistral_failover.groups.refresh_members import depose, members_now, remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.assignment import MemberFact, as_planned
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
@@ -29,7 +30,7 @@ from mistral_failover.model.goal import returns
 from mistral_failover.model.group import Group
 from mistral_failover.orders.failover import FailoverRequest, look_at_new_volumes, next_goal
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, suspensions, views
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.stalled_work import TargetDown
@@ -41,11 +42,20 @@ NO_OTHER = "no_other_target"
 
 
 @dataclass(frozen=True)
+class _Refusal:
+    """Why no other member is chosen, in words. ``final``: that does not change while the failover
+    waits."""
+
+    sentence: str
+    final: bool = True
+
+
+@dataclass(frozen=True)
 class _Situation:
     """A traversal whose target is down. ``roles``: those that the target cannot take;
     ``passed_over``: the earlier targets of the same failover; ``fenced``: whether the target must
-    be fenced before another member gets the roles; ``refusal``: why it is not passed over, in
-    words, or empty."""
+    be fenced before another member gets the roles; ``refusal``: why it is not passed over, or
+    None."""
 
     snapshot: GroupSnapshot
     traversal: Traversal
@@ -53,7 +63,7 @@ class _Situation:
     roles: frozenset[str]
     passed_over: frozenset[str]
     fenced: bool
-    refusal: str
+    refusal: _Refusal | None
 
 
 def choose_other_target(request: Request, traversal_id: str) -> bool:
@@ -61,8 +71,9 @@ def choose_other_target(request: Request, traversal_id: str) -> bool:
     whether another traversal has taken its place.
 
     Nothing changes if no other member can take the roles, if the order names the target, while the
-    group is paused, or at its limit; then the traversal waits, and the journal says why. Never
-    raises because of the cloud.
+    group is paused, or at its limit; then the traversal waits, and the journal says why. It does
+    not wait for a server that does not exist any more: unless another member may still come back,
+    its step fails. Never raises because of the cloud.
     """
     database = request.runtime.database
     found = database.reading(lambda tx: _situation(request, tx, traversal_id))
@@ -71,54 +82,72 @@ def choose_other_target(request: Request, traversal_id: str) -> bool:
     try:
         refusal = found.refusal or _redirect(request, found)
     except (NoEligibleMember, InvalidDocument, ActionError, ConvergenceError) as error:
-        refusal = str(error)
+        refusal = _Refusal(str(error), final=False)
     except CloudError as error:
         LOG.info("No other target for traversal %s was looked for: %s", traversal_id, error)
         return False
-    if refusal:
-        database.atomically(lambda tx: _say_once(tx, found, refusal))
-    return not refusal
+    if refusal is None:
+        return True
+    if refusal.final and found.down.evidence == GONE:
+        message = f"{found.down.error.get('message', found.down.why)}; {refusal.sentence}"
+        request.runtime.engine.stop_waiting(
+            found.down.ready, {**found.down.error, "message": message}
+        )
+    else:
+        database.atomically(lambda tx: _say_once(tx, found, refusal.sentence))
+    return False
 
 
-def _redirect(request: Request, found: _Situation) -> str:
-    """Start the traversal to a goal with another member; return why that is refused, or an empty
-    text."""
+def _redirect(request: Request, found: _Situation) -> _Refusal | None:
+    """Start the traversal to a goal with another member, or with another server of the same one;
+    return why that is refused, or None."""
     member, snapshot = found.down.member, found.snapshot
     cloud = request.cloud(Unguarded())
+    seen, replaced = remember_members(
+        request, snapshot.state.id, lambda: members_now(cloud, snapshot.group)
+    )
+    depose(request, cloud, snapshot, replaced)
     facts = candidates.look(
         request,
         cloud,
         snapshot.group,
         snapshot.state.id,
-        members_now(cloud, snapshot.group),
+        seen,
         snapshot.lost,
         thorough=True,
     )
     left = {role: holder for role, holder in snapshot.roles.items() if role not in found.roles}
     lost = (member,) if found.fenced else ()
-    goal = next_goal(
-        replace(snapshot, roles=left), FailoverRequest(lost=lost), _others(facts, found)
-    )
+    others = _others(facts, found)
+    try:
+        goal = next_goal(replace(snapshot, roles=left), FailoverRequest(lost=lost), others)
+    except NoEligibleMember as error:
+        out = snapshot.lost | found.passed_over | {member}
+        may_return = any(fact.name not in out and not fact.gone for fact in others)
+        return _Refusal(str(error), final=not may_return)
     if found.down.evidence == "agent" and not any(
         fact.name == member and (fact.silent or not fact.healthy) for fact in facts
     ):
-        return "the other agents are silent, too, so it may be their channel that is down"
+        return _Refusal("the other agents are silent, too, so it may be their channel that is down")
     look_at_new_volumes(request, snapshot, goal)
     to = ", ".join(f"{role} goes to {goal.document['roles'][role]}" for role in sorted(found.roles))
     fenced = ", and declared lost, because it may still get the volume" if found.fenced else ""
     request.runtime.engine.redirect(
         found.traversal.id,
         goal,
-        why=f"not {member}",
+        why=f"not {found.down.server}",
         cause=f"{member} is passed over ({found.down.why}){fenced}: {to}",
     )
-    return ""
+    return None
 
 
 def _others(facts: Sequence[MemberFact], found: _Situation) -> list[MemberFact]:
-    """Return the members' facts; those that this failover has tried can take nothing."""
+    """Return the members' facts; those that this failover has tried can take nothing, but a new
+    server of the target can."""
+    down = found.down
     tried = dict.fromkeys(found.passed_over, "it went down earlier in this failover")
-    tried[found.down.member] = f"it went down: {found.down.why}"
+    if down.server in {fact.server_id for fact in facts if fact.name == down.member}:
+        tried[down.member] = f"it went down: {down.why}"
     return [
         replace(fact, healthy=False, why_not=tried[fact.name]) if fact.name in tried else fact
         for fact in as_planned(facts)
@@ -150,15 +179,17 @@ def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _Situ
     fenced = any(_is_there(snapshot.group, record, roles, free) for record in here)
     others = {role for role, holder in snapshot.roles.items() if holder == member} - roles
     earlier = list(_earlier_targets(tx, traversal))
-    refusal = ""
+    refusal = None
     if _names_its_target(incidents.get(tx, request.project_id, traversal.incident_id or "")):
-        refusal = "the order names it, so no other member is chosen"
+        refusal = _Refusal("the order names it, so no other member is chosen")
     elif "pause" in suspensions.of_group(tx, state.id):
-        refusal = "no other member is chosen while the group is paused"
+        refusal = _Refusal("no other member is chosen while the group is paused", final=False)
     elif len(earlier) >= snapshot.group.limits.per_hour:
-        refusal = f"this failover has tried {len(earlier) + 1} members, and per_hour allows no more"
+        refusal = _Refusal(
+            f"this failover has tried {len(earlier) + 1} members, and per_hour allows no more"
+        )
     elif fenced and others:
-        refusal = f"fencing it would end what it serves ({', '.join(sorted(others))})"
+        refusal = _Refusal(f"fencing it would end what it serves ({', '.join(sorted(others))})")
     return _Situation(
         snapshot,
         traversal,

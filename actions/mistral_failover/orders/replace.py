@@ -24,11 +24,11 @@ from mistral_failover.model.replacement import (
     failure,
     next_in_turn,
 )
-from mistral_failover.orders import failover, intake, switchover
+from mistral_failover.orders import failover, operator_order, switchover
 from mistral_failover.orders.failover import Derive, FailoverRequest
-from mistral_failover.orders.intake import NothingToDo
+from mistral_failover.orders.operator_order import NothingToDo
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -95,7 +95,7 @@ def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> 
         cause = f"{cause}: {chosen.sentence}"
         known = {"replace": name, "server": server, "resource": wish.resource}
     wish = replace(wish, member=known["replace"], server=known["server"])
-    answer = intake.ordered(request, group, replacing(request, wish), dict(known), cause)
+    answer = operator_order.ordered(request, group, replacing(request, wish), dict(known), cause)
     return answer | {"member": wish.member, "server": wish.server, "moves": []}
 
 
@@ -177,7 +177,7 @@ def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, A
     """
     if request.execution is None:
         return None
-    identity = intake.order_id(request.project_id, snapshot.state.id, request.execution)
+    identity = operator_order.order_id(request.project_id, snapshot.state.id, request.execution)
     traversal = failover.traversal_of(snapshot.state.id, identity)
 
     def read(tx: SqlTransaction) -> Mapping[str, Any] | None:

@@ -14,10 +14,10 @@ from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import require_eligible
 from mistral_failover.model.goal import Goal, empty_goal
 from mistral_failover.model.validation import did_you_mean
-from mistral_failover.orders import failover, intake
+from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import goals
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -36,7 +36,7 @@ def rollback(
     """
     asked_for = {"rollback": goal or "the goal before", "recovered": list(recovered)}
     derive = returning_to(request, goal, recovered)
-    return intake.ordered(request, group, derive, asked_for, cause)
+    return operator_order.ordered(request, group, derive, asked_for, cause)
 
 
 def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> d
     Return as :func:`failover.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
     """
     asked_for = {"remove": True, "lost": list(lost)}
-    return intake.ordered(request, group, removing(lost), asked_for, cause)
+    return operator_order.ordered(request, group, removing(lost), asked_for, cause)
 
 
 def removing(lost: tuple[str, ...]) -> Derive:

@@ -20,12 +20,12 @@ from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
-from mistral_failover.orders import failover, intake
+from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents, views
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -41,7 +41,7 @@ ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 _NOT_UP = "To activate it: failover group activate."
 
 
-class ThereAlready(intake.NothingToDo):
+class ThereAlready(operator_order.NothingToDo):
     """The roles are already where they should be; ``why``, in words."""
 
     def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
@@ -79,7 +79,7 @@ def ordered(
     Return as :func:`failover.begin`; raises what ``derive`` raises, except ThereAlready.
     """
     try:
-        return intake.ordered(request, group, derive, asked_for, cause)
+        return operator_order.ordered(request, group, derive, asked_for, cause)
     except ThereAlready as there:
         current = there.snapshot.state.current_traversal
         return {

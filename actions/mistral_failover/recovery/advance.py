@@ -22,7 +22,7 @@ from mistral_lib.actions import Result
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.convergence.engine import latest
-from mistral_failover.convergence.records import Node, NodeProgress, Ready, Traversal
+from mistral_failover.convergence.records import GroupState, Node, NodeProgress, Ready, Traversal
 from mistral_failover.fault_points import reach
 from mistral_failover.model.stages import Stage, rank
 from mistral_failover.orders.other_target import choose_other_target
@@ -31,7 +31,7 @@ from mistral_failover.resources import ownership
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import describe
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import views
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -153,13 +153,13 @@ def _store_is_back(request: Request, deadline: float) -> bool:
 def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
     """Return the result of :func:`advance`; None if the call gives its thread back before
     the end."""
-    state = ownership.group_of(request, traversal_id)
-    if state is None:
+    entered = request.runtime.database.reading(lambda tx: _entered(request, tx, traversal_id))
+    if entered is None:
         return _unknown(traversal_id)
+    state, current, first = entered
     reach("advance.before")
     worker = NodeWorker(request, state.id)
-    first = _latest(request, state.id)
-    _opened(request, traversal_id, through, hold=hold)
+    _open(request, current, through, hold=hold)
     if through is Stage.END:
         # An earlier stage has just been refused: do not count another attempt.
         worker.ended = rights.still_ended(request, state.id)
@@ -225,13 +225,24 @@ def _look(request: Request, traversal_id: str) -> View:
     return request.runtime.database.reading(read)
 
 
-def _opened(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> None:
+def _entered(
+    request: Request, tx: SqlTransaction, traversal_id: str
+) -> tuple[GroupState, Traversal, int] | None:
+    """Return the group of a traversal, the traversal that is carried out for it now, and the id of
+    the journal's last row; None if the request's project has no such traversal."""
+    state = ownership.group_of(request, tx, traversal_id)
+    if state is None:
+        return None
+    rows = views.history(tx, state.id, limit=1)
+    return state, latest(tx, traversal_id), rows[-1]["id"] if rows else 0
+
+
+def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -> None:
     """Open the stages up to ``through``, and record which execution drives the traversal."""
-    engine, chain = request.runtime.engine, request.execution
-    current = engine.current(traversal_id)
+    chain = request.execution
     if current.through is not None:
-        engine.open_through(current.id, through if hold else None)
-    if chain is not None:
+        request.runtime.engine.open_through(current.id, through if hold else None)
+    if chain is not None and chain != current.chain:
         request.runtime.database.atomically(lambda tx: tx.driven_by(current.id, chain))
 
 
@@ -284,12 +295,6 @@ def _unknown(traversal_id: str) -> Result:
             "remedy": "Pass the traversal that failover.begin or failover.admit returned.",
         }
     )
-
-
-def _latest(request: Request, group_id: str) -> int:
-    """Return the id of the journal's last row."""
-    rows = request.runtime.database.reading(lambda tx: views.history(tx, group_id, limit=1))
-    return rows[-1]["id"] if rows else 0
 
 
 def _said(request: Request, group_id: str, after: int) -> list[str]:

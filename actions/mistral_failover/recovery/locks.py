@@ -21,10 +21,9 @@ from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.executions import CALL, LIMIT, execution_of
 from mistral_failover.model.text import plain
 from mistral_failover.orders.failover import chain_of
-from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import ActionError, describe
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import identified, unknown
 from mistral_failover.store import details
 from mistral_failover.store.transaction import SqlTransaction
@@ -153,7 +152,7 @@ def _broken(
     how = "which was alive" if record.held_at(now) else "which is dead"
     why = f" (forced: {plain(because)})" if force and because else ""
     why = why or (f" ({plain(because)})" if because else "")
-    reason = f"the lock of {owner}, {how}, was broken by {caller_name(request)}{why}"
+    reason = f"the lock of {owner}, {how}, was broken by {request.caller}{why}"
     sentence = f"{record.name}: {reason}"
     if not tx.break_lock(record, reason):
         raise ActionError(

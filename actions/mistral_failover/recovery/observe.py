@@ -32,7 +32,7 @@ from mistral_failover.model.observation import (
     judged,
 )
 from mistral_failover.resources.observed import OBSERVED, REPAIRED, SERVES
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations, suspensions, views
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import SqlTransaction

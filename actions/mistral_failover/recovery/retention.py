@@ -10,7 +10,7 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from mistral_failover.orders.old_goals import DAY
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import retention
 from mistral_failover.store.database import Database
 from mistral_failover.store.transaction import SqlTransaction

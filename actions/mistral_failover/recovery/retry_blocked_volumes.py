@@ -16,7 +16,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.convergence.records import TraversalStatus
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import stalled_work
 from mistral_failover.store.stalled_work import SWEPT
 from mistral_failover.store.transaction import SqlTransaction

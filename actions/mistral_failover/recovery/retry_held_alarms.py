@@ -35,7 +35,7 @@ from mistral_failover.groups.observing import ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
 from mistral_failover.model.observation import Presence
 from mistral_failover.runtime.errors import ActionError, describe
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
 from mistral_failover.store.incidents import HeldOfGroup, Incident, reported_lost
 from mistral_failover.store.tables import Decision

@@ -20,13 +20,13 @@ from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
-from mistral_failover.orders import intake
+from mistral_failover.orders import alarm_failovers
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import ActionError, describe
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
 from mistral_failover.store.stalled_work import SWEPT
 from mistral_failover.store.tables import Decision
@@ -235,7 +235,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
             if sentence := _out_of_service(request, incident) or _too_old(request, incident):
                 found["held"].append(row | {"sentence": sentence})
                 continue
-            answer = intake.start(request, incident)
+            answer = alarm_failovers.start(request, incident)
             sentence = f"the failover for {incident.sentence} was started"
             found["started"].append(
                 {

@@ -6,16 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from mistral_failover.alarms import held_alarms
 from mistral_failover.convergence.sentences import because
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
 from mistral_failover.mistral.executions import execution_of
-from mistral_failover.reports import status_details
+from mistral_failover.reports import status
 from mistral_failover.reports.durations import critical_path, stage_of, stages
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import identified
 from mistral_failover.store import details, groups, incidents, plans, views
 from mistral_failover.store.id_lookup import Match
+from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 SENTENCES = 500
@@ -44,9 +46,7 @@ def show(request: Request, said: str, group: str | None, *, trees: bool = True) 
     found, operations, began = request.runtime.database.reading(read)
     if found.get("chain"):
         snapshot = group_snapshot(request, found["group"])
-        found["chain"] = status_details.chain(request, snapshot.group, found["chain"], ask=trees)
-        if found["status"] == "IN_PROGRESS" and not found["reason"]:
-            found["reason"] = status_details.chain_reason(found["chain"])
+        found = status.with_chain(request, snapshot.group, found, ask=trees)
     if not trees:
         return found
     work: dict[str, list[str]] = {}
@@ -90,6 +90,10 @@ def _incident(request: Request, tx: SqlTransaction, match: Match) -> _Found:
         counted = views.traversal(tx, first)  # it is counted on another incident
         walks += [_brief(counted)] if counted else []
     operations = _operations_of(tx, [walk["id"] for walk in walks])
+    children = _children(request, tx, match.id)
+    commands: dict[str, str | None] = {"admit": None, "dismiss": None}
+    if incident.decision == Decision.HELD or any(child["turn"] for child in children):
+        commands |= held_alarms.commands(incident, match.group)
     return (
         {
             "source": incident.source,
@@ -104,15 +108,37 @@ def _incident(request: Request, tx: SqlTransaction, match: Match) -> _Found:
             "decided_at": incident.decided_at,
             "counts_on": incident.duplicate_of,
             "parent": incident.parent,
-            "children": [
-                {"incident": child.id, "group": group, "decision": child.decision}
-                for child, group in incidents.children_of(tx, request.project_id, match.id)
-            ],
+            "children": children,
             "traversals": walks,
+            **commands,
         },
         operations,
         [incident.execution],
     )
+
+
+def _children(request: Request, tx: SqlTransaction, host_event: str) -> list[Row]:
+    """Return the children of a host event by group: ``incident``, ``group``, ``lost``,
+    ``decision``, ``rule``, ``sentence``, ``evidence`` (why the storm guard still holds it) and
+    ``turn``, its place among the held ones when several are admitted, from 1 (None: not held)."""
+    children = incidents.children_of(tx, request.project_id, host_event)
+    if not children:
+        return []
+    held = held_alarms.held_children(tx, request.project_id, host_event)
+    turns = {each.incident.id: turn for turn, each in enumerate(held, 1)}
+    return [
+        {
+            "incident": child.id,
+            "group": group,
+            "lost": list(incidents.reported_lost(child)),
+            "decision": child.decision,
+            "rule": child.rule,
+            "sentence": child.sentence,
+            "evidence": child.fact.get("evidence"),
+            "turn": turns.get(child.id),
+        }
+        for child, group in children
+    ]
 
 
 def _traversal(request: Request, tx: SqlTransaction, match: Match) -> _Found:

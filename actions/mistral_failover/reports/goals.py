@@ -8,7 +8,7 @@ from typing import Any
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.differences import differences
 from mistral_failover.orders.rollback import find
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import goals
 from mistral_failover.store.transaction import SqlTransaction
 

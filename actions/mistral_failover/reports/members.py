@@ -11,7 +11,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.roles import DEFAULT_PRIORITY
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
 

@@ -22,7 +22,8 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.model.types import installed_types
-from mistral_failover.runtime.process import Request, Runtime, own_project
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request, own_project
 from mistral_failover.store import gauges, groups, stalled_work, totals
 from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
 from mistral_failover.store.gauges import GroupGauges
@@ -78,9 +79,9 @@ def of_server(
 ) -> dict[str, Any]:
     """Return the numbers of the server's own project, or of all projects of its state store. Agents
     are asked with the rights of the configuration."""
-    nobody = ActionContext(SecurityContext(), ExecutionContext())
+    anonymous = ActionContext(SecurityContext(), ExecutionContext())
     project = None if all_projects else own_project(runtime.settings)
-    return measured(Request(runtime, nobody), project, limit)
+    return measured(Request(runtime, anonymous), project, limit)
 
 
 def measured(request: Request, project_id: str | None, limit: int) -> dict[str, Any]:

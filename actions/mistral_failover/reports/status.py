@@ -1,29 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of the actions for operators: status, history, reports."""
+"""The status of a group, of all groups of a project, and of a traversal; and their history."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any
 
 from mistral_failover.alarms import suspensions
+from mistral_failover.alarms.suspensions import still
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence import sentences
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import GroupState, Record
+from mistral_failover.groups import agent_health
+from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
-from mistral_failover.model.goal import FENCE_TYPE, goal_resources, returns
+from mistral_failover.mistral.api import mistral_of
+from mistral_failover.mistral.client import ENDED
+from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, goal_resources, returns
+from mistral_failover.model.group import Group
 from mistral_failover.model.observation import EngineView, Presence, standing
+from mistral_failover.model.stages import at
 from mistral_failover.orders import switchover
-from mistral_failover.reports import status_details
+from mistral_failover.orders.failover import chain_of
 from mistral_failover.resources.observed import missing
 from mistral_failover.runtime import rights
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.deadlines import Until, within
+from mistral_failover.runtime.errors import ActionError, describe, masked
 from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import identified
-from mistral_failover.store import groups, incidents, observations, views
+from mistral_failover.store import details, groups, incidents, observations, views
+from mistral_failover.store.overview import overview
 from mistral_failover.store.transaction import SqlTransaction
 
+MOST_GROUPS = 500
+"""Maximum groups described in one answer; it has the names of all."""
+ASK = 3.0
+"""Seconds that all agents together may take to answer."""
 _INCIDENTS_SHOWN = 10
+_BUSY = frozenset({"IN_PROGRESS", "BLOCKED"})
+_IDLE: dict[str, list[dict[str, Any]]] = {"under_way": [], "waiting": [], "deferred": []}
+_WORDS = 500  # characters of a workflow's own text in a sentence
 
 
 def status(request: Request, name: str, *, agents: bool = False) -> dict[str, Any]:
@@ -33,7 +52,8 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
     snapshot = group_snapshot(request, name)
 
     def read(tx: SqlTransaction) -> dict[str, Any]:
-        current = snapshot.state.current_traversal
+        state = snapshot.state
+        current = state.current_traversal
         traversal = views.traversal(tx, current) if current else None
         now, records = tx.now(), list(tx.records(snapshot.state.id))
         return {
@@ -54,16 +74,11 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             ],
             "resources": [_resource(record, now) for record in records],
             "remedies": _remedies(tx, name, current, records) if current else [],
-            "since": status_details.since(tx, traversal) if traversal else None,
-            "holders": status_details.holders(tx, snapshot.state.id, records),
-            "held": status_details.held(tx, request.project_id, snapshot.state.id),
-            "under_way": _under_way(tx, snapshot, records, now),
-            "deferred": views.deferred(tx, current) if current else [],
+            "since": _since(tx, traversal) if traversal else None,
+            "holders": _holders(tx, snapshot.state.id, records),
+            "held": _held(tx, request.project_id, snapshot.state.id),
+            **_work(tx, {state: snapshot.group}, now)[state.id],
             "chain": views.chain(tx, current) if current else None,
-            "waiting": [
-                {**row, "next_try": max(0.0, row["next_try"] - now)}
-                for row in (views.waiting(tx, current) if current else [])
-            ],
             "service": _service(tx, snapshot, traversal, records),
             "incidents": [
                 {
@@ -80,86 +95,50 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
         }
 
     found: dict[str, Any] = request.runtime.database.reading(read)
-    if found["chain"] is not None:
-        found["chain"] = status_details.chain(request, snapshot.group, found["chain"], ask=agents)
-        if found["status"] == "IN_PROGRESS" and not found["reason"]:
-            found["reason"] = status_details.chain_reason(found["chain"])
-    return {**found, "agents": status_details.agents(request, snapshot) if agents else {}}
+    found = with_chain(request, snapshot.group, found, ask=agents)
+    return {**found, "agents": _agents(request, snapshot) if agents else {}}
 
 
-def _under_way(
-    tx: SqlTransaction, snapshot: GroupSnapshot, records: list[Record], now: float
-) -> list[dict[str, Any]]:
-    """Return the operations in progress, each with ``sentence``, ``seconds`` (since its start) and
-    ``limit`` (the seconds that it may take; None for a type that is not defined any more)."""
-    known = {record.id: record for record in records}
-    found = []
-    for row in views.under_way(tx, snapshot.state.id):
-        record = known[row["resource_id"]]
-        of_type = snapshot.group.types.get(record.type)
-        spec = of_type.operations.get(row["verb"]) if of_type else None
-        found.append(
-            {
-                **row,
-                "sentence": sentences.doing(row["verb"], record, of_type),
-                "seconds": now - row["started_at"],
-                "limit": spec.timeout if spec else None,
-            }
-        )
-    return found
+def project(request: Request, *, after: str | None = None) -> dict[str, Any]:
+    """Return the project's groups: ``groups``, all of their names; ``total``; ``overview``, of the
+    first 500 by name (of those behind the name ``after``, if it is given) ``name``, ``stack``,
+    ``status`` (DEFINED: it has never had a goal), ``reason``, ``cause``, ``since`` (seconds),
+    ``roles``, ``lost``, ``pause``, ``maintenance``, ``held`` (how many of its alarms wait for an
+    operator), ``service`` (as last seen; null: not looked at since the engine last worked on it),
+    and what it does and waits for now, see :func:`_work`; ``now``."""
 
-
-def _service(
-    tx: SqlTransaction,
-    snapshot: GroupSnapshot,
-    traversal: dict[str, Any] | None,
-    records: list[Record],
-) -> dict[str, Any]:
-    """Return whether the group serves: ``status``, ``since``, ``reasons``, ``seen_at`` (the time of
-    the last look) and ``gone``, the members that hold a role and whose server did not run then."""
-    goal = tx.goal(snapshot.state.id, traversal["goal_version"]) if traversal else None
-    wanted = {each.name for each in goal_resources(goal)} if goal else set()
-    engine = EngineView(
-        snapshot.roles,
-        traversal["started_at"] if traversal else None,
-        traversal["ended_at"] if traversal else None,
-        missing(wanted, records, snapshot.lost),
-    )
-    kept = observations.of_group(tx, snapshot.state.id)
-    found = (
-        standing(engine, kept.document, kept.at, kept.since)
-        if kept
-        else standing(engine, None, None, None)
-    )
-    return {
-        "status": str(found.service),
-        "since": found.since,
-        "reasons": list(found.reasons),
-        "seen_at": found.seen_at,
-        "gone": sorted(
-            row["name"]
-            for row in (kept.document["members"] if kept and found.seen_at is not None else ())
-            if row["presence"] == Presence.GONE and row["name"] in snapshot.roles.values()
-        ),
-    }
-
-
-def _remedies(
-    tx: SqlTransaction, group: str, traversal_id: str, records: list[Record]
-) -> list[dict[str, Any]]:
-    """Return the commands by which an operator releases blocked fences once the members are
-    certainly off."""
-    blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
-    return [
-        {
-            "resource": record.name,
-            "member": record.properties["member"],
-            "reason": record.reason,
-            "command": confirm_command(group, record.properties["member"]),
+    def read(tx: SqlTransaction) -> dict[str, Any]:
+        now = tx.now()
+        total, rows = overview(tx, request.project_id, MOST_GROUPS, after=after)
+        busy = [row["state"] for row in rows if row["status"] in _BUSY]
+        definitions = {state: request.runtime.definitions.group(tx, state) for state in busy}
+        work = _work(tx, definitions, now) if busy else {}
+        return {
+            "groups": groups.names(tx, request.project_id),
+            "total": total,
+            "overview": [_group_row(row, now) | work.get(row["id"], _IDLE) for row in rows],
+            "now": now,
         }
-        for record in records
-        if record.id in blocked and record.type == FENCE_TYPE and record.properties
-    ]
+
+    return request.runtime.database.reading(read)
+
+
+def _group_row(row: dict[str, Any], now: float) -> dict[str, Any]:
+    goal = row["goal"] or {"roles": {}, "lost": []}
+    return {
+        "name": row["name"],
+        "stack": row["definition"]["document"]["stack"],
+        "status": row["status"] or "DEFINED",
+        "reason": row["reason"] or "",
+        "cause": row["cause"] or "",
+        "since": row["since"],
+        "roles": dict(goal["roles"]),
+        "lost": list(goal["lost"]),
+        "pause": row["pause"],
+        "maintenance": still(row["maintenance"], now),
+        "held": row["held"],
+        "service": row["service"],
+    }
 
 
 def history(
@@ -223,6 +202,210 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
     return {"group": name, "traversal": traversal_id, **found}
 
 
+def _since(tx: SqlTransaction, traversal: Mapping[str, Any]) -> float | None:
+    """Return when a group got its present status, in seconds since the epoch."""
+    if traversal["ended_at"] is not None:
+        return float(traversal["ended_at"])
+    if traversal["status"] == "BLOCKED":
+        said = details.last_said(tx, traversal["group_id"], "failed", traversal["id"])
+        if said is not None:
+            return said
+    return float(traversal["started_at"])
+
+
+def _holders(tx: SqlTransaction, group_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return which member has each volume of a group, according to the group's records: ``volume``
+    (its resource's name), ``physical_id``, ``member``, ``server``, ``since``, ``status``."""
+    volumes = [record for record in records if record.type == ATTACHMENT]
+    made = details.made_at(tx, group_id) if volumes else {}
+    return [
+        {
+            "volume": record.name,
+            "physical_id": record.physical_id,
+            "member": record.member,
+            "server": record.attributes.get("server_id"),
+            "since": made.get(record.id),
+            "status": f"{record.action}_{record.status}",
+        }
+        for record in volumes
+    ]
+
+
+def _held(tx: SqlTransaction, project_id: str, group_id: str) -> int:
+    """Return how many alarms of a group are held."""
+    total, _ = incidents.held_alarms(tx, project_id, group_id, 1)
+    return total
+
+
+def _agents(request: Request, snapshot: GroupSnapshot) -> dict[str, str]:
+    """Return what each member's agent last reported, in words; empty for a group that sends no
+    commands."""
+    if not sends_commands(snapshot.group):
+        return {}
+    try:
+        rows = within(ASK, lambda: agent_health.agents(request, snapshot.group.name))
+    except Exception as error:  # noqa: BLE001 - a status is told without the agents as well
+        return {"": str(describe(error)["message"])}
+    if rows is None:
+        return {"": f"the agents did not answer within {ASK:.0f} s"}
+    return {row["member"]: row["sentence"] for row in rows}
+
+
+def with_chain(
+    request: Request, group: Group, found: dict[str, Any], *, ask: bool
+) -> dict[str, Any]:
+    """Return ``found``, the state of a traversal, with what it is waiting for as its ``chain`` if
+    it waits for its chain. That is its ``reason`` too while it is in progress for no other one.
+    ``ask``: see :func:`_chain`."""
+    if not found.get("chain"):
+        return found
+    chain = _chain(request, group, found["chain"], ask=ask)
+    if found["status"] != "IN_PROGRESS" or found["reason"]:
+        return {**found, "chain": chain}
+    next_step = f"; next: {chain['remedy']}" if chain["remedy"] else ""
+    return {**found, "chain": chain, "reason": f"{chain['sentence']}{next_step}"}
+
+
+def _chain(request: Request, group: Group, held: Mapping[str, Any], *, ask: bool) -> dict[str, Any]:
+    """Return what a traversal is waiting for, if it waits for its chain.
+
+    ``held``: the result of ``store.views.chain``. ``ask``: ask Mistral how the chain's last
+    execution ended, within :data:`ASK` seconds. Returns ``workflow``, ``execution``,
+    ``executions``, ``stage``, ``state`` (None: not asked, or unknown), ``task`` (the one that
+    failed), ``sentence``, and ``remedy``, the command that helps; it is empty while the chain may
+    continue without help.
+    """
+    workflow, execution = chain_of(group), held["execution"]
+    stage, sweep = at(held["stage"]).value, f"failover sweep {quote(group.name)}"
+    found = {
+        "workflow": workflow,
+        "execution": execution,
+        "executions": held["executions"],
+        "stage": stage,
+        "state": None,
+        "task": None,
+        "remedy": "",
+    }
+    if execution is None:
+        sentence = (
+            f"waits for its chain {workflow}, which has not started, to open the stage {stage}"
+        )
+        return {**found, "sentence": sentence, "remedy": sweep}
+    name = f"its chain {workflow} (execution {execution})"
+    found["sentence"] = f"waits for {name} to open the stage {stage}"
+    try:
+        ended = _ended(request, execution) if ask else None
+    except CloudError:  # the status is told without it
+        ended = None
+    if ended is None:
+        return found
+    state, task, words = ended
+    where = f" in task {task}" if task else ""
+    why = f": {words}" if words else ""
+    sentence = f"{name} ended with {state}{where} before it opened the stage {stage}{why}"
+    return {**found, "state": state, "task": task, "sentence": sentence, "remedy": sweep}
+
+
+def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | None:
+    """Return how an execution ended: its state, the task that failed, and its error message; None
+    while it runs, or if Mistral does not know it. Raises CloudError."""
+    mistral = mistral_of(request, Until(time.monotonic() + ASK, ASK))
+    found = mistral.outcome(execution) if mistral else None
+    if mistral is None or found is None or found.state not in ENDED:
+        return None
+    failure = mistral.failure(execution)
+    error = found.output.get("error")
+    if isinstance(error, Mapping):
+        words = str(error.get("message") or "")
+    else:
+        words = failure.said if failure else found.said
+    return found.state, failure.task if failure else None, masked(words)[:_WORDS]
+
+
+def _work(
+    tx: SqlTransaction, groups: Mapping[GroupState, Group], now: float
+) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return by group id what these groups do and wait for now: ``under_way`` (operations, each
+    with ``sentence``, ``seconds`` since its start, and ``limit``, the seconds that it may take;
+    None for a type that is not defined any more), ``waiting`` (for a service) and ``deferred`` (to
+    the owner of a lock)."""
+    definitions = {state.id: group for state, group in groups.items()}
+    group_of = {state.current_traversal: state.id for state in groups if state.current_traversal}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {
+        identity: {"under_way": [], "waiting": [], "deferred": []} for identity in definitions
+    }
+    for row in views.under_way(tx, list(definitions)):
+        identity = row.pop("group_id")
+        of_type = definitions[identity].types.get(row.pop("type"))
+        spec = of_type.operations.get(row["verb"]) if of_type else None
+        more = {
+            "sentence": sentences.doing_to(row["verb"], row["resource"], row["member"], of_type),
+            "seconds": now - row["started_at"],
+            "limit": spec.timeout if spec else None,
+        }
+        found[identity]["under_way"].append(row | more)
+    for row in views.waiting(tx, list(group_of)):
+        identity = group_of[row.pop("traversal_id")]
+        soon = max(0.0, row["next_try"] - now)
+        found[identity]["waiting"].append(row | {"next_try": soon})
+    for row in views.deferred(tx, list(group_of)):
+        found[group_of[row.pop("traversal_id")]]["deferred"].append(row)
+    return found
+
+
+def _service(
+    tx: SqlTransaction,
+    snapshot: GroupSnapshot,
+    traversal: dict[str, Any] | None,
+    records: list[Record],
+) -> dict[str, Any]:
+    """Return whether the group serves: ``status``, ``since``, ``reasons``, ``seen_at`` (the time of
+    the last look) and ``gone``, the members that hold a role and whose server did not run then."""
+    goal = tx.goal(snapshot.state.id, traversal["goal_version"]) if traversal else None
+    wanted = {each.name for each in goal_resources(goal)} if goal else set()
+    engine = EngineView(
+        snapshot.roles,
+        traversal["started_at"] if traversal else None,
+        traversal["ended_at"] if traversal else None,
+        missing(wanted, records, snapshot.lost),
+    )
+    kept = observations.of_group(tx, snapshot.state.id)
+    found = (
+        standing(engine, kept.document, kept.at, kept.since)
+        if kept
+        else standing(engine, None, None, None)
+    )
+    return {
+        "status": str(found.service),
+        "since": found.since,
+        "reasons": list(found.reasons),
+        "seen_at": found.seen_at,
+        "gone": sorted(
+            row["name"]
+            for row in (kept.document["members"] if kept and found.seen_at is not None else ())
+            if row["presence"] == Presence.GONE and row["name"] in snapshot.roles.values()
+        ),
+    }
+
+
+def _remedies(
+    tx: SqlTransaction, group: str, traversal_id: str, records: list[Record]
+) -> list[dict[str, Any]]:
+    """Return the commands by which an operator releases blocked fences once the members are
+    certainly off."""
+    blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
+    return [
+        {
+            "resource": record.name,
+            "member": record.properties["member"],
+            "reason": record.reason,
+            "command": confirm_command(group, record.properties["member"]),
+        }
+        for record in records
+        if record.id in blocked and record.type == FENCE_TYPE and record.properties
+    ]
+
+
 def _reason(tx: SqlTransaction, traversal: dict[str, Any]) -> str:
     """Return the reason of a traversal's status; while it is in progress, why it waits for new
     credentials, or an empty text."""
@@ -238,7 +421,7 @@ def _failure(
     was done, ``code``, ``message`` and ``remedy``. None if no operation failed."""
     if traversal["status"] not in ("FAILED", "BLOCKED"):
         return None
-    found = views.failed_step(tx, traversal["id"], traversal["reason"])
+    found = views.failed_step(tx, traversal["id"])
     record = tx.record(found["resource_id"]) if found else None
     if found is None or record is None:
         return None

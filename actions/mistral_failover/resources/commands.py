@@ -31,7 +31,12 @@ def command_member(
     tools: Tools, operation: Document, name: str, arguments: dict[str, Any], server_id: str
 ) -> CommandResult:
     """Run a named command of the operation's member on one of its servers; a repeat of the
-    operation sends the same command id. Errors as :func:`run_command`."""
+    operation sends the same command id.
+
+    A server whose agent was never heard may still be booting. So there NO_ANSWER is transient: the
+    operation waits for the agent as for an unavailable service. Errors otherwise as
+    :func:`run_command`.
+    """
     member = operation["member"]
     command = Command(
         id=derived_id(operation["key"], name),
@@ -42,7 +47,16 @@ def command_member(
         limit=min(SILENCE, operation["timeout"]),
         longest=operation["timeout"],
     )
-    return run_command(tools.channel, command)
+    # What the record has on this server was made there by the agent, so that one was heard.
+    known = operation["resource"]["attributes"].get("server_id") == server_id
+    # The look comes first: an agent may be heard in the end, too late to answer.
+    heard = known or tools.channel.heard(command.to) is not None
+    try:
+        return run_command(tools.channel, command)
+    except ChannelError as error:
+        if heard or error.heard or error.transient or error.code != "NO_ANSWER":
+            raise
+        raise _not_heard_yet(command, error) from None
 
 
 def run_command(channel: Channel, command: Command) -> CommandResult:
@@ -130,6 +144,18 @@ def _unanswered(command: Command, said: str, error: ChannelError) -> ChannelErro
         f"{start_command(group, lost=member)}",
         heard=error.heard,
         detail=error.detail,
+    )
+
+
+def _not_heard_yet(command: Command, error: ChannelError) -> ChannelError:
+    """Return the error that makes the operation wait for the first heartbeat of the agent."""
+    member, server_id = command.to.member, command.to.server_id
+    return ChannelError(
+        error.code,
+        error.message,
+        error.remedy,
+        service=f"the agent of {member}",
+        detail=f"not heard since server {server_id} was created; does failover-agent run there?",
     )
 
 

@@ -16,8 +16,8 @@ from mistral_failover.groups import kept_parts, refresh_members
 from mistral_failover.groups.refresh_members import remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.resources.operation_tools import Document, Tools
-from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import going_on, start_command
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 

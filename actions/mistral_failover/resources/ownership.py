@@ -17,17 +17,16 @@ from mistral_failover.mistral.operation_documents import (
     read_ticket,
 )
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, views
 from mistral_failover.store.transaction import SqlTransaction
 
 
-def group_of(request: Request, traversal_id: str) -> GroupState | None:
+def group_of(request: Request, tx: SqlTransaction, traversal_id: str) -> GroupState | None:
     """Return the group of a traversal; None if the request's project has no such traversal."""
-    found: GroupState | None = request.runtime.database.reading(
-        lambda tx: _group(request, tx, traversal_id)
-    )
-    return found
+    traversal = tx.traversal(traversal_id)
+    state: GroupState | None = groups.get(tx, traversal.group_id) if traversal else None
+    return state if state is not None and state.project_id == request.project_id else None
 
 
 def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]]:
@@ -56,7 +55,7 @@ def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]
 def _as_stored(
     request: Request, tx: SqlTransaction, ticket: Ticket, given: Mapping[str, Any]
 ) -> tuple[Ticket, Mapping[str, Any]] | None:
-    state = _group(request, tx, ticket.traversal_id)
+    state = group_of(request, tx, ticket.traversal_id)
     entry = _entry(tx, state, ticket) if state else None
     if state is None or entry is None:
         return None
@@ -89,13 +88,6 @@ def _in_the_epoch_given(stored: dict[str, Any], given: Mapping[str, Any]) -> Map
     if member is None or not isinstance(epoch, int) or epoch >= member["epoch"]:
         return stored
     return {**stored, "member": {**member, "epoch": epoch, "server_id": None}}
-
-
-def _group(request: Request, tx: SqlTransaction, traversal_id: str) -> GroupState | None:
-    """Return the group of a traversal, if both belong to the project."""
-    traversal = tx.traversal(traversal_id)
-    state: GroupState | None = groups.get(tx, traversal.group_id) if traversal else None
-    return state if state is not None and state.project_id == request.project_id else None
 
 
 def _entry(tx: SqlTransaction, state: GroupState, ticket: Ticket) -> dict[str, Any] | None:

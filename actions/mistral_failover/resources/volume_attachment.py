@@ -9,8 +9,10 @@ from typing import Any
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import volumes
+from mistral_failover.cloud.attaching import GONE
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.heat_replacements import replacement_commands
 from mistral_failover.cloud.update_guard import replaced_volume
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import silent
@@ -47,15 +49,37 @@ def attach_volume(
     with going_on(operation["group"]):
         if known is not None and known.name == volume and known.volume_id != volume_id:
             raise replaced_volume(operation["group"], volume, known.volume_id, volume_id)
-        attributes = volumes.attach(
-            tools.cloud,
-            volume_id,
-            server_id,
-            operation["timeout"],
-            unknown=operation["unknown"],
-            silence=lambda: _silence(tools, operation, server_id),
-        )
+        try:
+            attributes = volumes.attach(
+                tools.cloud,
+                volume_id,
+                server_id,
+                operation["timeout"],
+                unknown=operation["unknown"],
+                silence=lambda: _silence(tools, operation, server_id),
+            )
+        except CloudError as error:
+            if error.target is not None and error.target["evidence"] == GONE:
+                _say_how_to_replace(tools, operation, server_id, error)
+            raise
     return {"physical_id": volume_id, "attributes": attributes}
+
+
+def _say_how_to_replace(
+    tools: Tools, operation: Document, server_id: str, error: CloudError
+) -> None:
+    """Let an error about a server that does not exist name the commands that help."""
+    try:
+        commands = replacement_commands(tools.cloud, operation["stack"], server_id)
+    except CloudError:
+        commands = ""  # what is known is said now; the next try asks Heat again
+    member = operation["member"]["name"]
+    error.remedy = (
+        f"Let Heat make another server for {member}: {commands}."
+        if commands
+        else f"Stack {operation['stack']} has no such server any more: add a member, or repair one."
+    )
+    error.detail = f"{error.detail}. {error.remedy}"
 
 
 def _silence(tools: Tools, operation: Document, server_id: str) -> str:
@@ -105,6 +129,7 @@ def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
         off=proof["observed"] if proof and after is not ServerAfter.RUNNING else None,
         fenced=proof is not None,
         delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
+        cut_off=after is ServerAfter.CUT_OFF,
     )
     with going_on(operation["group"]):
         volumes.detach(

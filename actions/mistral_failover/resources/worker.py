@@ -20,7 +20,8 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import describe
-from mistral_failover.runtime.process import LeaseGuard, Request
+from mistral_failover.runtime.lease_guard import LeaseGuard
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 from mistral_failover.store.transaction import SqlTransaction

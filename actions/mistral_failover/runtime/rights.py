@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Outcome, Record, Ticket
 from mistral_failover.convergence.sentences import because
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import views
 
 ATTEMPTS = 10

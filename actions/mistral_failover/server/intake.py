@@ -22,7 +22,7 @@ from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.ids import derived_id
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.server.batches import Batches
 from mistral_failover.server.secret import Secret
 from mistral_failover.store import deliveries

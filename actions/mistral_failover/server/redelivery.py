@@ -17,9 +17,9 @@ _ALARMS = ("failover.on_alarm", "failover.on_event", "failover.start_admitted")
 def take_up(mistral: EmbeddedMistral) -> None:
     """Deliver the alarms among the executions of a former process again, and end those executions.
 
-    In this order, and each under an id that follows from the former one, so that whoever dies
-    meanwhile loses none. One that is refused is logged, and no other waits for it. The pack's
-    workflows must be installed. Raises MistralError MISTRAL_UNREACHABLE.
+    In this order, and each under an id that follows from the former one, so that a process
+    that dies meanwhile loses none. One that is refused is logged, and no other waits for it. The
+    package's workflows must be installed. Raises MistralError MISTRAL_UNREACHABLE.
     """
     for row in mistral.stale_executions():
         if row["workflow_name"] not in _ALARMS or row["root_execution_id"] is not None:

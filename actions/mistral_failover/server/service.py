@@ -29,6 +29,7 @@ from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.reports.metrics import of_server
 from mistral_failover.runtime import process
 from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.request import Request
 from mistral_failover.server import (
     addresses,
     credential,
@@ -148,8 +149,8 @@ def running(options: Options, progress: Progress = _untold) -> Iterator[Running]
         redelivery.take_up(mistral)
         stack.enter_context(BackgroundSweep(mistral))
         health = Health(mistral.connect(_ANSWER))
-        nobody = ActionContext(SecurityContext(), ExecutionContext())
-        intake = Intake(known, mistral.client, process.Request(state, nobody))
+        anonymous = ActionContext(SecurityContext(), ExecutionContext())
+        intake = Intake(known, mistral.client, Request(state, anonymous))
         webhook = Webhook(listening, intake, lambda: health.good, tls=certified)
         stack.enter_context(webhook)
         metrics = _metrics(stack, options)

@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.convergence.records import GroupState
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import goals, groups, incidents, observations, traversals
+
+_STATE = tuple(each.name for each in fields(GroupState))
 
 
 def overview(
     tx: Session, project_id: str, limit: int, *, after: str | None = None
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return the number of the project's groups, and the first ``limit`` by name, of those behind
-    the name ``after`` if it is given: name, definition
+    the name ``after`` if it is given: ``state`` (as `groups.get` returns it), name, definition
     (the group file), status (None: no goal was given yet), reason, cause, ``since`` (when this
     state began, in seconds), goal (the document, None if there is none), pause, maintenance,
     ``held``, the number of its alarms that wait for an operator, and ``service``, as last observed
@@ -31,7 +35,7 @@ def overview(
     given = sa.and_(goals.c.group_id == groups.c.id, goals.c.version == traversals.c.goal_version)
     query = (
         sa.select(
-            groups.c.name,
+            *(groups.c[name] for name in _STATE),
             groups.c.definition,
             groups.c.pause,
             groups.c.maintenance,
@@ -59,4 +63,5 @@ def overview(
     if after is not None:
         query = query.where(groups.c.name > after)
     rows = [dict(row._mapping) for row in tx.connection.execute(query)]
-    return int(total.scalar_one()), rows
+    found = [row | {"state": GroupState(*(row[name] for name in _STATE))} for row in rows]
+    return int(total.scalar_one()), found

@@ -2,7 +2,7 @@
 """Bring a database to the schema of this version, with alembic.
 
 Versions that follow each other work on one store at the same time, during an upgrade. From 0010 on
-a revision is called ``NUMBER-since-NUMBER``: the second one is the number of the earliest schema
+a revision is called ``NUMBER_since_NUMBER``: the second one is the number of the earliest schema
 whose code can work with its tables. So a process that starts after a later version has upgraded the
 store knows whether it may use it.
 """
@@ -90,13 +90,13 @@ def usable(revision: str) -> bool:
 
 def number(revision: str) -> int:
     """Return the number of a revision."""
-    return int(revision.split("-")[0])
+    return int(revision.split("_")[0])
 
 
 def earliest(revision: str) -> int | None:
     """Return the number of the earliest schema whose code can work with these tables, if the
     revision has it."""
-    found = re.fullmatch(r"\d{4}-since-(\d{4})", revision)
+    found = re.fullmatch(r"\d{4}_since_(\d{4})", revision)
     return int(found[1]) if found else None
 
 

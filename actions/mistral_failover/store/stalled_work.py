@@ -203,15 +203,19 @@ def confirmed_fences(
 
 @dataclass(frozen=True)
 class TargetDown:
-    """A node that waits because its ``member`` can take nothing: ``why``, in words. ``evidence``
-    and ``held`` as in ``cloud.volume_trouble.target_down``."""
+    """A node that waits because the ``server`` of its ``member`` can take nothing: ``why``, in
+    words. ``evidence`` and ``held`` as in ``cloud.volume_trouble.target_down``; ``error``: of its
+    latest try."""
 
+    ready: Ready
     resource_id: str
     resource: str
     member: str
     why: str
     evidence: str
     held: bool
+    server: str
+    error: Mapping[str, Any]
 
 
 def targets_down(tx: Session, traversal_id: str) -> list[TargetDown]:
@@ -224,12 +228,15 @@ def targets_down(tx: Session, traversal_id: str) -> list[TargetDown]:
     )
     return [
         TargetDown(
+            Ready(row.traversal_id, Node.parse(row.node)),
             row.resource_id,
             row.resource,
             row.member,
             target["why"],
             target["evidence"],
             bool(target["held"]),
+            target["server"],
+            error,
         )
         for row, error in _latest_errors(tx, *waiting)
         if (target := error.get("target")) is not None and row.member is not None

@@ -193,6 +193,7 @@ traversals = _table(
     ),
     _id("chain"),
     sa.Column("chains", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("failed_node", sa.String(64)),
     _number("number"),
 )
 

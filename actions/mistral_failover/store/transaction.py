@@ -13,7 +13,7 @@ import networkx as nx
 import sqlalchemy as sa
 
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import GroupState, Traversal, TraversalStatus
+from mistral_failover.convergence.records import GroupState, Node, Traversal, TraversalStatus
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.text import clean
 from mistral_failover.store import goals as kept_goals
@@ -45,6 +45,7 @@ _TRAVERSAL = sa.select(
     traversals.c.back,
     traversals.c.through,
     traversals.c.follows,
+    traversals.c.chain,
 ).where(traversals.c.id == sa.bindparam("traversal_id"))
 
 
@@ -159,8 +160,10 @@ class SqlTransaction(Records, SyncPoints):
             .values(chain=execution, chains=traversals.c.chains + 1)
         )
 
-    def mark_traversal(self, traversal_id: str, status: TraversalStatus, reason: str) -> None:
-        self._mark(traversal_id, status, reason)
+    def mark_traversal(
+        self, traversal_id: str, status: TraversalStatus, reason: str, failed: Node | None = None
+    ) -> None:
+        self._mark(traversal_id, status, reason, failed_node=failed.key if failed else None)
 
     def supersede(self, traversal_id: str, by: str) -> None:
         self._mark(

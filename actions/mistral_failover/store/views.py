@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -47,11 +47,12 @@ def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     return {**row._mapping, "nodes": {row.status: row.count for row in counts}}
 
 
-def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
-    """Return the operations that were started and have not ended, oldest first. Operations on
-    resources that are gone are left out."""
+def under_way(tx: Session, group_ids: Collection[str]) -> list[dict[str, Any]]:
+    """Return the operations of these groups that were started and have not ended, oldest first.
+    Operations on resources that are gone are left out."""
     query = (
         sa.select(
+            operations.c.group_id,
             operations.c.key,
             operations.c.resource_id,
             operations.c.verb,
@@ -61,10 +62,11 @@ def under_way(tx: Session, group_id: str) -> list[dict[str, Any]]:
             operations.c.started_at,
             resources.c.name.label("resource"),
             resources.c.member,
+            resources.c.type,
         )
         .join(resources, resources.c.id == operations.c.resource_id)
         .where(
-            operations.c.group_id == group_id,
+            operations.c.group_id.in_(group_ids),
             operations.c.status.in_(("started", "unknown")),
             sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
         )
@@ -142,10 +144,12 @@ def operation(tx: Session, key: str) -> dict[str, Any] | None:
     return dict(row._mapping) if row else None
 
 
-def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
-    """Return the waiting nodes that found their resource locked, and the owner of the lock."""
+def deferred(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
+    """Return the waiting nodes of these traversals that found their resource locked, and the owner
+    of the lock."""
     query = (
         sa.select(
+            nodes.c.traversal_id,
             nodes.c.node,
             nodes.c.deferred_to,
             nodes.c.deferred_at,
@@ -153,7 +157,7 @@ def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
         )
         .join(resources, resources.c.id == nodes.c.resource_id, isouter=True)
         .where(
-            nodes.c.traversal_id == traversal_id,
+            nodes.c.traversal_id.in_(traversal_ids),
             nodes.c.deferred_to.is_not(None),
             nodes.c.status == "WAITING",
         )
@@ -161,12 +165,13 @@ def deferred(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def waiting(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
-    """Return the nodes that wait for a temporary failure to pass, the longest wait first, each with
-    ``resource``, ``member``, ``verb`` (what is retried), ``waiting_for``, ``since``, ``next_try``
-    and ``tries``."""
+def waiting(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
+    """Return the nodes of these traversals that wait for a temporary failure to pass, the longest
+    wait first, each with ``traversal_id``, ``resource``, ``member``, ``verb`` (what is retried),
+    ``waiting_for``, ``since``, ``next_try`` and ``tries``."""
     query = (
         sa.select(
+            nodes.c.traversal_id,
             resources.c.name.label("resource"),
             resources.c.member,
             sa.func.lower(resources.c.action).label("verb"),
@@ -176,7 +181,7 @@ def waiting(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
             nodes.c.tries,
         )
         .join(resources, resources.c.id == nodes.c.resource_id)
-        .where(nodes.c.traversal_id == traversal_id, nodes.c.waiting_since.is_not(None))
+        .where(nodes.c.traversal_id.in_(traversal_ids), nodes.c.waiting_since.is_not(None))
         .order_by(nodes.c.waiting_since, resources.c.name)
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]
@@ -208,23 +213,22 @@ def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     return {"execution": row.execution, "executions": row.executions, "stage": row.stage}
 
 
-def failed_step(tx: Session, traversal_id: str, reason: str) -> dict[str, Any] | None:
-    """Return the node whose failure is the ``reason`` of a traversal's status: ``resource_id``,
-    ``verb``, and the ``error`` of its latest operation. None if no operation failed."""
+def failed_step(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+    """Return the step whose failure is the reason of a traversal's status: ``resource_id``,
+    ``verb``, and the ``error`` of its latest operation. None if no operation failed, or if the
+    traversal was superseded."""
     query = (
         sa.select(operations.c.resource_id, operations.c.verb, operations.c.result)
+        .join(traversals, traversals.c.id == operations.c.traversal_id)
         .join(
             nodes,
             sa.and_(
+                nodes.c.traversal_id == traversals.c.id,
+                nodes.c.node == traversals.c.failed_node,
                 nodes.c.resource_id == operations.c.resource_id,
-                nodes.c.traversal_id == operations.c.traversal_id,
             ),
         )
-        .where(
-            nodes.c.traversal_id == traversal_id,
-            nodes.c.status.in_(("FAILED", "BLOCKED")),
-            nodes.c.reason == reason,
-        )
+        .where(traversals.c.id == traversal_id, nodes.c.status.in_(("FAILED", "BLOCKED")))
         .order_by(operations.c.token.desc())
         .limit(1)
     )

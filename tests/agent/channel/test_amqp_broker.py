@@ -29,7 +29,7 @@ def broker(request, tmp_path):
 # -- URLs
 
 
-def test_a_url_says_where_and_as_whom_and_nobody_is_shown_the_password():
+def test_a_url_shows_the_address_and_the_user_but_no_password():
     broker = Broker("amqp://agent%40a:pass%2Fword@broker.example.org/failover")
     connection = broker.connection()
     assert (connection.hostname, connection.port) == ("broker.example.org", 5672)

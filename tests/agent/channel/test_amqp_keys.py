@@ -34,7 +34,7 @@ def test_white_space_around_the_secret_does_not_count(write):
     assert read_secret(write(b"  " + SECRET + b"\n")) == SECRET
 
 
-def test_the_group_may_read_it_and_nobody_else(write):
+def test_only_the_group_may_read_it(write):
     assert read_secret(write(SECRET, 0o640)) == SECRET
     for mode in (0o644, 0o602, 0o666):
         assert "chmod" in refused(write(SECRET, mode)).remedy

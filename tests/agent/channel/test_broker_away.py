@@ -22,7 +22,7 @@ from support.channels import command
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port where nobody listens."""
+    """A port without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield int(taken.getsockname()[1])

@@ -231,7 +231,7 @@ def test_a_deposed_member_takes_a_newer_command_once_everything_is_stopped(chann
     assert stopped["seq"] < taken["seq"]
 
 
-def test_a_command_of_a_newer_epoch_deposes_whoever_did_not_know(channel, pair, emulator):
+def test_a_command_of_a_newer_epoch_deposes_an_agent_that_did_not_know(channel, pair, emulator):
     channel.run(command(pair.a))
 
     channel.run(command(pair.a, "pg-stop", id="key-2", epoch=5))
@@ -248,8 +248,8 @@ def test_of_who_is_out_of_reach_the_last_word_is_known(channel, pair, emulator):
 def test_of_a_node_that_is_not_there_nothing_is_known_and_deposing_it_is_harmless(
     connect, channel_of, channel, pair
 ):
-    channel.depose(address("nobody"), 4)
-    assert channel.heard(address("nobody")) is None
+    channel.depose(address("unknown"), 4)
+    assert channel.heard(address("unknown")) is None
     stranger = channel_of(connect("other"))
     stranger.depose(address(pair.a), 9)
     assert stranger.heard(address(pair.a)) is None

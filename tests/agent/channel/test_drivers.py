@@ -32,7 +32,7 @@ def test_the_emulators_guests_are_reached_on_this_machine_only():
     assert raised.value.code == "CONFIG"
 
 
-def test_a_channel_that_nobody_serves_is_unreachable_after_the_limit():
+def test_a_channel_without_an_agent_is_unreachable_after_the_limit():
     slept = []
     now = [0.0]
 

@@ -254,7 +254,7 @@ def test_a_lane_begins_its_next_command_once_the_former_is_over(rig):
     assert ([job.request.id for job in rig.begun], waiting.acked) == (["first", "second"], 1)
 
 
-def test_a_command_that_nobody_waits_for_any_more_does_not_begin(rig, monkeypatch):
+def test_a_command_without_a_waiting_caller_does_not_begin(rig, monkeypatch):
     rig.command(*sealed(document(id="first")))
     waiting = rig.command(*sealed(document(id="second", limit=5.0, longest=5.0)))
     rig.said()

@@ -48,7 +48,7 @@ def test_everything_is_there_after_a_crash(journal, tmp_path):
     start(journal)
     journal.raise_epoch(3)
     journal.learn_member("db_a")
-    # Whoever opens it now sees what a crash at this line would leave.
+    # A process that opens it now sees what a crash at this line would leave.
     with Journal(tmp_path / "journal", hold=False) as other:
         assert other.find(1, "key-1").state == "started"
         assert other.epoch(1) == 3
@@ -67,7 +67,7 @@ def test_one_agent_at_a_time_has_it(journal, tmp_path):
             assert looking.is_held()
 
 
-def test_nobody_has_it_once_the_agent_ended(journal, tmp_path):
+def test_no_process_has_it_once_the_agent_ended(journal, tmp_path):
     journal.close()
     with Journal(tmp_path / "journal", hold=False) as looking:
         assert not looking.is_held()
@@ -142,7 +142,7 @@ def test_a_deposition_is_due_until_it_is_done(journal):
     assert journal.deposition(2).done_at is not None
 
 
-def test_what_is_open_is_what_began_and_what_nobody_knows(journal):
+def test_open_are_commands_that_began_and_those_with_an_unknown_outcome(journal):
     for number, state in enumerate(["started", "unknown", "refused", "received", "done"]):
         start(journal, state)
         if state == "done":

@@ -170,7 +170,7 @@ def test_systemd_is_told_when_the_agent_works_lives_and_ends(node, notifications
         assert "STOPPING=1" in until(lambda: notifications() == "STOPPING=1" and "STOPPING=1")
 
 
-def test_without_systemd_nobody_is_told(monkeypatch):
+def test_without_systemd_no_notification_is_sent(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     notifier = Notifier()
     notifier.ready()

@@ -13,7 +13,7 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import ServerState, server_state
 from mistral_failover.cloud.volumes import attach
 from mistral_failover.orders.plan import steps
-from mistral_failover.runtime.process import DEFAULT_PROJECT, Request
+from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from mistral_failover.store import groups, incidents, views
 from support.operators import Operator
 
@@ -120,7 +120,7 @@ def test_a_lock_that_is_held_and_one_of_somebody_dead_are_told(group: Any) -> No
     records = group.state.database.reading(lambda tx: list(tx.records(identity)))
     held, dead = records[:2]
     group.state.database.atomically(lambda tx: tx.acquire(held, "somebody", 600.0))
-    group.state.database.atomically(lambda tx: tx.acquire(dead, "nobody", -1.0))
+    group.state.database.atomically(lambda tx: tx.acquire(dead, "a dead process", -1.0))
 
     plan = group.plan()
 
@@ -202,7 +202,7 @@ def test_a_fence_that_stands_and_one_that_is_lifted_are_told(group: Any) -> None
     assert stays["steps"] == lifted["steps"] == []
 
 
-def test_an_alarm_that_nobody_acted_on_is_told(group: Any) -> None:
+def test_an_alarm_without_a_failover_is_reported(group: Any) -> None:
     identity = groups.group_id(DEFAULT_PROJECT, group.name)
     for number, decision in enumerate(("ADMITTED", "HELD")):
         fact = {"group": group.name, "lost": "db_b"}

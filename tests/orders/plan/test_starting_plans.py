@@ -14,7 +14,7 @@ from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions import orders, plans, recovery, reports
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders.plan import planner, preconditions
-from mistral_failover.runtime.process import DEFAULT_PROJECT
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, incidents
 from mistral_failover.store import plans as kept_plans
 from support.driving import ready_nodes
@@ -98,7 +98,7 @@ def begin_something_else(group: Any) -> None:
 
 
 def say(group: Any, decision: str, lost: str | None = "db_b") -> str:
-    """Write an alarm of the group down, which nobody has begun."""
+    """Record an alarm of the group whose failover has not begun."""
     identity = groups.group_id(DEFAULT_PROJECT, group.name)
     alarm = incidents.Incident(
         derived_id(group.name, decision, str(lost)),
@@ -178,7 +178,7 @@ def test_a_volume_that_is_another_one_by_now_is_told(
 
 @pytest.mark.parametrize("verb", ["switchover", "failback"])
 def test_nothing_is_moved_to_a_member_that_an_alarm_says_is_lost(group: Any, verb: str) -> None:
-    """It was admitted and whoever was to begin its failover died: no goal knows of it yet."""
+    """It was admitted, and the process died before it began the failover: no goal has it yet."""
     target = "db_b"
     if verb == "failback":
         group.order(orders.Begin(group.name, to="db_b", lost=[]))
@@ -229,7 +229,7 @@ def test_work_that_got_on_since_is_told(protect: Callable[..., Any]) -> None:
     assert "was INIT_COMPLETE, and is now CREATE_COMPLETE" in answer.error["message"]
 
 
-def test_whoever_looks_at_a_plan_again_sees_whether_it_still_holds(group: Any) -> None:
+def test_a_plan_that_is_read_again_says_whether_it_still_holds(group: Any) -> None:
     plan = group.plan(verb="switchover")
 
     same = group.done(plans.Plan(plan=plan["plan"]))

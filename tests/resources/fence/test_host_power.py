@@ -234,7 +234,7 @@ def test_secrets_reach_the_agent_on_its_standard_input_alone(fencing: Fencing) -
         assert set(call["environment"]) <= {"PATH", "HOME", "LC_ALL", "LC_CTYPE"}
 
 
-@pytest.mark.parametrize("agent", ["fence_of_nobody", "/nowhere/fence_ipmilan"])
+@pytest.mark.parametrize("agent", ["fence_unknown", "/nowhere/fence_ipmilan"])
 def test_an_agent_that_is_missing_proves_nothing(fencing: Fencing, agent: str) -> None:
     fencing.dies()
     fencing.configure([fencing.device(1, agent=agent)])

@@ -232,7 +232,7 @@ def test_a_lost_lease_ends_the_climb_at_once(attempt: Attempt, rung: str) -> Non
     with pytest.raises(LeaseLost):
         attempt.climb(rung, "confirm")
 
-    assert attempt.climbed.count("confirm") == 1, "nobody was asked after that"
+    assert attempt.climbed.count("confirm") == 1, "no rung was asked after that"
 
 
 @pytest.mark.parametrize("ladder", [["stop"], ["quiesce", "stop", "confirm"]])
@@ -246,7 +246,7 @@ def test_what_a_person_confirms_counts_before_any_rung(attempt: Attempt, ladder:
 
 
 @pytest.mark.parametrize("rung", ["stop", "delete"])
-def test_a_member_whose_server_nobody_knows_is_not_proven_off(attempt: Attempt, rung: str) -> None:
+def test_a_member_whose_server_is_unknown_is_not_proven_off(attempt: Attempt, rung: str) -> None:
     with pytest.raises(ActionError, match="no server of db_a is known"):
         attempt.climb(rung, servers=())
 

@@ -22,6 +22,7 @@ from mistral_failover.resources.fence import agents, programs
 from mistral_failover.resources.fence.agents import Power
 from mistral_failover.resources.fence.devices import Device
 from support.fencing import PASSWORD, SIMULATORS, Fencing, Machines, private
+from testcloud.machines import fences
 
 LIMIT = 30.0
 
@@ -165,33 +166,10 @@ def free_port() -> int:
 def ipmi_board(folder: Path, power: Path) -> Iterator[int]:
     """Run an IPMI board for a machine; yield its port. The password is ``secret``."""
     port = free_port()
-    (folder / "lan.conf").write_text(
-        f"""name "cmp1"
-set_working_mc 0x20
-  startlan 1
-    addr 127.0.0.1 {port}
-    priv_limit admin
-    allowed_auths_callback none md2 md5 straight
-    allowed_auths_user none md2 md5 straight
-    allowed_auths_operator none md2 md5 straight
-    allowed_auths_admin none md2 md5 straight
-    guid a123456789abcdefa123456789abcdef
-  endlan
-  chassis_control "{SIMULATORS / "chassis.sh"} {power}"
-  user 1 true  ""        "test" user     10 none md2 md5 straight
-  user 2 true  "fence"   "secret" admin    10 none md2 md5 straight
-""",
-        "utf-8",
-    )
-    (folder / "sim.emu").write_text(
-        "mc_setbmc 0x20\n"
-        "mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\n"
-        "mc_enable 0x20\n",
-        "utf-8",
-    )
-    command = ["ipmi_sim", "-n", "-c", f"{folder}/lan.conf", "-f", f"{folder}/sim.emu"]
+    control = f"{SIMULATORS / 'chassis.sh'} {power}"
+    fences.write_board(folder, "cmp1", port, "secret", control)
     board = subprocess.Popen(
-        [*command, "-s", f"{folder}/state"],
+        fences.board_command(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

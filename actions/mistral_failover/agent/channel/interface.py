@@ -119,8 +119,9 @@ class ChannelError(Exception):
     nothing.
 
     ``transient``, ``service``, ``detail``, ``unknown``: as of a `CloudError`. UNREACHABLE is
-    transient, and so is NO_ANSWER with a ``detail`` that says that the channel broke. A member that
-    does not answer over a working channel is a fact about the member.
+    transient, and so is NO_ANSWER with a ``detail`` that says that the channel broke, or that the
+    ``service``, an agent, was never heard. Another member that does not answer over a working
+    channel is a fact about the member.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class ChannelError(Exception):
         *,
         heard: str = "",
         detail: str = "",
+        service: str = BROKER,
         unknown: bool = False,
     ) -> None:
         self.code = code
@@ -139,7 +141,7 @@ class ChannelError(Exception):
         self.heard = heard
         self.unknown = unknown
         self.transient = code == "UNREACHABLE" or bool(detail)
-        self.service = BROKER if self.transient else ""
+        self.service = service if self.transient else ""
         self.detail = (detail or "it is not usable") if self.transient else ""
         super().__init__(f"{code}: {message}")
 

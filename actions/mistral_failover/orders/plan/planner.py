@@ -24,7 +24,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import Goal, returns
 from mistral_failover.model.ids import derived_id
-from mistral_failover.orders import failover, intake
+from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.plan import preconditions
 from mistral_failover.orders.plan import steps as plan_steps
 from mistral_failover.orders.plan.command_line import planned_by
@@ -32,7 +32,7 @@ from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import Case, risks
 from mistral_failover.orders.plan.verbs import PlanRequest, derive
 from mistral_failover.runtime.errors import ActionError, describe
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import identified, unknown
 from mistral_failover.store import groups, incidents, plans
 from mistral_failover.store.plans import KeptPlan
@@ -63,7 +63,7 @@ def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
     snapshot = group_snapshot(request, group)
     try:
         drawn = _draw(request, snapshot, asked)
-    except intake.NothingToDo as nothing:
+    except operator_order.NothingToDo as nothing:
         return _nothing(snapshot, asked, str(nothing))
     kept = _kept(request, drawn, asked)
 
@@ -86,7 +86,7 @@ def look_again(request: Request, plan_id: str) -> dict[str, Any]:
     snapshot = group_snapshot(request, state.name)
     try:
         drawn = _draw(request, snapshot, asked)
-    except intake.NothingToDo as nothing:
+    except operator_order.NothingToDo as nothing:
         return _nothing(snapshot, asked, str(nothing))
     told = _told(request, drawn, asked)
     changed = _changed(kept, snapshot, drawn.found, drawn.world)
@@ -136,7 +136,7 @@ def _started(
     name = drawn.snapshot.group.name if drawn is not None else str(group)
     cause = because or f"{kept.verb} as planned"
     asked_for = {"plan": kept.id, "verb": kept.verb, **kept.inputs}
-    return intake.ordered(request, name, planned, asked_for, cause, _occasion(kept))
+    return operator_order.ordered(request, name, planned, asked_for, cause, _occasion(kept))
 
 
 def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
@@ -164,9 +164,9 @@ def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
         raise
     except Exception as error:
         facts = describe(error)
-        if facts["code"] == "UNEXPECTED" and not isinstance(error, intake.NothingToDo):
+        if facts["code"] == "UNEXPECTED" and not isinstance(error, operator_order.NothingToDo):
             raise
-        why = str(error) if isinstance(error, intake.NothingToDo) else facts["message"]
+        why = str(error) if isinstance(error, operator_order.NothingToDo) else facts["message"]
         lost = kept.world["lost"]
         found = preconditions.look(request, snapshot, frozenset(lost), kept.world["volumes"])
         world = preconditions.described(snapshot, found, kept.goal_version, lost)
@@ -226,7 +226,7 @@ def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
 
 def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
     """Return whether a plan was started before."""
-    order = intake.order_id(kept.project_id, kept.group_id, _occasion(kept))
+    order = operator_order.order_id(kept.project_id, kept.group_id, _occasion(kept))
     traversal = failover.traversal_of(state.id, order)
 
     def read(tx: SqlTransaction) -> bool:

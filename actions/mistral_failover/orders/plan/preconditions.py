@@ -22,7 +22,7 @@ from mistral_failover.groups.refresh_members import members_now
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, reasons
 from mistral_failover.model.goal import ATTACHMENT, Goal
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import SqlTransaction

@@ -24,8 +24,8 @@ from mistral_failover.model.text import clock
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
 from mistral_failover.runtime import rights
-from mistral_failover.runtime.process import Request
 from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 
 Risk = dict[str, str]

@@ -16,7 +16,7 @@ from mistral_failover.orders.failover import Derive, FailoverRequest, failover_r
 from mistral_failover.orders.replace import ReplaceRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import optional_text
-from mistral_failover.runtime.process import Request
+from mistral_failover.runtime.request import Request
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.rungs import Rung
-from mistral_failover.resources.fence.rung import Examined, FenceAttempt, FenceRung, Missing
+from mistral_failover.resources.fence.rung import DeviceRung, FenceAttempt
 
 if TYPE_CHECKING:
-    from mistral_failover.cloud.servers import Evidence
     from mistral_failover.resources.fence.agents import Permit
     from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.fence.power import Switch
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-class HostPower(FenceRung):
+class HostPower(DeviceRung):
     """It needs no word of the member or its host. Which host a server is on comes from Nova with
     the operator's credential, before and after: a server that is elsewhere by then is not fenced.
     """
@@ -28,49 +27,22 @@ class HostPower(FenceRung):
     proof = "the operator's fence devices report the power of its host off"
     limit = 180.0
     for_dead_host = True
+    needs = "hosts"
+    without = "no fence device of a host is configured"
 
-    def missing(self, rung: Rung, examined: Examined) -> Iterator[Missing]:
-        """Require devices that this project may use."""
-        from mistral_failover.resources.fence import devices
-
-        try:
-            known = devices.for_project(examined.settings, examined.project_id)
-        except devices.NoDevices as error:
-            yield Missing(f"the rung host_power proves nothing: {error.message}", error.remedy)
-            return
-        if not known.hosts:
-            yield Missing(
-                "the rung host_power proves nothing: no fence device of a host is configured",
-                f"Ask the operator of the cloud to add hosts to {devices.OPTION}.",
-            )
-
-    def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
+    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> str:
         """Switch off the hosts of all the member's servers, and look at Nova before and after."""
-        from mistral_failover.cloud.errors import CloudError
-        from mistral_failover.cloud.servers import Evidence
-        from mistral_failover.resources.fence import devices, power
-
-        try:
-            switch = _switch(attempt, float(rung["limit"]))
-            return Evidence(True, self.kind, _fenced(attempt, switch))
-        except (devices.NoDevices, power.Unproven) as error:
-            LOG.warning("No proof by host_power for %s: %s", _member(attempt), error.detail)
-            return Evidence(False, self.kind, error.message)
-        except CloudError as error:
-            raise power.translated(error) from None
+        return _fenced(attempt, _switch(attempt, devices, float(rung["limit"])))
 
 
-def _switch(attempt: FenceAttempt, limit: float) -> Switch:
+def _switch(attempt: FenceAttempt, known: Devices, limit: float) -> Switch:
     from mistral_failover.agent.wire import Address
     from mistral_failover.cloud.hosts import operator_cloud
-    from mistral_failover.resources.fence import devices, power
+    from mistral_failover.resources.fence import power
 
     tools, operation, member = attempt.tools, attempt.operation, attempt.target.member.name
-    runtime = tools.runtime
-    if runtime is None:
-        raise devices.NoDevices("this process has no state store")
-    known = devices.for_project(runtime.settings, tools.project_id)
-    guard = tools.cloud.guard
+    runtime, guard = tools.runtime, tools.cloud.guard
+    assert runtime is not None  # it has the devices
     return power.Switch(
         devices=known,
         nova=operator_cloud(known.cloud, guard, runtime.settings),

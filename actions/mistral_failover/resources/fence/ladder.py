@@ -140,7 +140,7 @@ def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, A
             return _proof(evidence)
         else:
             attempt.tried.append(f"{evidence.rung}: {evidence.observed}")
-    # Somebody may have spoken meanwhile.
+    # An operator may have confirmed it meanwhile.
     evidence = _confirm(attempt)
     if evidence.proven:
         return _proof(evidence)

@@ -7,10 +7,11 @@ cloud. So it imports clients of services inside the functions that use them.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from mistral_failover.model.rungs import Rung, RungKind
 
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from mistral_failover.cloud.errors import CloudError
     from mistral_failover.cloud.servers import Evidence
     from mistral_failover.model.group import Group
+    from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.operation_tools import Document, Tools
     from mistral_failover.settings import Settings
     from mistral_failover.store.groups import MemberRow
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,4 +100,59 @@ class FenceRung(RungKind, ABC):
 
     def missing(self, rung: Rung, examined: Examined) -> Iterable[Missing]:
         """Return what the rung needs and does not have, for the doctor."""
+        return ()
+
+
+class DeviceRung(FenceRung):
+    """A rung that uses the operator's fence devices.
+
+    ``needs``: the part of them that it uses, ``hosts`` or ``ceph``; ``without``: what is wrong if
+    the operator's file has no such part.
+    """
+
+    needs: ClassVar[str]
+    without: ClassVar[str]
+
+    @abstractmethod
+    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> str:
+        """Return the proof. Raises ``devices.NoDevices``, ``power.Unproven``, CloudError."""
+
+    def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
+        """Use the devices, if the project may use any."""
+        from mistral_failover.cloud.errors import CloudError
+        from mistral_failover.cloud.servers import Evidence
+        from mistral_failover.resources.fence import devices, power
+
+        runtime = attempt.tools.runtime
+        try:
+            if runtime is None:
+                raise devices.NoDevices("this process has no state store")
+            known = devices.for_project(runtime.settings, attempt.tools.project_id)
+            return Evidence(True, self.kind, self.proven(attempt, rung, known))
+        except (devices.NoDevices, power.Unproven) as error:
+            member = attempt.target.member.name
+            LOG.warning("No proof by %s for %s: %s", self.kind, member, error.detail)
+            return Evidence(False, self.kind, error.message)
+        except CloudError as error:
+            raise power.translated(error) from None
+
+    def missing(self, rung: Rung, examined: Examined) -> Iterator[Missing]:
+        """Require devices that this project may use."""
+        from mistral_failover.resources.fence import devices
+
+        nothing = f"the rung {self.kind} proves nothing"
+        try:
+            known = devices.for_project(examined.settings, examined.project_id)
+        except devices.NoDevices as error:
+            yield Missing(f"{nothing}: {error.message}", error.remedy)
+            return
+        if not getattr(known, self.needs):
+            yield Missing(
+                f"{nothing}: {self.without}",
+                f"Ask the operator of the cloud to add {self.needs} to {devices.OPTION}.",
+            )
+        yield from self.also_missing(examined)
+
+    def also_missing(self, examined: Examined) -> Iterable[Missing]:
+        """Return what else the rung needs and does not have."""
         return ()

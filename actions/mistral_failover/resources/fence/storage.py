@@ -7,21 +7,18 @@ lifts the block by hand after the host was switched off and on again.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
 from mistral_failover.model.rungs import Rung
-from mistral_failover.resources.fence.rung import Examined, FenceAttempt, FenceRung, Missing
+from mistral_failover.resources.fence.rung import DeviceRung, Examined, FenceAttempt, Missing
 
 if TYPE_CHECKING:
-    from mistral_failover.cloud.servers import Evidence
     from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
 
-LOG = logging.getLogger(__name__)
 _PAUSE = 0.25
 _LOOK = 1.0
 """Seconds without which no further look at the watchers begins: it would not end in time."""
@@ -32,7 +29,7 @@ Own = Callable[[frozenset[str]], frozenset[str]]
 """Picks the member's clients from the clients of an image."""
 
 
-class Storage(FenceRung):
+class Storage(DeviceRung):
     """It blocks the clients that have the group's volumes open. It proves nothing if no client has
     one open: a client that comes back later would not be blocked. Nor for a member without volumes,
     or for one with a resource that is not on a volume."""
@@ -40,21 +37,11 @@ class Storage(FenceRung):
     proof = "the storage refuses every write of its host to the group's volumes"
     limit = 60.0
     for_dead_host = True
+    needs = "ceph"
+    without = "no Ceph cluster is configured"
 
-    def missing(self, rung: Rung, examined: Examined) -> Iterator[Missing]:
-        """Require a storage that this project may use."""
-        from mistral_failover.resources.fence import devices
-
-        try:
-            known = devices.for_project(examined.settings, examined.project_id)
-        except devices.NoDevices as error:
-            yield Missing(f"the rung storage proves nothing: {error.message}", error.remedy)
-            return
-        if known.ceph is None:
-            yield Missing(
-                "the rung storage proves nothing: no Ceph cluster is configured",
-                f"Ask the operator of the cloud to add ceph to {devices.OPTION}.",
-            )
+    def also_missing(self, examined: Examined) -> Iterator[Missing]:
+        """Require that all that a member has is on volumes."""
         types = examined.group.types
         beside = sorted(
             spec.name
@@ -68,11 +55,10 @@ class Storage(FenceRung):
                 "Add host_power, or another rung that proves the server off.",
             )
 
-    def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
+    def proven(self, attempt: FenceAttempt, rung: Rung, devices: Devices) -> str:
         """Block the clients of every volume of the member, and see that they are gone."""
-        from mistral_failover.cloud.errors import CloudError
-        from mistral_failover.cloud.servers import Evidence
-        from mistral_failover.resources.fence import ceph, devices, power
+        from mistral_failover.resources.fence import ceph, power
+        from mistral_failover.resources.fence.devices import NoDevices
 
         deadline = time.monotonic() + float(rung["limit"])
         guard = attempt.tools.cloud.guard
@@ -84,20 +70,9 @@ class Storage(FenceRung):
                 raise power.Unproven("the time of the rung was over")
             return min(seconds, left)
 
-        try:
-            runtime = attempt.tools.runtime
-            if runtime is None:
-                raise devices.NoDevices("this process has no state store")
-            known = devices.for_project(runtime.settings, attempt.tools.project_id)
-            if known.ceph is None:
-                raise devices.NoDevices("no Ceph cluster is configured")
-            said = _fenced(attempt, known, ceph.Cluster(known.ceph, permit), deadline)
-            return Evidence(True, self.kind, said)
-        except (devices.NoDevices, power.Unproven) as error:
-            LOG.warning("No proof by storage for %s: %s", attempt.target.member.name, error.detail)
-            return Evidence(False, self.kind, error.message)
-        except CloudError as error:
-            raise power.translated(error) from None
+        if devices.ceph is None:
+            raise NoDevices(self.without)
+        return _fenced(attempt, devices, ceph.Cluster(devices.ceph, permit), deadline)
 
 
 def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: float) -> str:

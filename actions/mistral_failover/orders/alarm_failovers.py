@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn an alarm into an incident, and an admitted incident into a traversal."""
+"""Start the failovers that alarms report, and those of held alarms that an operator admits."""
 
 from __future__ import annotations
 
-import logging
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from shlex import quote
 from typing import Any
-
-from sqlalchemy.exc import DBAPIError
 
 from mistral_failover.alarms import held_alarms, host_events, recording
 from mistral_failover.alarms.admission import Verdict
@@ -18,26 +13,16 @@ from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.held_alarms import Selection
 from mistral_failover.alarms.recording import Recorded
 from mistral_failover.fault_points import reach
-from mistral_failover.groups.snapshot import GroupSnapshot, locked
+from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import Goal
-from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover
 from mistral_failover.orders.failover import FailoverRequest
-from mistral_failover.runtime.caller import caller_name
 from mistral_failover.runtime.errors import ActionError, describe
-from mistral_failover.runtime.process import Request
-from mistral_failover.runtime.remedies import start_command
-from mistral_failover.runtime.short_ids import identified, unknown
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
-
-LOG = logging.getLogger(__name__)
-
-
-class NothingToDo(Exception):  # noqa: N818 - no error
-    """The requested state is already reached; the text says why."""
 
 
 def on_alarm(
@@ -71,10 +56,7 @@ def on_event(
     reach("admit.before")
     recorded: list[Recorded] = []
     for alarm in alarms:
-        if alarm.host is not None and not (member or alarm.member):
-            recorded += host_events.record(request, alarm, group or alarm.group)
-        else:
-            recorded.append(recording.record(request, alarm, group, member))
+        recorded += host_events.record_any(request, alarm, group, member)
         reach("admit.next")
     reach("admit.after")
     order = _by_priority(request, recorded)
@@ -190,53 +172,20 @@ def _in_service(derive: failover.Derive) -> failover.Derive:
     return checked
 
 
-def by_hand(
-    request: Request, group: str, facts: FailoverRequest, *, incident_id: str | None, cause: str
+def admit(
+    request: Request, group: str, facts: FailoverRequest, *, incident_id: str, cause: str
 ) -> dict[str, Any]:
-    """Start the failover that an operator requests, or one that was held. No rule of admission
-    applies: the operator decides.
+    """Start the failover of an alarm by an operator's decision. No rule of admission applies.
 
-    The first digits of the incident's id are enough. Raises ActionError UNKNOWN_ID if it is not an
-    incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for an order, and what :func:`failover.begin`
-    raises.
+    The first digits of the incident's id are enough. Raises what :func:`held_alarms.admit` and
+    :func:`failover.begin` raise.
     """
-    if incident_id is None:
-        asked_for = {"to": facts.to, "lost": facts.lost}
-        return ordered(request, group, failover.moving(request, facts), asked_for, cause)
-
-    def admitted(tx: SqlTransaction) -> Incident:
-        state = locked(request, tx, group)
-        identity = identified(request, tx, incident_id, kind="incident").id
-        known = incidents.get(tx, request.project_id, identity)
-        if known is not None and known.group_id is None:
-            # Its group was unknown, and now an operator names it.
-            known = replace(known, group_id=state.id, fact={**known.fact, "group": group})
-            if not incidents.adopt(tx, identity, state.id):
-                known = incidents.get(tx, request.project_id, identity)
-        if known is None or known.group_id != state.id:
-            raise unknown(incident_id, group, "incident")
-        if known.source == OPERATOR:
-            # An order does not say which member is lost: the members that hold roles may be
-            # healthy.
-            raise ActionError(
-                "NOT_AN_ALARM",
-                f"incident {identity} is not an alarm but an operator's order",
-                f"To see its result: failover status {quote(group)}. To declare a member lost: "
-                f"{start_command(group)} --lost MEMBER",
-            )
-        if known.decision != "ADMITTED":
-            said = _completed(known, facts)  # what cannot be started is not admitted
-            # Record the whole request, because a sweep may have to start it.
-            asked_for = {"to": said.to, "lost": said.lost, "recovered": said.recovered}
-            fact = {**known.fact, "asked_for": asked_for}
-            sentence = f"{known.sentence}; nevertheless admitted by {caller_name(request)}: {cause}"
-            incidents.decide(tx, known.id, Decision.ADMITTED, sentence, fact)
-            tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted", incident_id=known.id)
-        return known
-
-    incident = request.runtime.database.atomically(admitted)
+    incident = held_alarms.admit(
+        request, group, incident_id, cause, to=facts.to, lost=facts.lost, recovered=facts.recovered
+    )
     reach("held.after")
-    derive = failover.moving(request, _completed(incident, facts))
+    lost = held_alarms.lost_members(incident, facts.lost)
+    derive = failover.moving(request, replace(facts, lost=lost, heal=True))
     answer = failover.begin(request, group, derive, incident_id=incident.id, cause=cause)
     return answer | {"incident": incident.id}
 
@@ -259,7 +208,7 @@ def admit_held(
     refused: list[Any] = []
     for each in waiting[:limit]:
         try:
-            answer = by_hand(
+            answer = admit(
                 request,
                 each.group,
                 FailoverRequest(),
@@ -273,111 +222,10 @@ def admit_held(
     return {"admitted": admitted, "refused": refused, "left": max(0, len(waiting) - limit)}
 
 
-def ordered(
-    request: Request,
-    group: str,
-    derive: failover.Derive,
-    asked_for: dict[str, Any],
-    cause: str,
-    occasion: str | None = None,
-) -> dict[str, Any]:
-    """Start the traversal that an operator orders, as an incident of its own.
-
-    The Mistral execution identifies the order, unless another ``occasion`` is given: if it runs
-    again, nothing is started twice. ``asked_for`` is stored with the incident. Raises what
-    :func:`failover.begin` raises.
-    """
-    occasion = occasion or _occasion(request)
-
-    fact = {"group": group, **asked_for}
-
-    def record(tx: SqlTransaction) -> str:
-        state = locked(request, tx, group)
-        identity = order_id(request.project_id, state.id, occasion)
-        known = incidents.get(tx, request.project_id, identity)
-        if known is not None and known.decision in ("REFUSED", "IGNORED"):
-            incidents.decide(tx, identity, Decision.ADMITTED, cause, fact)  # it is tried again
-        if known is None:
-            order = Incident(
-                identity, request.project_id, state.id, OPERATOR, fact, {}, Decision.ADMITTED, cause
-            )
-            incidents.add(tx, order)
-        return identity
-
-    incident_id = request.runtime.database.atomically(record)
-    reach("order.after")
-    try:
-        answer = failover.begin(request, group, derive, incident_id=incident_id, cause=cause)
-    except Exception as error:
-        _refused(request, incident_id, cause, error)
-        raise
-    return answer | {"incident": incident_id}
-
-
-def _refused(request: Request, incident_id: str, cause: str, error: Exception) -> None:
-    """Record that an order did not start, so that it does not look as if it still waits. If the
-    same execution repeats it, it may still start."""
-    if isinstance(error, NothingToDo):
-        decision, why = Decision.IGNORED, str(error)
-    else:
-        facts = describe(error)
-        if facts["code"] == "UNEXPECTED":  # not a refusal: an unexpected error, at an unknown point
-            return
-        decision, why = Decision.REFUSED, f"refused: {facts['message']} [{facts['code']}]"
-
-    def refuse(tx: SqlTransaction) -> None:
-        known = incidents.get(tx, request.project_id, incident_id)
-        if known is None or known.decision != "ADMITTED" or known.traversal_id is not None:
-            return
-        assert known.group_id is not None  # every admitted incident has a group
-        # Another delivery of it may have begun it without recording that yet.
-        state = tx.lock_group(known.group_id, shared=False)
-        if state is None or tx.traversal(failover.traversal_of(state.id, incident_id)) is not None:
-            return
-        sentence = f"{cause}; {why}"
-        incidents.decide(tx, incident_id, decision, sentence)
-        tx.journal(known.group_id, f"{decision}: {sentence}", kind=decision.lower())
-
-    try:
-        request.runtime.database.atomically(refuse)
-    except DBAPIError:
-        LOG.warning("Could not record that order %s was refused", incident_id, exc_info=True)
-
-
-def order_id(project_id: str, group_id: str, occasion: str) -> str:
-    """Return the incident id of an order that was given on this occasion."""
-    return derived_id("incident", project_id, group_id, occasion)
-
-
-def _occasion(request: Request) -> str:
-    execution = request.context.execution
-    # An action that runs outside of an execution has no id, so its repeats cannot be recognised.
-    return execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
-
-
 def _facts_in(incident: Incident) -> FailoverRequest:
     """Return the facts of an admitted alarm, or those of the operator who admitted it. Raises
     ActionError BAD_INPUT."""
     said = incident.fact.get("asked_for")
     if said is None:
-        return FailoverRequest(lost=_lost_in(incident), heal=True)
+        return FailoverRequest(lost=held_alarms.lost_members(incident), heal=True)
     return FailoverRequest(said["to"], tuple(said["lost"]), tuple(said["recovered"]), heal=True)
-
-
-def _completed(incident: Incident, facts: FailoverRequest) -> FailoverRequest:
-    """Return an operator's facts about an alarm. If they do not name the lost members, the alarm's
-    are used. Raises ActionError BAD_INPUT."""
-    lost = facts.lost if facts.lost is not None else _lost_in(incident)
-    return replace(facts, lost=lost, heal=True)
-
-
-def _lost_in(incident: Incident) -> tuple[str, ...]:
-    """Return the members of an alarm's incident. Raises ActionError BAD_INPUT."""
-    lost = incidents.reported_lost(incident)
-    if not lost:
-        raise ActionError(
-            "BAD_INPUT",
-            f"lost: incident {incident.id} does not say which member is lost",
-            "Give lost, the list of the lost members.",
-        )
-    return lost

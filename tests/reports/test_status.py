@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group's status tells besides where it stands."""
+"""What a group's status says."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.mistral import action_runner
-from mistral_failover.reports import status_details
-from mistral_failover.runtime.process import Request, Runtime
-from support.driving import work_all
+from mistral_failover.reports import status as status_report
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
+from support.driving import handed_out, work_all
 
 RESOURCES = {
     "data": {
@@ -94,10 +95,53 @@ def test_agents_that_do_not_answer_in_time_hold_no_status_up(
     channel = SimpleNamespace(heard=lambda to: over.wait(60))
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: channel)
     monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace())
-    monkeypatch.setattr(status_details, "ASK", 0.1)
+    monkeypatch.setattr(status_report, "ASK", 0.1)
 
     found = status(context, agents=True)
 
     over.set()
     assert list(found["agents"]) == [""]
     assert "within 0 s" in found["agents"][""]
+
+
+# -- all groups
+
+
+WORK = ("under_way", "waiting", "deferred")
+
+
+def test_the_answer_about_all_groups_has_the_work_of_each_as_its_own_status(
+    state: Runtime, context: ActionContext, begun: Ready
+) -> None:
+    handed_out(state, context, begun)
+
+    (row,) = reports.Status().run(context)["overview"]
+    mine = status(context)
+
+    (step,) = row["under_way"]
+    (same,) = mine["under_way"]
+    assert step["sentence"] == same["sentence"]
+    assert (step["status"], step["attempts"]) == ("started", 1)
+    assert step["limit"] == same["limit"] > 0
+    assert 0 <= step["seconds"] < 60
+    assert "group_id" not in step
+    assert (row["waiting"], row["deferred"]) == ([], [])
+
+
+@pytest.mark.usefixtures("attached")
+def test_the_answer_about_all_groups_has_the_work_of_a_blocked_group(
+    context: ActionContext,
+) -> None:
+    (row,) = reports.Status().run(context)["overview"]
+
+    mine = status(context)
+    assert row["status"] == "BLOCKED"
+    assert {key: row[key] for key in WORK} == {key: mine[key] for key in WORK}
+
+
+def test_a_group_without_a_goal_has_no_work(define: Any, context: ActionContext) -> None:
+    define("payments")
+
+    (row,) = reports.Status().run(context)["overview"]
+
+    assert [row[key] for key in WORK] == [[], [], []]

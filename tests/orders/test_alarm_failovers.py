@@ -95,7 +95,7 @@ def test_the_same_again_is_counted_on_the_same_incident(
     [
         ({}, "s-a", "db_a"),
         ({}, "s-b", "db_b"),
-        ({"group": "payments"}, "nobody's", None),
+        ({"group": "payments"}, "s-unknown", None),
         ({"group": "payments"}, "s-b", "db_b"),
         ({"group": "payments", "member": "db_b"}, "s-a", "db_b"),
         ({"member": "db_b"}, "s-a", "db_b"),
@@ -103,7 +103,7 @@ def test_the_same_again_is_counted_on_the_same_incident(
     ids=[
         "the server that it names",
         "a standby's server",
-        "nobody, when the server is nobody's",
+        "no member, when the server is unknown",
         "the server, within the group that is given",
         "group and member as given",
         "the member as given, of the server's group",
@@ -129,7 +129,7 @@ def test_an_admitted_alarm_whose_failover_can_not_be_started_is_kept(
 ) -> None:
     answer = hear(alarm())
 
-    # No cloud is configured here, so nobody can look at the members.
+    # No cloud is configured here, so the members cannot be looked at.
     assert answer.error["code"] == "CONFIG"
     (incident,) = kept()
     assert incident["decision"] == "ADMITTED"
@@ -180,7 +180,7 @@ def test_an_event_that_comes_late_is_still_the_same_incident(
     assert [i["duplicates"] for i in kept()] == [1]
 
 
-def test_an_alarm_about_a_server_that_nobody_knows_does_not_take_the_active_member_down(
+def test_an_alarm_about_an_unknown_server_does_not_take_the_active_member_down(
     hear: Callable[..., Any], kept: Callable[[], Any]
 ) -> None:
     answer = hear(alarm(server="unknown"), group="payments")
@@ -208,7 +208,7 @@ def test_an_alarm_that_was_held_is_judged_again_when_it_repeats(
     assert found.fact["lost"] == "db_c", "not the active member"
 
 
-def test_to_admit_by_hand_what_names_nobody_takes_a_name(
+def test_admitting_an_alarm_that_names_no_member_needs_a_name(
     hear: Callable[..., Any], context: ActionContext, kept: Callable[[], Any]
 ) -> None:
     held = hear(alarm(server="unknown"), group="payments")
@@ -277,7 +277,7 @@ def test_the_cooldown_counts_from_the_admission_of_what_was_held_before(
     assert hear(alarm("m2"))["decision"] == "HELD"
 
 
-def test_a_group_that_nobody_activated_has_nobody_to_lose(
+def test_a_group_that_was_never_activated_has_no_member_to_lose(
     define: Callable[..., str], context: ActionContext
 ) -> None:
     define("idle")

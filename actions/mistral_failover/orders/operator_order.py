@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operator's order: it is recorded as an incident of its own, and starts one traversal."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from mistral_failover.fault_points import reach
+from mistral_failover.groups.snapshot import locked
+from mistral_failover.model.ids import derived_id
+from mistral_failover.orders import failover
+from mistral_failover.orders.failover import FailoverRequest
+from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.request import Request
+from mistral_failover.store import incidents
+from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.tables import Decision
+from mistral_failover.store.transaction import SqlTransaction
+
+LOG = logging.getLogger(__name__)
+
+
+class NothingToDo(Exception):  # noqa: N818 - no error
+    """The requested state is already reached; the text says why."""
+
+
+def failover_now(
+    request: Request, group: str, facts: FailoverRequest, cause: str
+) -> dict[str, Any]:
+    """Start the failover that an operator orders. Raises what :func:`ordered` raises."""
+    asked_for = {"to": facts.to, "lost": facts.lost}
+    return ordered(request, group, failover.moving(request, facts), asked_for, cause)
+
+
+def ordered(
+    request: Request,
+    group: str,
+    derive: failover.Derive,
+    asked_for: dict[str, Any],
+    cause: str,
+    occasion: str | None = None,
+) -> dict[str, Any]:
+    """Start the traversal that an operator orders, as an incident of its own.
+
+    The Mistral execution identifies the order, unless another ``occasion`` is given: if it runs
+    again, nothing is started twice. ``asked_for`` is stored with the incident. Raises what
+    :func:`failover.begin` raises.
+    """
+    occasion = occasion or _occasion(request)
+
+    fact = {"group": group, **asked_for}
+
+    def record(tx: SqlTransaction) -> str:
+        state = locked(request, tx, group)
+        identity = order_id(request.project_id, state.id, occasion)
+        known = incidents.get(tx, request.project_id, identity)
+        if known is not None and known.decision in ("REFUSED", "IGNORED"):
+            incidents.decide(tx, identity, Decision.ADMITTED, cause, fact)  # it is tried again
+        if known is None:
+            order = Incident(
+                identity, request.project_id, state.id, OPERATOR, fact, {}, Decision.ADMITTED, cause
+            )
+            incidents.add(tx, order)
+        return identity
+
+    incident_id = request.runtime.database.atomically(record)
+    reach("order.after")
+    try:
+        answer = failover.begin(request, group, derive, incident_id=incident_id, cause=cause)
+    except Exception as error:
+        _refused(request, incident_id, cause, error)
+        raise
+    return answer | {"incident": incident_id}
+
+
+def _refused(request: Request, incident_id: str, cause: str, error: Exception) -> None:
+    """Record that an order did not start, so that it does not look as if it still waits. If the
+    same execution repeats it, it may still start."""
+    if isinstance(error, NothingToDo):
+        decision, why = Decision.IGNORED, str(error)
+    else:
+        facts = describe(error)
+        if facts["code"] == "UNEXPECTED":  # not a refusal: an unexpected error, at an unknown point
+            return
+        reasons = "; ".join(
+            f"{member}: {reason}" for member, reason in facts.get("reasons", {}).items()
+        )
+        message = f"{facts['message']} ({reasons})" if reasons else facts["message"]
+        decision, why = Decision.REFUSED, f"refused: {message} [{facts['code']}]"
+
+    def refuse(tx: SqlTransaction) -> None:
+        known = incidents.get(tx, request.project_id, incident_id)
+        if known is None or known.decision != "ADMITTED" or known.traversal_id is not None:
+            return
+        assert known.group_id is not None  # every admitted incident has a group
+        # Another delivery of it may have begun it without recording that yet.
+        state = tx.lock_group(known.group_id, shared=False)
+        if state is None or tx.traversal(failover.traversal_of(state.id, incident_id)) is not None:
+            return
+        sentence = f"{cause}; {why}"
+        incidents.decide(tx, incident_id, decision, sentence)
+        tx.journal(known.group_id, f"{decision}: {sentence}", kind=decision.lower())
+
+    try:
+        request.runtime.database.atomically(refuse)
+    except DBAPIError:
+        LOG.warning("Could not record that order %s was refused", incident_id, exc_info=True)
+
+
+def order_id(project_id: str, group_id: str, occasion: str) -> str:
+    """Return the incident id of an order that was given on this occasion."""
+    return derived_id("incident", project_id, group_id, occasion)
+
+
+def _occasion(request: Request) -> str:
+    execution = request.context.execution
+    # An action that runs outside of an execution has no id, so its repeats cannot be recognised.
+    return execution.workflow_execution_id or execution.action_execution_id or str(uuid.uuid4())
