@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 MACHINES := FAILOVER_CLOUD_MACHINES=yes $(BIN)/python -m testcloud
 STAMP  := $(VENV)/.installed
 
-.PHONY: drill test docs drills test-cloud test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-losses clean
+.PHONY: drill test docs drills test-cloud test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -100,7 +100,15 @@ machines-down: $(STAMP)
 	$(MACHINES) down
 
 test-machines: machines-up
-	$(BIN)/pytest -m machines tests/machines -n 0 -s --timeout=600 --durations=10
+	$(BIN)/pytest -m machines tests/machines -n 0 -s --timeout=600 --durations=10 --ignore=tests/machines/test_comparison.py
+
+# One fault after the other, for MINUTES, drawn from SEED.
+machines-soak: machines-up
+	$(BIN)/pytest -m machines tests/machines/test_soak.py -n 0 -s --timeout=0 --soak-minutes=$(or $(MINUTES),60) $(if $(SEED),--soak-seed=$(SEED))
+
+# The outage of one loss of power: ours, and the field's.
+bench-machines: machines-up
+	$(BIN)/pytest -m machines tests/machines/test_comparison.py -n 0 -s --timeout=1200
 
 # The two that count most.
 test-losses: machines-up

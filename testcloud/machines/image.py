@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guests' image: Debian with PostgreSQL and the agent, its kernel and a ramdisk.
 
-Built from Debian's packages and this checkout's wheel. The root file system is an ext4 without
-partitions; the kernel is booted directly, so there is no boot loader. What cloud-init and systemd
-would do, `guest/init` does within seconds: an emulated processor needs a minute for them.
+Built from Debian's packages and the agent's, which this checkout makes. The root file system is an
+ext4 without partitions; the kernel is booted directly, so there is no boot loader. What cloud-init
+and systemd would do, `guest/init` does within seconds: an emulated processor needs a minute.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import gzip
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from testcloud import hashes, pack, packages
 from testcloud.machines.commands import run
-from testcloud.settings import HERE, Settings
+from testcloud.settings import HERE, ROOT, Settings
 
 GUEST = HERE / "machines" / "guest"
 SUITE = "bookworm"
@@ -25,7 +26,6 @@ CONTENT = (
     *("python3", "python3-minimal", "libpython3-stdlib", "postgresql-15"),
     *("e2fsprogs", "iproute2", "udev", "kmod", "busybox", "procps", "acpid", "qemu-guest-agent"),
 )
-AGENT_NEEDS = ("kombu>=5.3,<6", "PyYAML>=6.0.1,<7")
 MODULES = (
     *("virtio_pci", "virtio_blk", "virtio_net", "virtio_scsi", "virtio_console", "virtio_rng"),
     *("sr_mod", "isofs", "ext4", "button", "evdev"),
@@ -65,7 +65,8 @@ def root(settings: Settings) -> Path:
 
 def key() -> str:
     """A hash of everything that the image is made of, but for the versions of the packages."""
-    return hashes.of_files([Path(__file__), GUEST], pack.key())
+    package = (ROOT / "deploy" / "agent_deb.py", ROOT / "deploy" / "debian")
+    return hashes.of_files([Path(__file__), GUEST, *package], pack.key())
 
 
 def build(settings: Settings, tell: Callable[[str, float | None], None]) -> None:
@@ -153,20 +154,12 @@ def _root(settings: Settings, base: Path) -> None:
         top = place / "root"
         top.mkdir()
         run("tar", "-C", top, "-xf", base, limit=120)
-        library = top / "opt" / "failover" / "lib"
-        wheel = pack.build(settings, place)
-        into = ("--quiet", "--target", str(library), "--python-version", "3.11")
-        here = {"TMPDIR": str(place)}
-        packages.run([packages.uv(), "pip", "install", *into, *AGENT_NEEDS], settings, here)
-        packages.run(
-            [packages.uv(), "pip", "install", *into, "--no-deps", str(wheel)], settings, here
-        )
-        examples = library / "mistral_failover" / "examples" / "postgresql-on-a-volume"
+        _install_agent(settings, top, place)
+        examples = ROOT / "examples" / "postgresql-on-a-volume"
         for source, target in (
             (GUEST / "init", "sbin/guest-init"),
             (GUEST / "configure.py", "usr/sbin/guest-configure"),
             (GUEST / "shutdown", "sbin/shutdown"),
-            (GUEST / "failover-agent", "opt/failover/bin/failover-agent"),
             (examples / "volume.py", "usr/local/sbin/failover-volume"),
             (examples / "postgresql.sh", "usr/local/sbin/failover-postgresql"),
         ):
@@ -174,15 +167,21 @@ def _root(settings: Settings, base: Path) -> None:
         power = top / "etc" / "acpi" / "events" / "power"
         power.parent.mkdir(parents=True, exist_ok=True)
         power.write_text("event=button/power.*\naction=/sbin/shutdown\n", encoding="ascii")
-        # With the guest's own Python: an emulated processor takes seconds to compile.
-        run(
-            *("chroot", top, "python3", "-m", "compileall", "-q", "/opt/failover/lib"),
-            limit=300,
-            accepted=(0, 1),  # 1: some file of a library is for a later Python
-        )
         disk = place / "root.ext4"
         features = ("-L", "root", "-O", "^has_journal,^metadata_csum", "-m", "0", "-d", top)
         run("mke2fs", "-q", "-t", "ext4", *features, disk, "1G", limit=120)
         made = root(settings).with_suffix(".new")
         run("qemu-img", "convert", "-O", "qcow2", disk, made, limit=120)
         made.replace(root(settings))
+
+
+def _install_agent(settings: Settings, top: Path, place: Path) -> None:
+    """Install the agent as an operator does. The package compiles its modules, which an emulated
+    processor would need seconds for."""
+    here = {"TMPDIR": str(place), "PYTHONPATH": str(ROOT)}
+    packages.run([sys.executable, "-m", "deploy.agent_deb", str(place)], settings, here)
+    package = next(place.glob("failover-agent_*.deb"))
+    inside = top / package.name
+    shutil.copy(package, inside)
+    run("chroot", top, "dpkg", "--install", f"/{package.name}", limit=120)
+    inside.unlink()

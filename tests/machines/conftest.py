@@ -20,6 +20,12 @@ from testcloud.tenant import Tenant
 _numbers = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the length and the seed of a soak."""
+    parser.addoption("--soak-minutes", type=float, default=0.0)
+    parser.addoption("--soak-seed", type=int, default=None)
+
+
 @pytest.fixture(scope="session")
 def where() -> Settings:
     """The machines' cloud, whose network this process uses from now on."""

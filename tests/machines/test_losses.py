@@ -7,39 +7,28 @@ from collections.abc import Callable
 
 import pytest
 
-from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
-from testcloud.machines import network, power
-from testcloud.settings import Settings
-from testcloud.tenant import until
+from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service, lose_power, partition
 
 pytestmark = pytest.mark.machines
 
 
-def test_power_loss(protect: Callable[..., Service], where: Settings) -> None:
+def test_power_loss(protect: Callable[..., Service]) -> None:
     """The operator's board proves it: IPMI, a real fence agent."""
     service = protect(QUIESCE, HOST_POWER, STOP)
     service.write()
 
     with service.fault("power loss"):
-        power.off(where, service.home[service.active])
-        service.fail_over()
+        lose_power(service)
 
     assert service.proof().rung == "host_power"
 
 
-def test_partition_while_the_guest_writes_on(
-    protect: Callable[..., Service], where: Settings
-) -> None:
+def test_partition_while_the_guest_writes_on(protect: Callable[..., Service]) -> None:
     """The storage refuses its writes. What it acknowledged until then is there."""
     service = protect(QUIESCE, STORAGE, STOP)
     service.write(inside=True)
-    old, host = service.active, service.home[service.active]
 
     with service.fault("partition"):
-        network.plug(where, host, "management", connected=False)
-        written = service.written_inside(old)
-        until(lambda: service.written_inside(old) > written + 20, "the guest to write on", 60)
-        service.fail_over()
-        until(lambda: "I/O error" in service.console(old), "the old guest to notice it", 60)
+        partition(service)
 
     assert service.proof().rung == "storage"

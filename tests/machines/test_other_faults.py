@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from support import machines
 from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
-from testcloud.machines import guests, network, power
-from testcloud.settings import Settings
 
 pytestmark = pytest.mark.machines
 
@@ -18,50 +17,42 @@ pytestmark = pytest.mark.machines
 def test_a_planned_switchover_loses_no_row(protect: Callable[..., Service]) -> None:
     service = protect(QUIESCE, STOP)
     service.write()
-    first, second = service.active, service.standby()
 
-    with service.fault("planned switchover", turns=[first, second]):
-        service.switch_over(second)
-        service.serves(second)
+    with service.fault("planned switchover"):
+        machines.move(service)
 
 
-def test_a_panicking_kernel(protect: Callable[..., Service], where: Settings) -> None:
+def test_a_panicking_kernel(protect: Callable[..., Service]) -> None:
     """Nova says ACTIVE; it can stop the guest, and that is the proof."""
     service = protect(QUIESCE, STOP)
     service.write()
 
     with service.fault("kernel panic"):
-        guests.panic(where, service.servers[service.active])
-        service.fail_over()
+        machines.panic(service)
 
     assert service.proof().rung == "stop"
 
 
 def test_a_guest_that_is_frozen_and_thawed_after_the_failover(
-    protect: Callable[..., Service], where: Settings
+    protect: Callable[..., Service],
 ) -> None:
     """Thawed, it does not know that time has passed, and writes on: the storage refuses it."""
     service = protect(QUIESCE, STORAGE, STOP)
     service.write(inside=True)
-    old = service.active
 
     with service.fault("frozen guest"):
-        guests.freeze(where, service.servers[old])
-        service.fail_over()
-        if service.servers[old] in guests.running(where, service.home[old]):
-            guests.thaw(where, service.servers[old])
+        machines.freeze_and_thaw(service)
 
     assert service.proof().rung == "storage"
 
 
-def test_a_host_without_its_storage(protect: Callable[..., Service], where: Settings) -> None:
+def test_a_host_without_its_storage(protect: Callable[..., Service]) -> None:
     """The agent answers, and its commands hang in their writes: `longest` ends the wait."""
     service = protect({**QUIESCE, "longest": 15}, STOP)
     service.write()
 
     with service.fault("storage cut"):
-        network.plug(where, service.home[service.active], "storage", connected=False)
-        service.fail_over(limit=300)
+        machines.cut_storage(service)
 
     assert service.proof().rung == "stop"
 
@@ -70,25 +61,18 @@ def test_an_agent_that_is_killed_on_the_standby(protect: Callable[..., Service])
     """It starts again, as its unit has it, and finds in its journal what it did."""
     service = protect(QUIESCE, STOP)
     service.write()
-    first, second = service.active, service.standby()
 
-    with service.fault("agent killed", turns=[first, second]):
-        service.switch_over(second)
-        service.inside(second, "sleep 2; pkill -9 -f '[a]gent.daemon'")
-        service.serves(second)
+    with service.fault("agent killed"):
+        machines.move_while_the_agent_is_killed(service)
 
 
-def test_the_role_goes_back_after_the_power_returned(
-    protect: Callable[..., Service], where: Settings
-) -> None:
+def test_the_role_goes_back_after_the_power_returned(protect: Callable[..., Service]) -> None:
     service = protect(QUIESCE, HOST_POWER, STOP)
     service.write()
     first, second = service.active, service.standby()
 
     with service.fault("power loss and return", turns=[first, second, first]):
-        power.off(where, service.home[first])
-        service.fail_over()
+        machines.lose_power(service)
         service.restore_hosts()
         service.replace_server(first)
-        service.switch_over(first)
-        service.serves(first)
+        machines.move(service)

@@ -55,7 +55,7 @@ def connect(address: str, limit: float = 2.0) -> psycopg.Connection[tuple[object
 
 
 class Ledger:
-    """Writers, one for each member, until `stop`.
+    """Writers, one for each member, from `start` until `stop`.
 
     :ivar acknowledged: what was acknowledged, in the order of its time.
     """
@@ -68,14 +68,17 @@ class Ledger:
         self._writers: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin to write."""
+        """Begin to write, or go on after `stop`."""
+        self._ended = threading.Event()  # a writer that hangs in an earlier one's still ends
         for member, address in list(self.addresses.items()):
             self.also(member, address)
 
     def also(self, member: str, address: str) -> None:
         """Write to one more server, which may be a member's new one."""
         self.addresses[member] = address
-        writer = threading.Thread(target=self._write, args=(member, address), daemon=True)
+        writer = threading.Thread(
+            target=self._write, args=(member, address, self._ended), daemon=True
+        )
         self._writers.append(writer)
         writer.start()
 
@@ -84,6 +87,7 @@ class Ledger:
         self._ended.set()
         for writer in self._writers:
             writer.join(timeout=10)
+        self._writers.clear()
 
     def wait_for_rows(self, server: str, limit: float, count: int = 1) -> None:
         """Wait until a member has acknowledged ``count`` rows more, at most ``limit`` seconds."""
@@ -110,10 +114,10 @@ class Ledger:
         """What was acknowledged and is not there exactly once."""
         return [row for row in self.acknowledged if rows[row.server, row.number] != 1]
 
-    def _write(self, member: str, address: str) -> None:
-        while not self._ended.is_set():
+    def _write(self, member: str, address: str, ended: threading.Event) -> None:
+        while not ended.is_set():
             with contextlib.suppress(psycopg.Error), connect(address) as connection:
-                while not self._ended.is_set():
+                while not ended.is_set():
                     number = next(self._numbers)
                     row = (member, number)
                     connection.execute("INSERT INTO ledger VALUES (%s, %s)", row)

@@ -50,7 +50,8 @@ class Service:
     :ivar group: the stack and its group.
     :ivar active: the member that serves.
     :ivar home: the host of each member.
-    :ivar ledger: the writers; they begin with `write`.
+    :ivar ledger: the writers; they begin with `write`, and go on with it after a `fault`.
+    :ivar outages: the seconds without an acknowledged row at each `fault`.
     """
 
     def __init__(self, tenant: Tenant, name: str, fence: Sequence[Rung]) -> None:
@@ -63,7 +64,8 @@ class Service:
         self.active = self._activate()
         self.home = {m: guests.host_of(self.where, s) for m, s in self.servers.items()}
         self.ledger = Ledger(self.addresses())
-        self._prepare()
+        self.outages: list[float] = []
+        prepare(self.where, self.servers[self.active])
 
     def _parameters(self) -> dict[str, str]:
         project = self.tenant.cloud.current_project_id
@@ -101,17 +103,6 @@ class Service:
         """Run a script in a member's guest, without a network."""
         return guests.execute(self.where, self.servers[member], script)
 
-    def _prepare(self) -> None:
-        sql = (
-            f"CREATE TABLE {ledger.TABLE} (writer text, number bigint)",
-            "CREATE SEQUENCE numbers",
-            "SELECT pg_reload_conf()",
-        )
-        # Unlike a row, a line is not on the disk when the command ends.
-        self.inside(self.active, f"echo '{_TRUST}' >> /srv/data/data/pg_hba.conf; sync")
-        commands = " ".join(f"-c '{statement}'" for statement in sql)
-        self.inside(self.active, f'su postgres -s /bin/sh -c "psql -X -q {commands}"')
-
     def write(self, *, inside: bool = False) -> None:
         """Have the writers write, and wait until rows were acknowledged."""
         self.ledger.start()
@@ -129,7 +120,8 @@ class Service:
         """Within it something happens to the service. Afterwards the data oracle speaks: each row
         that was acknowledged, over the network or inside a guest, is there exactly once, and the
         members acknowledged rows one after the other (``turns``, by default a failover's)."""
-        first, second = self.active, self.standby()
+        expected = turns or (self.active, self.standby())
+        earlier = len(self.ledger.turns()) - 1
         begun = time.monotonic()
         yield
         # What an old server would write meanwhile is noticed.
@@ -138,13 +130,15 @@ class Service:
         found = ledger.rows(self.ledger.addresses[self.active])
         rows = self.ledger.acknowledged
         inside = [n for member in MEMBERS for n in self._inside(member)]
+        self.outages.append(self.ledger.outage(begun))
         print(
             f"\n{what}: {len(rows) + len(inside)} rows acknowledged, "
-            f"outage {self.ledger.outage(begun):.1f} s"
+            f"outage {self.outages[-1]:.1f} s",
+            flush=True,
         )
         assert self.ledger.missing(found) == []
         assert [number for number in inside if found[ledger.LOCAL, number] != 1] == []
-        assert self.ledger.turns() == list(turns or (first, second))
+        assert self.ledger.turns()[earlier:] == list(expected)
 
     def written_inside(self, member: str) -> int:
         """How many rows were acknowledged to the writer inside a member's guest."""
@@ -218,6 +212,71 @@ class Service:
             raise AssertionError(f"{error}: {status['status']}, {status['reason']}") from None
         self.group.wait_until_active(*(m for m in MEMBERS if m != member), limit=60)
         self.active = member
+
+
+def lose_power(service: Service) -> None:
+    """The host of the active member loses its power."""
+    power.off(service.where, service.home[service.active])
+    service.fail_over()
+
+
+def partition(service: Service) -> None:
+    """The host is cut off. The writer inside writes on until the storage refuses it."""
+    old = service.active
+    network.plug(service.where, service.home[old], "management", connected=False)
+    written = service.written_inside(old)
+    until(lambda: service.written_inside(old) > written + 20, "the guest to write on", 60)
+    service.fail_over()
+    until(lambda: "I/O error" in service.console(old), "the old guest to notice it", 60)
+
+
+def panic(service: Service) -> None:
+    """The kernel of the active member panics."""
+    guests.panic(service.where, service.servers[service.active])
+    service.fail_over()
+
+
+def freeze_and_thaw(service: Service) -> None:
+    """The active member stands still, and runs on after the failover."""
+    old = service.active
+    guests.freeze(service.where, service.servers[old])
+    service.fail_over()
+    if service.servers[old] in guests.running(service.where, service.home[old]):
+        guests.thaw(service.where, service.servers[old])
+
+
+def cut_storage(service: Service) -> None:
+    """The disks of the active member's host do not answer."""
+    network.plug(service.where, service.home[service.active], "storage", connected=False)
+    service.fail_over(limit=300)
+
+
+def move(service: Service) -> None:
+    """A planned switchover."""
+    standby = service.standby()
+    service.switch_over(standby)
+    service.serves(standby)
+
+
+def move_while_the_agent_is_killed(service: Service) -> None:
+    """A planned switchover in which the standby's agent dies."""
+    standby = service.standby()
+    service.switch_over(standby)
+    service.inside(standby, "sleep 2; pkill -9 -f '[f]ailover-agent run'")
+    service.serves(standby)
+
+
+def prepare(where: Settings, server: str) -> None:
+    """Have a database accept the writers' rows."""
+    sql = (
+        f"CREATE TABLE {ledger.TABLE} (writer text, number bigint)",
+        "CREATE SEQUENCE numbers",
+        "SELECT pg_reload_conf()",
+    )
+    # Unlike a row, a line is not on the disk when the command ends.
+    guests.execute(where, server, f"echo '{_TRUST}' >> /srv/data/data/pg_hba.conf; sync")
+    commands = " ".join(f"-c '{statement}'" for statement in sql)
+    guests.execute(where, server, f'su postgres -s /bin/sh -c "psql -X -q {commands}"')
 
 
 def _template(fence: Sequence[Rung]) -> str:

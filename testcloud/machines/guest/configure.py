@@ -58,7 +58,7 @@ def files() -> None:
     text = user_data.read_text()
     if not text.startswith("#cloud-config"):
         return
-    sys.path.insert(0, "/opt/failover/lib")
+    sys.path.insert(0, "/usr/lib/failover-agent")
     import yaml
 
     for file in yaml.safe_load(text).get("write_files", ()):
