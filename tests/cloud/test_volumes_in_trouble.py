@@ -8,7 +8,7 @@ import time
 import pytest
 from openstack.compute.v2.server import Server
 
-from mistral_failover.cloud import volume_steps
+from mistral_failover.cloud import detaching, volume_steps
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volumes import attach, detach
@@ -150,6 +150,24 @@ def test_a_cut_off_guest_that_does_not_let_go_is_stopped(cloud, pair, emulator, 
     detach(cloud, pair.volume, pair.a, 10, Release("Ceph blocks it", fenced=True, cut_off=True))
     assert holders(cloud, pair.volume) == []
     assert cloud.compute.get_server(pair.a).status == "SHUTOFF"
+
+
+def test_a_cut_off_guest_whose_host_dies_after_the_request_is_not_stopped(
+    cloud, pair, emulator, monkeypatch
+):
+    """Nova still believes in the host: a stop would wait for it as long as the detach may."""
+    attach(cloud, pair.volume, pair.a, 10)
+    emulator.set_latency(detach=0.5)
+
+    def die(point):
+        if point == "detach.after":
+            emulator.fault("host", host_of(emulator, pair.a), "compute_down")
+
+    monkeypatch.setattr(detaching, "reach", die)
+    release = Release("Ceph blocks it", fenced=True, delete_server=True, cut_off=True)
+    detach(cloud, pair.volume, pair.a, 20, release)
+    assert holders(cloud, pair.volume) == []
+    assert effects(emulator, "server_deleted", "stop") == ["server_deleted"]
 
 
 @pytest.mark.parametrize("release", [Release(), Release("it is off", fenced=True)])

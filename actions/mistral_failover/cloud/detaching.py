@@ -76,6 +76,8 @@ class Detach(Steps):
         if volume.status == "in-use":
             if self.is_begun(mine):
                 return self.clear_left(self.server_id, begun=True) or Look(state)
+            if self.accepted and self._release.cut_off and not self._stopped:
+                return self._stop_guest()
             return self._delete(state)
         if volume.status in MOVING:
             if self._detaching:
@@ -121,8 +123,6 @@ class Detach(Steps):
         raise volume_trouble.not_usable(volume)
 
     def _delete(self, state: str) -> Look:
-        if self.accepted and self._release.cut_off and not self._stopped:
-            return self._stop_guest()
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "DETACH_FAILED",
@@ -171,7 +171,7 @@ class Detach(Steps):
 
     def _stop_guest(self) -> Look:
         """The guest has kept the device once: it hangs, or waits for a disk that refuses it. Its
-        host lives, because it has answered. Stopped, the server keeps nothing."""
+        host lives, because it has ended the detach. Stopped, the server keeps nothing."""
         LOG.warning("Stopping server %s: its cut-off guest keeps a volume", self.server_id)
         evidence = servers.stop(self.cloud, self.server_id, self.deadline - time.monotonic())
         self._stopped = True
@@ -198,6 +198,7 @@ class Detach(Steps):
                 raise
             self._failure = None
             return None
+        self.accepted = 0  # no guest was asked
         LOG.warning("Volume %s: a detach that nothing works on is repeated", self.volume_id)
         return Look("a detach that no compute service works on is requested again")
 
