@@ -281,6 +281,58 @@ def test_when_the_patience_is_over_the_failure_names_the_server(
     assert f"failover start {group.name}" in message
 
 
+@pytest.fixture
+def given_up(active: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a group whose failover has waited for its target until its patience was over."""
+
+    def make(**more: Any) -> Any:
+        limits = {"cooldown": 0, "patience": 0, **more.pop("limits", {})}
+        group = active(("db_a", "db_b"), limits=limits, **more)
+        group.ended(fails_over(group)).assert_failed_with("FAILED")
+        return group
+
+    return make
+
+
+def heals(group: Any) -> list[dict[str, Any]]:
+    """What a sweep finds to be started."""
+    return list(group.run("sweep", group=group.name).output["swept"]["heals"])
+
+
+def test_a_target_that_returns_after_the_patience_is_over_is_used_without_an_order(
+    given_up: Callable[..., Any],
+) -> None:
+    group = given_up()
+    assert heals(group) == [], "it can still take nothing"
+
+    revive(group)
+    (heal,) = heals(group)
+    assert heals(group) == [], "it is started once"
+    group.run(heal["workflow"].removeprefix("failover."), **heal["input"]).assert_succeeded()
+
+    settled(group, "db_b")
+    assert group.status()["lost"] == ["db_a"]
+    assert "db_b can take data now" in group.traversals()[-1]
+
+
+@pytest.mark.parametrize(
+    ("more", "paused"),
+    [({"heal": "report"}, False), ({"limits": {"per_hour": 2}}, False), ({}, True)],
+    ids=["reports only", "at its limit", "paused"],
+)
+def test_what_holds_healing_back_leaves_a_returned_target_to_an_operator(
+    given_up: Callable[..., Any], more: dict[str, Any], paused: bool
+) -> None:
+    group = given_up(**more)
+    if paused:
+        group.run("pause", group=group.name, because="an audit")
+
+    revive(group)
+
+    assert heals(group) == []
+    assert group.status()["status"] == "FAILED"
+
+
 def test_a_planned_move_returns_at_once(active: Callable[..., Any]) -> None:
     group = active()
     move = group.start("switchover", group=group.name, to="db_b")

@@ -273,6 +273,8 @@ def _heal(
     group = facts.group
     if group.heal == "report" or suspensions.held_back(tx, facts.state.id):
         return None
+    if not facts.reached and (again := _continuation(facts, seen, memory, tx)):
+        return again
     if seen.service is Service.DOWN:
         return _loss(facts, seen) if group.heal == "failover" else None
     if facts.reached and seen.service is Service.DEGRADED:
@@ -310,21 +312,42 @@ def _repair(
     }
     if not drifted:
         return None
-    now = tx.now()
-    lately = views.traversals_since(tx, facts.state.id, now - HOUR)
-    if lately >= facts.group.limits.per_hour or now < memory.get("repair_after", 0.0):
+    if not _may_begin(facts, memory, tx):
         return None
-    memory["repair_after"] = now + REPAIR_AGAIN
     for record in tx.records(facts.state.id):
         if record.name in drifted and record.type in REPAIRED and record.status == "COMPLETE":
             tx.amend(record, action="UPDATE", status="FAILED", reason=drifted[record.name])
     said = "; ".join(f"{name}: {why}" for name, why in sorted(drifted.items()))
-    return {
-        "workflow": "failover.failover",
-        "input": {
-            "group": facts.state.name,
-            "to": dict(facts.roles),
-            "lost": [],
-            "because": f"drift observed, to be repaired: {said}",
-        },
-    }
+    return _same_goal(facts, f"drift observed, to be repaired: {said}", to=dict(facts.roles))
+
+
+def _continuation(
+    facts: _Facts, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+) -> dict[str, Any] | None:
+    """Continue a failover that failed because its target was down, once the target is well. The
+    order names no member: if the target goes down again, another one may be chosen."""
+    step = views.failed_step(tx, facts.state.current_traversal or "")
+    if step is None or "target" not in step["error"]:
+        return None
+    waited = next((each for each in facts.records if each.id == step["resource_id"]), None)
+    well = {each.name for each in seen.members if each.why_not is None}
+    if waited is None or waited.member not in well or not _may_begin(facts, memory, tx):
+        return None
+    return _same_goal(facts, f"observed: {waited.member} can take {waited.name} now")
+
+
+def _may_begin(facts: _Facts, memory: dict[str, Any], tx: SqlTransaction) -> bool:
+    """Return whether the group's limit and the pause after the last repair allow another one. If
+    so, its pause begins."""
+    now = tx.now()
+    lately = views.traversals_since(tx, facts.state.id, now - HOUR)
+    if lately >= facts.group.limits.per_hour or now < memory.get("repair_after", 0.0):
+        return False
+    memory["repair_after"] = now + REPAIR_AGAIN
+    return True
+
+
+def _same_goal(facts: _Facts, because: str, **more: Any) -> dict[str, Any]:
+    """Return the workflow that converges to the same goal again."""
+    said = {"group": facts.state.name, "lost": [], "because": because}
+    return {"workflow": "failover.failover", "input": {**said, **more}}
