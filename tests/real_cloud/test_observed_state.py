@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stack is changed behind the engine's back: one look sees it, and it is healed, or the status
+says what is wrong and the order that it names leads on.
+
+Most tests share a stack that serves before and after each of them. Two share another one: it ends
+without a server and without its volume, and is deleted all the same.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mistral_failover.groups.agent_health import SILENT
+from testcloud import cloud, readiness, templates
+from testcloud.settings import Settings
+from testcloud.tenant import Protected, Tenant, until
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("spare")]
+MISTYPED = "pg-stpo"
+
+
+@pytest.fixture(scope="module")
+def spare(demo: Tenant) -> Iterator[str]:
+    """A volume that belongs to no stack. Every test asks for it, so that it is made before the
+    stacks and deleted after them: one of them has it attached at the end."""
+    storage = demo.cloud.block_storage
+    made = storage.create_volume(name="spare", size=1)
+    until(lambda: free(demo, made.id), "a volume", 60)
+    yield str(made.id)
+    storage.delete_volume(made.id)
+
+
+@pytest.fixture(scope="module")
+def stack(protect: Callable[..., Protected]) -> Protected:
+    """A stack that was seen to serve."""
+    made = protect()
+    look(made)
+    assert service(made) == ("SERVING", [])
+    return made
+
+
+@pytest.fixture(scope="module")
+def doomed(protect: Callable[..., Protected]) -> Protected:
+    """A stack that loses parts for good."""
+    return protect()
+
+
+def free(tenant: Tenant, volume: str) -> bool:
+    """Whether a volume can be attached."""
+    return bool(tenant.cloud.block_storage.get_volume(volume).status == "available")
+
+
+def look(stack: Protected) -> dict[str, Any]:
+    """Look at the group once, as each interval does; what the sweep found."""
+    done = stack.tenant.run("failover.sweep", group=stack.name)
+    assert done["state"] == "SUCCESS", done["output"]
+    found: dict[str, Any] = done["output"]["swept"]
+    assert found["unable"] == []
+    return found
+
+
+def service(stack: Protected) -> tuple[str, list[str]]:
+    """Whether the group serves, by the last look, and why not."""
+    found = stack.status()["service"]
+    return found["status"], found["reasons"]
+
+
+def holders(stack: Protected) -> tuple[str, str]:
+    """The active member, and the standby."""
+    active = stack.wait_until_active()
+    (standby,) = set(stack.servers()) - {active}
+    return active, standby
+
+
+def serves_on(stack: Protected, member: str) -> None:
+    """Assert that this member alone has the group's volume and runs its applications."""
+    (volume,) = (row["physical_id"] for row in stack.status()["resources"] if row["name"] == "data")
+    assert stack.tenant.holders(volume) == [stack.servers()[member]]
+    running = {each: names for each, names in stack.applications().items() if names}
+    assert running == {member: ["files", "postgresql"]}
+    assert stack.tenant.outputs(stack.name)["active"] == member
+
+
+def ordered(stack: Protected, verb: str, **inputs: Any) -> dict[str, Any]:
+    """Give an order; how its execution ended."""
+    return stack.tenant.run(f"failover.{verb}", group=stack.name, **inputs)
+
+
+def succeeds(stack: Protected, verb: str, **inputs: Any) -> None:
+    """Give an order that is carried out."""
+    done = ordered(stack, verb, **inputs)
+    assert done["state"] == "SUCCESS", done["output"]
+
+
+def refused(stack: Protected, verb: str, **inputs: Any) -> dict[str, Any]:
+    """Give an order that is refused; the error."""
+    done = ordered(stack, verb, **inputs)
+    assert done["state"] == "ERROR", done["output"]
+    error: dict[str, Any] = done["output"]["error"]
+    return error
+
+
+def change(stack: Protected, resource: str, **properties: str) -> None:
+    """``failover group update`` with other properties of a resource."""
+    shown = stack.tenant.action("failover.status", group=stack.name, definition=True)
+    definition = shown["definition"]["document"]
+    definition["resources"][resource]["properties"] |= properties
+    stack.tenant.action("failover.define", definition=definition, name=stack.name)
+
+
+def findings(stack: Protected, check: str) -> list[dict[str, Any]]:
+    """What ``failover doctor`` says about a subject."""
+    rows = stack.tenant.action("failover.doctor", group=stack.name)["findings"]
+    return [row for row in rows if row["check"] == check]
+
+
+def update_plainly(stack: Protected) -> None:
+    """``openstack stack update -t`` without ``--existing``: parameters get their defaults."""
+    found = stack.tenant.stack(stack.name)
+    answer = stack.tenant.cloud.orchestration.put(
+        f"/stacks/{found.name}/{found.id}",
+        json={"template": templates.protected(templates.SERVERS), "parameters": {}},
+    )
+    assert answer.ok, answer.text
+    stack.tenant.wait_for_stack(stack.name)
+
+
+def test_a_parameter_that_a_stack_update_reset_is_set_again(stack: Protected) -> None:
+    active, _ = holders(stack)
+    update_plainly(stack)
+    assert stack.tenant.outputs(stack.name)["active"] == "nobody"
+
+    begun = time.monotonic()
+    found = look(stack)
+
+    assert [row["service"] for row in found["observed"]] == ["DEGRADED"]
+    assert "parameter active is nobody" in found["observed"][0]["sentence"]
+    until(lambda: stack.tenant.outputs(stack.name)["active"] == active, "its repair", 60)
+    print(f"repaired {time.monotonic() - begun:.1f} s after the look began")
+    assert stack.wait_until_active() == active
+    serves_on(stack, active)
+    look(stack)
+    assert service(stack) == ("SERVING", [])
+
+
+def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(stack: Protected) -> None:
+    change(stack, "data", when_host_is_down="delete_server")
+    succeeds(stack, "failover", lost=[])
+
+    assert [row["level"] for row in findings(stack, "volumes")] == ["ok"]
+
+
+def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(stack: Protected) -> None:
+    active, standby = holders(stack)
+    change(stack, "database", stop=MISTYPED)
+    succeeds(stack, "failover", lost=[])
+
+    look(stack)
+
+    unknown = f"its agent does not know the command {MISTYPED}"
+    status, reasons = service(stack)
+    assert status == "DEGRADED"
+    assert any(unknown in reason for reason in reasons), reasons
+    assert any(unknown in row["sentence"] for row in findings(stack, "agents"))
+    assert refused(stack, "switchover")["code"] == "CANNOT_QUIESCE"
+    serves_on(stack, active)
+    change(stack, "database", stop="pg-stop")
+    succeeds(stack, "switchover")
+    serves_on(stack, standby)
+    assert stack.status()["lost"] == [], "no fence was needed"
+
+
+def test_a_standby_whose_host_is_dead_is_seen_before_a_failover_needs_it(
+    stack: Protected, operator: Tenant, where: Settings
+) -> None:
+    active, standby = holders(stack)
+    server = stack.servers()[standby]
+    host = operator.cloud.compute.get_server(server).compute_host
+    begun = time.monotonic()
+    cloud.stop(where, [f"nova-compute-{host}"], kill=True)
+    stack.tenant.guests.fault("server", server, "crash")
+    try:
+        until(lambda: heard(stack, standby) > SILENT, "its agent to be missed", 120)
+        look(stack)
+        print(f"seen {time.monotonic() - begun:.1f} s after the host's death")
+
+        status, reasons = service(stack)
+        assert status == "DEGRADED"
+        why = rf"no member can take over \({standby}: its agent has sent no heartbeat for .*\)"
+        assert any(re.search(why, reason) for reason in reasons), reasons
+        assert any(
+            row["level"] == "error"
+            and f"the agent on {standby} has sent no heartbeat" in row["sentence"]
+            and "systemctl status failover-agent" in row["remedy"]
+            for row in findings(stack, "agents")
+        )
+        error = refused(stack, "switchover", to=standby)
+        assert error["code"] == "NO_ELIGIBLE_MEMBER"
+        serves_on(stack, active)
+    finally:
+        cloud.start(where, [f"nova-compute-{host}"])
+        readiness.wait_for_compute(where, host, "up")
+        stack.tenant.guests.fault("server", server, "revive")
+
+    until(lambda: heard(stack, standby) < SILENT, "its agent to be heard", 60)
+    look(stack)
+    assert service(stack) == ("SERVING", [])
+
+
+def heard(stack: Protected, member: str) -> float:
+    """How many seconds ago a member's agent sent a heartbeat."""
+    rows = stack.tenant.action("failover.agents", group=stack.name)
+    return next(float(row["agent"]["ago"]) for row in rows if row["member"] == member)
+
+
+def test_without_an_alarm_a_deleted_server_is_seen_and_the_order_that_helps_is_named(
+    doomed: Protected, operator: Tenant
+) -> None:
+    active, standby = holders(doomed)
+    server = doomed.servers()[active]
+    operator.cloud.compute.delete_server(server)
+    until(lambda: not exists(operator, server), "the server to be gone", 60)
+
+    look(doomed)
+
+    found = doomed.status()["service"]
+    assert (found["status"], found["gone"]) == ("DOWN", [active])
+    error = refused(doomed, "failover", lost=[])
+    assert error["code"] == "HOLDER_GONE"
+    assert f"failover start {doomed.name} --lost {active}" in error["remedy"]
+    succeeds(doomed, "failover", lost=[active])
+    serves_on(doomed, standby)
+
+
+def exists(operator: Tenant, server: str) -> bool:
+    """Whether Nova has a server."""
+    return any(each.id == server for each in operator.cloud.compute.servers(all_projects=True))
+
+
+def test_a_group_whose_volume_was_deleted_goes_on_with_another_one(
+    doomed: Protected, demo: Tenant, spare: str
+) -> None:
+    active = doomed.wait_until_active()
+    server, volume = doomed.servers()[active], doomed.volume()
+    storage = demo.cloud.block_storage
+    demo.guests.fault("server", server, "app")
+    demo.cloud.compute.delete_volume_attachment(server, volume)
+    until(lambda: free(demo, volume), "the volume to be free", 60)
+    storage.delete_volume(volume)
+    until(lambda: storage.find_volume(volume) is None, "the volume to be gone", 60)
+
+    look(doomed)
+
+    status, reasons = service(doomed)
+    assert status == "DOWN"
+    assert any(f"volume {volume} no longer exists" in reason for reason in reasons), reasons
+    change(doomed, "data", volume=spare)
+    succeeds(doomed, "failover", lost=[])
+    serves_on(doomed, active)
