@@ -87,12 +87,14 @@ def walk(request: pytest.FixtureRequest) -> Callable[..., Walk]:
 def defined(make: Callable[..., Walk]) -> Walk:
     walk = make()
     assert walk.types("group", "delete", walk.group, "--yes") == 0
-    deployment = walk.deployment
-    deployment.mistral.client.run_action(
-        "failover.define",
-        {"definition": examples.group(1, walk.group), "name": walk.group},
-    )
+    define(walk)
     return walk
+
+
+def define(walk: Walk) -> None:
+    """Define the group that has just been deleted, with its stack."""
+    given = {"definition": examples.group(1, walk.group), "name": walk.group}
+    walk.deployment.mistral.client.run_action("failover.define", given)
 
 
 def out_of_service(make: Callable[..., Walk]) -> Walk:
@@ -142,6 +144,38 @@ def fence_unproven(make: Callable[..., Walk]) -> Walk:
     walk.deployment.crash(walk.group)
     assert walk.types("start", walk.group, "--lost", "db_a") == 3
     return walk
+
+
+def volume_on_a_dead_host(make: Callable[..., Walk]) -> Walk:
+    walk = make(fence=["confirm"])
+    cloud = walk.deployment.cloud
+    cloud.fault("host", cloud.nodes()[walk.server("db_a")]["host"], "power_off")
+    assert walk.types("start", walk.group, "--lost", "db_a") == 3
+    assert walk.obeys(1, "--yes") == 3
+    return walk
+
+
+def volume_freed(walk: Walk) -> None:
+    """Do what the reason says, and then type what was shown."""
+    server, shown, cloud = walk.server("db_a"), walk.shown()[0], walk.deployment.cloud
+    assert f"openstack server delete {server}" in walk.status()["reason"]
+    walk.operator.delete_server(server)
+    assert walk.types(*shown) == 0
+    for host in cloud.status()["hosts"]:
+        cloud.fault("host", host, "revive")
+
+
+def removal_failed(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.deployment.cloud.api_fault("detach", status=400)
+    assert walk.types("group", "delete", walk.group, "--yes") == 1
+    return walk
+
+
+def deleted(walk: Walk) -> None:
+    """Delete it, as it is shown, and define it anew."""
+    assert walk.obeys(0, "--yes") == 0
+    define(walk)
 
 
 def operation_failed(make: Callable[..., Walk]) -> Walk:
@@ -258,6 +292,22 @@ STATES = {
         "failover start GROUP --lost db_a",
         lambda walk: walk.obeys(1, "--yes"),
         then=("COMPLETE", "DEGRADED"),
+    ),
+    "volume on a dead host": State(
+        volume_on_a_dead_host,
+        ("BLOCKED", "DOWN"),
+        "the volume of a fenced member cannot be released",
+        "failover sweep GROUP",
+        volume_freed,
+        then=("COMPLETE", "DEGRADED"),
+    ),
+    "removal failed": State(
+        removal_failed,
+        ("FAILED", "OUT_OF_SERVICE"),
+        "it was not taken out of service completely",
+        "failover group delete GROUP",
+        deleted,
+        then=("DEFINED", "OUT_OF_SERVICE"),
     ),
     "operation failed": State(
         operation_failed,
