@@ -9,16 +9,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups
+from mistral_failover.actions import groups, recovery
+from mistral_failover.cloud.attaching import UNANSWERED
 from mistral_failover.groups import agent_health
 from mistral_failover.orders import other_target
 from mistral_failover.recovery import advance
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import own_project
 from mistral_failover.store import groups as store
+from mistral_failover.store.tables import operations
+from mistral_failover.store.transaction import SqlTransaction
 from support.operators import Operator
 
 SLOW = 0.5
@@ -245,6 +249,12 @@ def test_a_deleted_target_that_heat_makes_again_meanwhile_is_used(
     settled(group, "db_b")
 
 
+def define(document: dict[str, Any]) -> None:
+    """Change the definition of a group."""
+    answer = groups.Define(document).run(ActionContext(SecurityContext(), ExecutionContext()))
+    assert not isinstance(answer, Result), answer.error
+
+
 def test_a_member_that_is_added_meanwhile_is_used(
     protect: Callable[..., Any], operator: Operator, state: Runtime
 ) -> None:
@@ -257,11 +267,8 @@ def test_a_member_that_is_added_meanwhile_is_used(
     identity = store.group_id(own_project(state.settings), group.name)
     stored = state.database.reading(lambda tx: tx.definition(identity))["document"]
 
-    answer = groups.Define({**stored, "members": {"servers": [*THREE, "db_d"]}}).run(
-        ActionContext(SecurityContext(), ExecutionContext())
-    )
+    define({**stored, "members": {"servers": [*THREE, "db_d"]}})
 
-    assert not isinstance(answer, Result), answer.error
     group.ended(execution).assert_succeeded()
     assert group.status()["roles"] == {"active": "db_d"}
     volume = str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
@@ -285,18 +292,19 @@ def test_when_the_patience_is_over_the_failure_names_the_server(
 def given_up(active: Callable[..., Any]) -> Callable[..., Any]:
     """Make a group whose failover has waited for its target until its patience was over."""
 
-    def make(**more: Any) -> Any:
-        limits = {"cooldown": 0, "patience": 0, **more.pop("limits", {})}
-        group = active(("db_a", "db_b"), limits=limits, **more)
-        group.ended(fails_over(group)).assert_failed_with("FAILED")
+    def make(servers: tuple[str, ...] = ("db_a", "db_b"), **order: Any) -> Any:
+        group = active(servers, limits={"cooldown": 0, "patience": 0})
+        group.ended(fails_over(group, **order)).assert_failed_with("FAILED")
         return group
 
     return make
 
 
 def heals(group: Any) -> list[dict[str, Any]]:
-    """What a sweep finds to be started."""
-    return list(group.run("sweep", group=group.name).output["swept"]["heals"])
+    """What a look at the group finds to be started; it starts nothing."""
+    rows = recovery.Observe(group.name).run(ActionContext(SecurityContext(), ExecutionContext()))
+    assert isinstance(rows, list), rows
+    return [row["heal"] for row in rows if row["heal"]]
 
 
 def test_a_target_that_returns_after_the_patience_is_over_is_used_without_an_order(
@@ -308,6 +316,7 @@ def test_a_target_that_returns_after_the_patience_is_over_is_used_without_an_ord
     revive(group)
     (heal,) = heals(group)
     assert heals(group) == [], "it is started once"
+    assert "to" not in heal["input"], "another one may be chosen if it goes down again"
     group.run(heal["workflow"].removeprefix("failover."), **heal["input"]).assert_succeeded()
 
     settled(group, "db_b")
@@ -315,22 +324,48 @@ def test_a_target_that_returns_after_the_patience_is_over_is_used_without_an_ord
     assert "db_b can take data now" in group.traversals()[-1]
 
 
-@pytest.mark.parametrize(
-    ("more", "paused"),
-    [({"heal": "report"}, False), ({"limits": {"per_hour": 2}}, False), ({}, True)],
-    ids=["reports only", "at its limit", "paused"],
-)
-def test_what_holds_healing_back_leaves_a_returned_target_to_an_operator(
-    given_up: Callable[..., Any], more: dict[str, Any], paused: bool
-) -> None:
-    group = given_up(**more)
-    if paused:
-        group.run("pause", group=group.name, because="an audit")
-
+def test_the_continuation_overrules_no_order(given_up: Callable[..., Any]) -> None:
+    group = given_up(THREE, to="db_b")
     revive(group)
 
-    assert heals(group) == []
-    assert group.status()["status"] == "FAILED"
+    (heal,) = heals(group)
+    assert heal["input"]["to"] == {"active": "db_b"}, "the order named it"
+
+    group.run("failover", group=group.name, lost=[], to="db_c").assert_succeeded()
+    late = group.run(heal["workflow"].removeprefix("failover."), **heal["input"])
+    late.assert_failed_with("CONTENDED")
+    settled(group, "db_c")
+
+
+def test_what_holds_healing_back_leaves_a_returned_target_to_an_operator(
+    given_up: Callable[..., Any], state: Runtime
+) -> None:
+    group = given_up()
+    revive(group)
+    identity = store.group_id(own_project(state.settings), group.name)
+    defined = state.database.reading(lambda tx: tx.definition(identity))["document"]
+
+    for changed in ({"heal": "report"}, {"limits": {**defined["limits"], "per_hour": 2}}):
+        define({**defined, **changed})
+        assert heals(group) == [], changed
+    define(defined)
+    group.run("pause", group=group.name, because="an audit")
+    assert heals(group) == [], "paused"
+    group.run("resume", group=group.name, because="the audit is over").assert_succeeded()
+    state.database.atomically(lambda tx: set_evidence(tx, identity, UNANSWERED))
+    assert heals(group) == [], "whether requests are answered cannot be observed"
+    state.database.atomically(lambda tx: set_evidence(tx, identity, "agent"))
+    assert len(heals(group)) == 1, "nothing holds it back"
+
+
+def set_evidence(tx: SqlTransaction, group: str, evidence: str) -> None:
+    """Write into the ledger what showed that a target was down."""
+    of_group = operations.c.group_id == group
+    rows = tx.connection.execute(sa.select(operations.c.key, operations.c.result).where(of_group))
+    for key, result in rows.all():
+        if target := ((result or {}).get("error") or {}).get("target"):
+            target["evidence"] = evidence
+            tx.execute(operations.update().where(operations.c.key == key).values(result=result))
 
 
 def test_a_planned_move_returns_at_once(active: Callable[..., Any]) -> None:

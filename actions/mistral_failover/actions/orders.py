@@ -23,6 +23,7 @@ class Begin(FailoverAction):
         recovered: Any = None,
         incident: Any = None,
         because: Any = None,
+        after: Any = None,
     ) -> None:
         super().__init__()
         self.group = group
@@ -31,6 +32,7 @@ class Begin(FailoverAction):
         self.recovered = recovered
         self.incident = incident
         self.because = because
+        self.after = after
 
     def answer(self, request: Request) -> Any:
         group = text("group", self.group)
@@ -38,7 +40,8 @@ class Begin(FailoverAction):
         incident = optional_text("incident", self.incident)
         facts = failover_request(self.to, self.lost, self.recovered)
         if incident is None:
-            return operator_order.failover_now(request, group, facts, because)
+            after = optional_text("after", self.after)
+            return operator_order.failover_now(request, group, facts, because, after)
         return alarm_failovers.admit(request, group, facts, incident_id=incident, cause=because)
 
 

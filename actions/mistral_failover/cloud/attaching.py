@@ -20,6 +20,8 @@ from mistral_failover.fault_points import reach
 _NAMED_HOLDER = re.compile(r"attached to instances: ([0-9a-f-]{36})")
 GONE = "gone"
 """The evidence of a TARGET_DOWN that never ends: Nova says that the server does not exist."""
+UNANSWERED = "requests"
+"""The evidence of a TARGET_DOWN that nothing but the unanswered requests shows."""
 _IGNORED = 2  # requests without an answer after which the compute service counts as dead
 
 
@@ -121,7 +123,7 @@ class Attach(Steps):
             why, evidence = self._silence(), "agent"
         if not why and self._ignored >= _IGNORED:
             why = f"its compute service did not answer {self._ignored} requests"
-            evidence = "requests"
+            evidence = UNANSWERED
         if not why:
             return
         held = self.is_listed() or self.server_id in {

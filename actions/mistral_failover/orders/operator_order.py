@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import logging
 import uuid
+from shlex import quote
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
 from mistral_failover.fault_points import reach
-from mistral_failover.groups.snapshot import locked
+from mistral_failover.groups.snapshot import GroupSnapshot, locked
+from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover
 from mistral_failover.orders.failover import FailoverRequest
-from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
@@ -29,11 +31,26 @@ class NothingToDo(Exception):  # noqa: N818 - no error
 
 
 def failover_now(
-    request: Request, group: str, facts: FailoverRequest, cause: str
+    request: Request, group: str, facts: FailoverRequest, cause: str, after: str | None = None
 ) -> dict[str, Any]:
-    """Start the failover that an operator orders. Raises what :func:`ordered` raises."""
+    """Start the failover that an operator orders. Raises what :func:`ordered` raises.
+
+    ``after``: the traversal to which the order belongs; if the group has a newer one, the order
+    fails with CONTENDED.
+    """
     asked_for = {"to": facts.to, "lost": facts.lost}
-    return ordered(request, group, failover.moving(request, facts), asked_for, cause)
+    moving = failover.moving(request, facts)
+
+    def derive(snapshot: GroupSnapshot) -> Goal:
+        if after is not None and snapshot.state.current_traversal != after:
+            raise ActionError(
+                "CONTENDED",
+                f"{group} got another order before this one",
+                f"Check its status: failover status {quote(group)}",
+            )
+        return moving(snapshot)
+
+    return ordered(request, group, derive, asked_for, cause)
 
 
 def ordered(

@@ -180,7 +180,7 @@ def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _Situ
     others = {role for role, holder in snapshot.roles.items() if holder == member} - roles
     earlier = list(_earlier_targets(tx, traversal))
     refusal = None
-    if _names_its_target(incidents.get(tx, request.project_id, traversal.incident_id or "")):
+    if names_its_target(incidents.get(tx, request.project_id, traversal.incident_id or "")):
         refusal = _Refusal("the order names it, so no other member is chosen")
     elif "pause" in suspensions.of_group(tx, state.id):
         refusal = _Refusal("no other member is chosen while the group is paused", final=False)
@@ -216,7 +216,7 @@ def _role_of(group: Group, resource: str) -> str | None:
     return said.get("get_param") if isinstance(said, dict) else None
 
 
-def _names_its_target(incident: Incident | None) -> bool:
+def names_its_target(incident: Incident | None) -> bool:
     """Return whether an order says where the roles go. Then no other member takes them."""
     if incident is None:
         return True

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.attaching import UNANSWERED
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import GroupState, Record, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
@@ -31,9 +32,10 @@ from mistral_failover.model.observation import (
     Service,
     judged,
 )
+from mistral_failover.orders.other_target import names_its_target
 from mistral_failover.resources.observed import OBSERVED, REPAIRED, SERVES
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, observations, suspensions, views
+from mistral_failover.store import groups, incidents, observations, suspensions, views
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -324,16 +326,23 @@ def _repair(
 def _continuation(
     facts: _Facts, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
 ) -> dict[str, Any] | None:
-    """Continue a failover that failed because its target was down, once the target is well. The
-    order names no member: if the target goes down again, another one may be chosen."""
-    step = views.failed_step(tx, facts.state.current_traversal or "")
-    if step is None or "target" not in step["error"]:
+    """Continue a failover that failed because its target was down, once the target is well.
+
+    If no order named the target, another one may be chosen when it goes down again. Not if only the
+    requests showed that it was down, because then an observation cannot see that it is well.
+    """
+    traversal = tx.traversal(facts.state.current_traversal or "")
+    step = views.failed_step(tx, traversal.id) if traversal else None
+    target = step["error"].get("target") if step else None
+    if traversal is None or step is None or target is None or target["evidence"] == UNANSWERED:
         return None
     waited = next((each for each in facts.records if each.id == step["resource_id"]), None)
     well = {each.name for each in seen.members if each.why_not is None}
     if waited is None or waited.member not in well or not _may_begin(facts, memory, tx):
         return None
-    return _same_goal(facts, f"observed: {waited.member} can take {waited.name} now")
+    order = incidents.get(tx, facts.state.project_id, traversal.incident_id or "")
+    named = {"to": dict(facts.roles)} if names_its_target(order) else {}
+    return _same_goal(facts, f"observed: {waited.member} can take {waited.name} now", **named)
 
 
 def _may_begin(facts: _Facts, memory: dict[str, Any], tx: SqlTransaction) -> bool:
@@ -348,6 +357,12 @@ def _may_begin(facts: _Facts, memory: dict[str, Any], tx: SqlTransaction) -> boo
 
 
 def _same_goal(facts: _Facts, because: str, **more: Any) -> dict[str, Any]:
-    """Return the workflow that converges to the same goal again."""
-    said = {"group": facts.state.name, "lost": [], "because": because}
+    """Return the workflow that converges to the same goal again, unless another order comes
+    first."""
+    said: dict[str, Any] = {
+        "group": facts.state.name,
+        "lost": [],
+        "because": because,
+        "after": facts.state.current_traversal,
+    }
     return {"workflow": "failover.failover", "input": {**said, **more}}
