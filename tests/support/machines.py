@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
+from openstack import exceptions
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.channel.keys import read_secret
@@ -310,7 +312,7 @@ def restore_hosts(where: Settings, operator: Tenant) -> None:
             ceph.unblock(where, places.storage(host))
         power.on(where, host)
         if forced:
-            _allow(operator, host)
+            until(partial(_allowed, operator, host), f"Nova to use {host} again", 120)
     for host in HOSTS:
         until(lambda host=host: _service(operator, host).state == "up", f"{host} to be up", 120)
 
@@ -319,9 +321,17 @@ def _service(operator: Tenant, host: str) -> Any:
     return next(iter(operator.cloud.compute.services(binary="nova-compute", host=host)))
 
 
-def _allow(operator: Tenant, host: str) -> None:
-    service = _service(operator, host)
-    operator.cloud.compute.update_service_forced_down(service, host, "nova-compute", forced=False)
+def _allowed(operator: Tenant, host: str) -> bool:
+    """Let Nova use a host again; whether it does. After an evacuation it refuses until nova-compute
+    has started and tidied up."""
+    compute = operator.cloud.compute
+    try:
+        compute.update_service_forced_down(
+            _service(operator, host), host, "nova-compute", forced=False
+        )
+    except exceptions.BadRequestException:
+        return False
+    return True
 
 
 def tidy(tenant: Tenant, name: str) -> None:
