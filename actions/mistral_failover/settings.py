@@ -117,8 +117,8 @@ _OPTIONS = [
     cfg.StrOpt(
         "mistral_url",
         help=(
-            "Base URL of Mistral's API, ending in /v2, for sweeps without a token, as in a "
-            "Mistral without authentication. With a token the catalog provides it."
+            "Base URL of Mistral's API, ending in /v2, or unix:PATH, for sweeps without a token, "
+            "as in a Mistral without authentication. With a token the catalog provides it."
         ),
     ),
     cfg.StrOpt(

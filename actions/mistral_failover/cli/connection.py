@@ -75,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--mistral-url",
         metavar="URL",
         help=(
-            "the API of a Mistral without authentication, ending in /v2 (default "
+            "the API of a Mistral without authentication, ending in /v2, or unix:PATH (default "
             f"${URL_VARIABLE}); without it, Mistral's address comes from the cloud's catalog"
         ),
     )

@@ -80,10 +80,13 @@ class Server(Lister):
         )
         parser.add_argument(
             "--listen",
-            type=_address,
+            type=_api_address,
             default=_DEFAULT_API,
-            metavar="HOST:PORT",
-            help=f"the address of Mistral's API, on loopback (default {_DEFAULT_API}); port 0: any",
+            metavar="HOST:PORT|unix:PATH",
+            help=(
+                f"the address of Mistral's API, on loopback (default {_DEFAULT_API}; port 0: any), "
+                "or a unix socket; a relative PATH is in the state directory"
+            ),
         )
         parser.add_argument(
             "--api-name",
@@ -220,16 +223,21 @@ class Server(Lister):
         return 0
 
 
-def _address(text: str) -> Any:
+def _address(text: str, further: str = "") -> Any:
     """Parse an address to listen on. Raises ArgumentTypeError."""
-    from mistral_failover.server.addresses import Address
+    from mistral_failover.server import addresses
 
     try:
-        return Address.parse(text)
+        return addresses.parse_api(text) if further else addresses.Address.parse(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"expected HOST:PORT with the host's IP address, got {text!r}"
+            f"expected HOST:PORT with the host's IP address{further}, got {text!r}"
         ) from None
+
+
+def _api_address(text: str) -> Any:
+    """Parse the address of Mistral's API. Raises ArgumentTypeError."""
+    return _address(text, ", or unix:PATH")
 
 
 def _options(given: argparse.Namespace, program: Any) -> Any:
@@ -245,10 +253,11 @@ def _options(given: argparse.Namespace, program: Any) -> Any:
     if cloud is None and "OS_AUTH_URL" in os.environ:
         cloud = "envvars"  # openstacksdk's name for an entry made of the variables
     folder = given.state_dir or getattr(program, "server_state", None) or connection.state_dir()
+    folder = folder.absolute()
     return options.Options(
-        state_dir=folder.absolute(),
+        state_dir=folder,
         cloud=cloud,
-        listen=given.listen,
+        listen=given.listen.within(folder),
         names=tuple(given.api_name),
         webhook=given.webhook_listen,
         secret_file=given.webhook_secret_file,

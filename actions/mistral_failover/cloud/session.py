@@ -69,7 +69,11 @@ class GuardedSession(Session):
         self.guard = guard
         self.region_name = region_name
         for scheme in ("http://", "https://"):
-            self.mount(scheme, _GuardedTransport(guard))
+            super().mount(scheme, _GuardedTransport(guard))
+
+    def mount(self, scheme: str, adapter: requests.adapters.BaseAdapter) -> None:
+        """Send what begins with ``scheme`` over another transport, with the same guard."""
+        super().mount(scheme, _GuardedTransport(self.guard, adapter))
 
     def request(self, url: str, method: str, **options: Any) -> Any:  # type: ignore[override]
         """See keystoneauth's `Session.request`."""
@@ -98,11 +102,13 @@ def changes(method: str) -> bool:
 
 
 class _GuardedTransport(requests.adapters.BaseAdapter):
-    """Asks the guard, then sends over the connections that all sessions of the process share."""
+    """Asks the guard, then sends: by default over the connections that all sessions of the process
+    share."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, over: requests.adapters.BaseAdapter | None = None) -> None:
         super().__init__()
         self._guard = guard
+        self._over = over
 
     def send(  # type: ignore[override]  # requests calls it by these names
         self, request: requests.PreparedRequest, timeout: float | None = None, **options: Any
@@ -125,7 +131,8 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         # each.
         total: Any = urllib3.Timeout(total=seconds)
         try:
-            answer = _Connections.shared.send(request, timeout=total, **options)
+            over = self._over or _Connections.shared
+            answer = over.send(request, timeout=total, **options)
         except requests.Timeout as error:
             error.failover_seconds = seconds  # type: ignore[attr-defined]
             raise

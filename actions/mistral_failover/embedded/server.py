@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from mistral_failover import private_files
-from mistral_failover.embedded import access, boot, settings
+from mistral_failover.embedded import access, boot, settings, unix_socket
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.mistral.client import MistralClient
+from mistral_failover.mistral.unix_transport import SCHEME
 
 PROJECT = "<default-project>"  # the project of everything while Mistral's authentication is off
 _ACTIVE = threading.Lock()  # Mistral's configuration, scheduler and database are process-wide
@@ -38,6 +39,7 @@ class EmbeddedMistral:
     :param host: an IPv4 loopback address.
     :param names: further names by which clients may call the API, besides ``host`` and
         ``localhost``.
+    :param socket: a unix socket for the API, in place of the port.
     :param database: an SQLAlchemy URL; default is SQLite in ``state_dir``, ``sqlite://`` is
         memory. Another database must carry Mistral's schema (``mistral-db-manage upgrade head``).
     :param log_file: Mistral's log (INFO and above); default none, warnings go to the root logger.
@@ -56,6 +58,7 @@ class EmbeddedMistral:
         *,
         host: str = "127.0.0.1",
         names: Collection[str] = (),
+        socket: Path | None = None,
         database: str | None = None,
         log_file: str | Path | None = None,
         auth_url: str | None = None,
@@ -78,7 +81,8 @@ class EmbeddedMistral:
         self._names = {host, "localhost", *names}
         self._api, self._cron = api, cron
         self._cleanup: contextlib.ExitStack | None = None
-        self._address: tuple[str, int] | None = None
+        self._socket = socket
+        self._url: str | None = None
         self._token: str | None = None
         self._client: MistralClient | None = None
         self._inherited: list[str] = []
@@ -92,15 +96,15 @@ class EmbeddedMistral:
 
     @property
     def url(self) -> str:
-        """The API's base, ``http://127.0.0.1:PORT/v2``.
+        """The API's base, ``http://127.0.0.1:PORT/v2``, or ``unix:PATH``.
 
         :raises EmbeddedError: ``NOT_RUNNING`` before the start, after the stop, without API.
         """
-        if self._address is None:
+        if self._url is None:
             raise EmbeddedError(
                 "NOT_RUNNING", ("the embedded Mistral has no running API"), "call start() first"
             )
-        return f"http://{self._address[0]}:{self._address[1]}/v2"
+        return self._url
 
     @property
     def token_file(self) -> Path:
@@ -125,7 +129,7 @@ class EmbeddedMistral:
         :raises EmbeddedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
             ``STATE_DIR_OPEN`` (another user may enter it), ``TOKEN_NOT_PRIVATE``,
             ``TOKEN_UNREADABLE``, ``ALREADY_RUNNING`` (one Mistral a process),
-            ``WRONG_SERVICE_BACKEND``.
+            ``WRONG_SERVICE_BACKEND``; of a unix socket as ``unix_socket.bound``.
         """
         with boot.without_eventlet(), contextlib.ExitStack() as stack:
             boot.init()
@@ -147,7 +151,7 @@ class EmbeddedMistral:
         Running actions are not interrupted (Python cannot): their results are lost to Mistral, and
         the process ends when they do. Bound their time, as every action here does.
         """
-        self._address = self._client = self._token = None
+        self._url = self._client = self._token = None
         if self._cleanup is not None:
             stack, self._cleanup = self._cleanup, None
             stack.close()
@@ -323,6 +327,28 @@ class EmbeddedMistral:
             web.server.wsgi_app = access.Gate(
                 web.server.wsgi_app, self._token, self.token_file, self._names
             )
+            if self._socket is not None:
+                self._serve_on(web.server, self._socket)
             web.start()
             stack.callback(web.stop)
-            self._address = web.server.bind_addr
+            if self._socket is not None:
+                # While it still listens: afterwards it may be another process's.
+                stack.callback(self._socket.unlink, missing_ok=True)
+            self._url = _url_of(web.server.bind_addr)
+
+    @staticmethod
+    def _serve_on(server: Any, path: Path) -> None:
+        """Have cheroot's server listen on a unix socket. Its own function for that removes whatever
+        is at the path."""
+
+        def bind(address: str) -> None:
+            server.socket = unix_socket.bound(Path(address))
+
+        server.bind_addr = str(path)
+        server.bind_unix_socket = bind
+
+
+def _url_of(address: tuple[str, int] | str) -> str:
+    if isinstance(address, str):
+        return f"{SCHEME}{address}"
+    return f"http://{address[0]}:{address[1]}/v2"

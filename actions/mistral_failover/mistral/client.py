@@ -23,6 +23,8 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
+from mistral_failover.mistral.unix_transport import BASE, UnixTransport, socket_of
+
 UNAUTHENTICATED = "<default-project>"
 """The project of everything in a Mistral without authentication."""
 ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
@@ -122,7 +124,7 @@ Failure = Callable[[Exception, str], Exception]
 class MistralClient:
     """Speaks to one API; thread-safe, keeps connections.
 
-    :param url: the base, ending in ``/v2``.
+    :param url: the base, ending in ``/v2``; or ``unix:PATH``, an embedded Mistral's socket.
     :param session: a keystoneauth session, where requests need authentication or certificates. By
         default one without authentication that knows no proxy.
     :param token: of an embedded Mistral, which requires it of every request.
@@ -151,9 +153,13 @@ class MistralClient:
         self._timeout = timeout
         self._project = project
         self._failure = failure or self._error
+        session, base = session or _without_proxy(), self.url
+        if (path := socket_of(url)) is not None:
+            session.mount("http://localhost/", UnixTransport(path))
+            base = BASE
         self._adapter = Adapter(
-            session or _without_proxy(),
-            endpoint_override=self.url.replace("%", "%%"),  # a format, for the adapter
+            session,
+            endpoint_override=base.replace("%", "%%"),  # a format, for the adapter
             # Not as X-Auth-Token: that is the place of a cloud's token, which reaches the actions.
             additional_headers={
                 **({"Authorization": f"Bearer {token}"} if token else {}),

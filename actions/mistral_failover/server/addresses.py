@@ -7,8 +7,11 @@ import errno
 import ipaddress
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
+from mistral_failover.embedded import unix_socket
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.mistral.unix_transport import SCHEME, socket_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class Address:
             raise ValueError(text)
         return cls(str(found), int(port))
 
+    def within(self, _folder: Path) -> Address:
+        """Return itself; see `UnixSocket`."""
+        return self
+
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
@@ -44,11 +51,37 @@ class Address:
         return f"{shown}:{self.port}"
 
 
-def check_api(address: Address) -> None:
+@dataclass(frozen=True)
+class UnixSocket:
+    """A unix socket; a relative ``path`` is in the state directory."""
+
+    path: Path
+
+    def within(self, folder: Path) -> UnixSocket:
+        """Return it with an absolute path."""
+        return UnixSocket(folder / self.path)
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.path}"
+
+
+def parse_api(text: str) -> Address | UnixSocket:
+    """Read HOST:PORT or unix:PATH. Raises ValueError."""
+    path = socket_of(text)
+    if path is None:
+        return Address.parse(text)
+    if not path.name:
+        raise ValueError(text)
+    return UnixSocket(path)
+
+
+def check_api(address: Address | UnixSocket) -> None:
     """Mistral's API has no users and no TLS here: it stays on this machine.
 
     Raises EmbeddedError LOOPBACK_ONLY.
     """
+    if isinstance(address, UnixSocket):
+        return
     if not address.loopback or ":" in address.host:
         raise EmbeddedError(
             "LOOPBACK_ONLY",
@@ -104,9 +137,13 @@ def bound(address: Address, option: str = "") -> socket.socket:
     return listening
 
 
-def check_free(address: Address, option: str = "") -> None:
-    """Check that the address can be listened on. Raises as :func:`bound`."""
-    bound(address, option).close()
+def check_free(address: Address | UnixSocket, option: str = "") -> None:
+    """Check that the address can be listened on. Raises as :func:`bound`, or of a unix socket as
+    ``unix_socket.bound``."""
+    if isinstance(address, UnixSocket):
+        unix_socket.check_free(address.path)
+    else:
+        bound(address, option).close()
 
 
 def _unusable(address: Address, error: OSError, option: str) -> EmbeddedError:

@@ -11,7 +11,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.server.addresses import Address
+from mistral_failover.server.addresses import Address, UnixSocket
 from mistral_failover.server.secret import is_private
 from mistral_failover.settings import GROUP, Settings, list_opts
 from mistral_failover.store.database import UnsupportedDatabase, supported
@@ -27,7 +27,7 @@ class Options:
 
     state_dir: Path
     cloud: str | None = None
-    listen: Address = Address("127.0.0.1", 8989)
+    listen: Address | UnixSocket = Address("127.0.0.1", 8989)
     names: tuple[str, ...] = ()
     webhook: Address = Address("127.0.0.1", 8990)
     secret_file: Path | None = None

@@ -186,11 +186,14 @@ def _mistral(options: Options) -> EmbeddedMistral:
         "cloud": options.cloud,
         "project": project,
     }
+    listen = options.listen
+    port = listen if isinstance(listen, addresses.Address) else addresses.Address("127.0.0.1", 0)
     return EmbeddedMistral(
         options.state_dir,
-        options.listen.port,
-        host=options.listen.host,
+        port.port,
+        host=port.host,
         names=options.names,
+        socket=listen.path if isinstance(listen, addresses.UnixSocket) else None,
         overrides={f"failover.{name}": value for name, value in settings.items()}
         | (LOCAL_HTTP if options.emulated else {}),
     )
