@@ -170,6 +170,8 @@ def test_requests_are_sent_once_and_carry_token_and_project(
 
     def answers(method: str, _path: str, headers: Message) -> Answer:
         asked.append((method, headers["X-Auth-Token"], headers["X-Project-Id"]))
+        if method == "GET":
+            return 200, {"workflows": []}
         return 500, {"faultstring": "out of\n order"}
 
     url = served(answers)
@@ -179,7 +181,7 @@ def test_requests_are_sent_once_and_carry_token_and_project(
 
     assert (refused.value.code, refused.value.http_status) == ("MISTRAL_REFUSED", 500)
     assert refused.value.message == "(500) out of order"
-    assert asked == [("POST", "a token", "p-1")]
+    assert asked == [(method, "a token", "p-1") for method in ("GET", "POST")]
 
 
 def test_an_action_without_an_executor_is_reported_as_still_running(

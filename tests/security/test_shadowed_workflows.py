@@ -21,7 +21,13 @@ OTHER = "version: '2.0'\nfailover.sweep: {tasks: {steal: {action: std.noop}}}\n"
 
 
 def row(name: str, text: str, project: str = MINE, namespace: str = "") -> dict[str, Any]:
-    return {"name": name, "definition": text, "project_id": project, "namespace": namespace}
+    return {
+        "id": f"{name} of {project}",
+        "name": name,
+        "definition": text,
+        "project_id": project,
+        "namespace": namespace,
+    }
 
 
 def findings(*more: dict[str, Any], without: str = "") -> list[Finding]:

@@ -15,7 +15,7 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
 from mistral_failover.doctor.roles import ROLE
 from mistral_failover.mistral import shipped_workflows
-from mistral_failover.mistral.api import Definition
+from mistral_failover.mistral.definitions import Definition
 from mistral_failover.model.text import plain
 
 PREFIX = "failover."

@@ -7,7 +7,7 @@ Mistral shows a caller the executions of its own project; nothing here asks for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,11 +21,12 @@ from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.cloud.session import GuardedSession, changes, session_for
 from mistral_failover.mistral.client import (
     ENDED,
-    UNAUTHENTICATED,
     MistralClient,
+    MistralError,
     parsed,
     quoted,
 )
+from mistral_failover.mistral.definitions import FIELDS, Definition
 from mistral_failover.runtime.request import Request
 from mistral_failover.settings import Settings
 
@@ -92,25 +93,22 @@ class Failure:
     said: str
 
 
-@dataclass(frozen=True)
-class Definition:
-    """A workflow that Mistral shows the caller. ``own``: it belongs to the caller's project."""
-
-    name: str
-    namespace: str
-    own: bool
-    project: str
-    text: str
-
-
 class Mistral:
     """Mistral with the rights of one request. Every method raises CloudError."""
 
-    def __init__(self, session: GuardedSession, url: str, token: str | None = None) -> None:
+    def __init__(
+        self,
+        session: GuardedSession,
+        url: str,
+        token: str | None = None,
+        *,
+        project: Callable[[], str | None] = lambda: None,
+    ) -> None:
         """``url``: the base, ending in ``/v2``; ``token``: of an embedded Mistral. ``session``
-        bounds every call by its guard."""
+        bounds every call by its guard. ``project``: returns the project of the requests, if they
+        are authenticated."""
         self._client = MistralClient(
-            url, session=session, token=token, timeout=None, failure=_failure
+            url, session=session, token=token, project=project, timeout=None, failure=_failure
         )
 
     @property
@@ -211,16 +209,9 @@ class Mistral:
     def definitions(self, prefix: str, project: str) -> list[Definition]:
         """Return all workflows that the caller can see and whose names begin so, in every
         namespace, those of other projects too. ``project``: the caller's."""
-        fields = "id,name,namespace,project_id,definition"
         return [
-            Definition(
-                row["name"],
-                row.get("namespace") or "",
-                row["project_id"] in (UNAUTHENTICATED, project),
-                row["project_id"],
-                row["definition"],
-            )
-            for row in self._client.rows("workflows", name=f"has:{prefix}", fields=fields)
+            Definition.read(row, project)
+            for row in self._client.rows("workflows", name=f"has:{prefix}", fields=FIELDS)
             if row["name"].startswith(prefix)
         ]
 
@@ -268,8 +259,14 @@ class Mistral:
         why: str,
         namespace: str = "",
     ) -> None:
-        """Start a workflow, unless an execution with this id exists, of whatever workflow."""
-        self._client.start(workflow, input, id=execution_id, description=why, namespace=namespace)
+        """Start a workflow, unless an execution with this id exists, of whatever workflow. Raises
+        CloudError WORKFLOW_SHADOWED too."""
+        try:
+            self._client.start(
+                workflow, input, id=execution_id, description=why, namespace=namespace
+            )
+        except MistralError as error:
+            raise CloudError(error.code, f"{error.message}.", remedy=f"{error.remedy}.") from None
 
 
 def _failure(error: Exception, method: str) -> CloudError:
@@ -298,7 +295,9 @@ def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -
     if not found:
         raise CloudError("NO_ENDPOINT", "The catalog does not say where Mistral is.")
     url = str(found).rstrip("/")
-    return Mistral(session, url if url.endswith("/v2") else f"{url}/v2")
+    return Mistral(
+        session, url if url.endswith("/v2") else f"{url}/v2", project=session.get_project_id
+    )
 
 
 def _token(settings: Settings) -> str | None:

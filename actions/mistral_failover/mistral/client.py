@@ -23,10 +23,15 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
+from mistral_failover.mistral.definitions import (
+    FIELDS,
+    UNAUTHENTICATED,
+    Definition,
+    Shadowed,
+    trusted,
+)
 from mistral_failover.mistral.unix_transport import BASE, UnixTransport, socket_of
 
-UNAUTHENTICATED = "<default-project>"
-"""The project of everything in a Mistral without authentication."""
 ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
 """The states that an execution, a task or an action execution does not leave."""
 PAGE = 100  # of Mistral's lists, which end at 1000 however much is asked for
@@ -325,15 +330,19 @@ class MistralClient:
         params: Mapping[str, Any] | None = None,
         namespace: str = "",
     ) -> ExecutionBody:
-        """Start a workflow; returns the execution.
+        """Start a workflow; returns the execution. Where other projects could have published one of
+        its name, the one to start is chosen first, and started by its id: see ``definitions``.
 
         :param id: a UUID of the caller's making. Where it exists already, that execution is
             returned and nothing is started, whatever else is given (measured with Mistral 23).
         :param namespace: in which the workflow is; those that it calls are looked for there first,
             then in the default one.
+        :raises MistralError: ``WORKFLOW_SHADOWED`` if there is only one that is not trusted; and as
+            :meth:`request`.
         """
+        chosen = self._trusted(workflow, namespace)
         body: dict[str, Any] = {
-            "workflow_name": workflow,
+            **({"workflow_name": workflow} if chosen is None else {"workflow_id": chosen}),
             "input": dict(input or {}),
             "description": description,
         }
@@ -345,6 +354,18 @@ class MistralClient:
             body["workflow_namespace"] = namespace
         found: ExecutionBody = parsed(self.request("POST", "executions", json=body))
         return found
+
+    def _trusted(self, workflow: str, namespace: str) -> str | None:
+        """The id of the definition to start, if the caller has a project; asked for each time,
+        because definitions change."""
+        project = self._project()
+        if project is None:
+            return None
+        rows = self.rows("workflows", name=workflow, namespace=namespace, fields=FIELDS)
+        try:
+            return trusted(workflow, [Definition.read(row, project) for row in rows])
+        except Shadowed as error:
+            raise MistralError(error.code, error.message, error.remedy) from None
 
     def execution(self, id: str) -> ExecutionBody:  # noqa: A002
         """One execution: ``state``, ``state_info``, ``input``, ``output``, ..."""

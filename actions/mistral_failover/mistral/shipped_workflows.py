@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -10,7 +12,8 @@ import yaml
 import mistral_failover.workflows
 
 
-def workflows() -> dict[str, str]:
+@cache
+def workflows() -> Mapping[str, str]:
     """Return the text of each shipped workflow, by its name."""
     found: dict[str, str] = {}
     for path in mistral_failover.workflows.paths():

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A workflow that another project published under a shipped name is not started: a workflow is
+started by the id of a definition that is trusted. With the real Mistral."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.embedded import reset
+from mistral_failover.mistral import shipped_workflows
+from mistral_failover.mistral.api import Mistral
+from mistral_failover.mistral.client import MistralClient, MistralError
+from mistral_failover.mistral.definitions import UNAUTHENTICATED, Definition, Shadowed, trusted
+from mistral_failover.testing.engine import TestEngine
+
+MINE, THEIRS, OTHERS = "mine", "evil", "others"  # Mistral on SQLite finds "evil" first
+NAME, USERS = "failover.sweep", "payments.notify"
+SHIPPED = shipped_workflows.workflows()[NAME]
+REFORMATTED = SHIPPED + "\n# the same\n"
+
+
+def text(name: str, who: str) -> str:
+    return (
+        f"version: '2.0'\n{name}: {{description: of {who}, tasks: {{do: {{action: std.noop}}}}}}\n"
+    )
+
+
+Publish = Callable[..., str]
+
+
+@pytest.fixture
+def publish(mistral: TestEngine) -> Iterator[Publish]:
+    """Let a project publish a workflow; its id."""
+    made: list[str] = []
+
+    def create(name: str, definition: str, project: str, namespace: str = "") -> str:
+        from mistral.services import workflows
+
+        with mistral.context():
+            (row,) = workflows.create_workflows(definition, scope="public", namespace=namespace)
+        assert row.name == name
+        made.append(row.id)
+        query("UPDATE workflow_definitions_v2 SET project_id = :p WHERE id = :id", row.id, project)
+        return str(row.id)
+
+    yield create
+    mistral.clean()
+    for each in made:  # which Mistral lets only their projects do
+        query("DELETE FROM workflow_definitions_v2 WHERE id = :id", each)
+
+
+def query(statement: str, identity: str, project: str = "") -> None:
+    """Change Mistral's table of definitions."""
+    with reset.database_engine().begin() as connection:
+        given = {"id": identity} | ({"p": project} if project else {})
+        connection.execute(sa.text(statement), given)
+
+
+@pytest.fixture
+def client(mistral: TestEngine) -> MistralClient:
+    """A caller of the project `MINE`."""
+    token = mistral.token_file.read_text("ascii").strip()
+    return MistralClient(mistral.url, token=token, project=lambda: MINE)
+
+
+def run_by(client: MistralClient, name: str = NAME, **more: Any) -> str:
+    """Start a workflow; the id of the definition that runs."""
+    identity = str(uuid.uuid4())
+    client.start(name, id=identity, **more)
+    found = client.request("GET", f"executions/{identity}", params={"fields": "workflow_id"})
+    return str(found["workflow_id"])
+
+
+def started(client: MistralClient) -> list[Any]:
+    return list(client.executions(workflow_name=NAME))
+
+
+@pytest.mark.parametrize("first", [MINE, THEIRS])
+def test_ones_own_is_started_whatever_another_project_has_published(
+    publish: Publish, client: MistralClient, first: str
+) -> None:
+    second = THEIRS if first == MINE else MINE
+    ids = {each: publish(NAME, text(NAME, each), each) for each in (first, second)}
+
+    assert run_by(client) == ids[MINE]
+
+
+def test_mistral_itself_would_run_the_one_of_another_project(
+    publish: Publish, mistral: TestEngine
+) -> None:
+    """So would every program that starts it by the name."""
+    theirs = publish(NAME, text(NAME, THEIRS), THEIRS)
+    token = mistral.token_file.read_text("ascii").strip()
+
+    assert run_by(MistralClient(mistral.url, token=token)) == theirs
+
+
+def test_the_one_of_another_project_alone_is_refused_with_the_reason(
+    publish: Publish, client: MistralClient
+) -> None:
+    publish(NAME, text(NAME, THEIRS), THEIRS)
+
+    with pytest.raises(MistralError) as refused:
+        run_by(client)
+
+    assert refused.value.code == "WORKFLOW_SHADOWED"
+    assert THEIRS in refused.value.message
+    assert "failover workflows install" in refused.value.remedy
+    assert started(client) == []
+
+
+def test_what_says_the_same_is_the_operator_s_and_is_started(
+    publish: Publish, client: MistralClient
+) -> None:
+    publish(NAME, text(NAME, THEIRS), THEIRS)
+    same = publish(NAME, REFORMATTED, OTHERS)
+
+    assert run_by(client) == same
+
+
+def test_what_the_operator_has_populated_is_trusted_in_every_version(
+    publish: Publish, client: MistralClient
+) -> None:
+    publish(NAME, text(NAME, THEIRS), THEIRS)
+    populated = publish(NAME, text(NAME, "another version"), UNAUTHENTICATED)
+
+    assert run_by(client) == populated
+
+
+def test_ones_own_in_a_namespace_is_started_there(publish: Publish, client: MistralClient) -> None:
+    theirs = publish(NAME, text(NAME, THEIRS), THEIRS, namespace="ours")
+    own = publish(NAME, text(NAME, MINE), MINE, namespace="ours")
+    publish(NAME, text(NAME, MINE), MINE)
+
+    assert theirs != own
+    assert run_by(client, namespace="ours") == own
+    (execution,) = started(client)
+    assert execution["params"]["namespace"] == "ours"
+
+
+def test_a_workflow_of_the_project_s_own_is_started_by_its_id_too(
+    publish: Publish, client: MistralClient
+) -> None:
+    publish(USERS, text(USERS, THEIRS), THEIRS)
+    own = publish(USERS, text(USERS, MINE), MINE)
+
+    assert run_by(client, USERS) == own
+
+
+def test_a_workflow_that_the_project_lets_another_one_provide_is_started_by_its_name(
+    publish: Publish, client: MistralClient
+) -> None:
+    theirs = publish(USERS, text(USERS, THEIRS), THEIRS)
+
+    assert run_by(client, USERS) == theirs
+
+
+def test_actions_start_it_in_the_same_way(publish: Publish, mistral: TestEngine) -> None:
+    token = mistral.token_file.read_text("ascii").strip()
+    session = GuardedSession(guard=Unguarded(60.0), timeout=60.0)
+    asked = Mistral(session, mistral.url, token, project=lambda: MINE)
+    publish(NAME, text(NAME, THEIRS), THEIRS)
+
+    with pytest.raises(CloudError) as refused:
+        asked.start(str(uuid.uuid4()), NAME, {}, "a test")
+    assert refused.value.code == "WORKFLOW_SHADOWED"
+    assert "failover workflows install" in str(refused.value.remedy)
+
+    publish(NAME, text(NAME, MINE), MINE)
+    identity = str(uuid.uuid4())
+    asked.start(identity, NAME, {}, "a test")
+    assert asked.state(identity) is not None
+
+
+def test_no_workflow_at_all_is_mistral_s_to_say(mistral: TestEngine, client: MistralClient) -> None:
+    with pytest.raises(MistralError) as refused:
+        client.start("failover.nothing")
+
+    assert refused.value.code == "MISTRAL_REFUSED"
+    mistral.clean()
+
+
+def test_a_project_s_own_comes_before_the_operator_s() -> None:
+    rows = [
+        {"id": each, "name": NAME, "project_id": each, "definition": text(NAME, each)}
+        for each in (UNAUTHENTICATED, THEIRS, MINE)
+    ]
+    found = [Definition.read(row, MINE) for row in rows]
+
+    assert trusted(NAME, found) == MINE
+    assert trusted(NAME, found[:2]) == UNAUTHENTICATED
+    with pytest.raises(Shadowed):
+        trusted(NAME, found[1:2])
+    assert trusted(USERS, found[1:2]) is None
+    assert trusted(NAME, []) is None
