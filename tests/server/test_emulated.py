@@ -197,6 +197,9 @@ def test_what_it_keeps_is_its_user_s_alone(server: ServerProcess) -> None:
     assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
     for name in ("server.json", "webhook-secret", "clouds.yaml", "mistral.conf", "project.json"):
         assert stat.S_IMODE((server.folder / name).stat().st_mode) == 0o600, name
+    made = [each for each in server.folder.rglob("*") if each != server.log]
+    assert server.folder / "failover.sqlite" in made
+    assert [each for each in made if each.lstat().st_mode & 0o077] == []
 
 
 def test_a_second_server_on_the_directory_is_refused(server: ServerProcess) -> None:

@@ -11,7 +11,8 @@ a byte of its body, in this order:
 2. ``Origin`` and ``Sec-Fetch-Site``, which only browsers send, name no other site, else 403.
 3. The token is in ``X-Auth-Token``, else 401. A caller whose ``X-Auth-Token`` is a cloud's, for the
    actions, sends it as ``Authorization: Bearer`` instead.
-4. The body is JSON, or plain text where Mistral reads definitions, else 415.
+4. The body's length is given once, else 400.
+5. The body is JSON, or plain text where Mistral reads definitions, else 415.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ class Gate:
                 f"{self._file} on the machine of this server, where only its user can read it. Use "
                 "failover --embedded there, or give the file with --mistral-token-file."
             )
+        if "HTTP_TRANSFER_ENCODING" in environ and environ.get("CONTENT_LENGTH"):
+            return HTTPStatus.BAD_REQUEST, "Send one Content-Length, and no Transfer-Encoding."
         if not _readable(environ):
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, (
                 "Send the body as application/json; definitions of workflows, workbooks and "

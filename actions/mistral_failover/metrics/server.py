@@ -113,7 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Serve ``/metrics``, or a line that says where it is."""
         path = self.path.partition("?")[0]
-        if "Content-Length" in self.headers and "Transfer-Encoding" in self.headers:
+        lengths = self.headers.get_all("Content-Length", [])
+        if len(lengths) > 1 or (lengths and "Transfer-Encoding" in self.headers):
             self._answer(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", b"Send no body.\n")
         elif path == "/metrics":
             self._answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, self.latest.text())
