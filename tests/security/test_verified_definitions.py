@@ -4,12 +4,14 @@ started by the id of a definition that is trusted. With the real Mistral."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from keystoneauth1 import exceptions as keystone
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
@@ -41,11 +43,15 @@ def publish(mistral: TestEngine) -> Iterator[Publish]:
     """Let a project publish a workflow; its id."""
     made: list[str] = []
 
-    def create(name: str, definition: str, project: str, namespace: str = "") -> str:
+    def create(
+        name: str, definition: str, project: str, namespace: str = "", scope: str = "public"
+    ) -> str:
         from mistral.services import workflows
 
         with mistral.context():
-            (row,) = workflows.create_workflows(definition, scope="public", namespace=namespace)
+            (row,) = workflows.create_workflows(
+                definition, scope=scope, namespace=namespace, validate=False
+            )
         assert row.name == name
         made.append(row.id)
         query("UPDATE workflow_definitions_v2 SET project_id = :p WHERE id = :id", row.id, project)
@@ -79,6 +85,15 @@ def run_by(client: MistralClient, name: str = NAME, **more: Any) -> str:
     return str(found["workflow_id"])
 
 
+def refusal(client: MistralClient) -> MistralError:
+    """Why the shipped workflow is not started."""
+    with pytest.raises(MistralError) as refused:
+        run_by(client)
+    assert refused.value.code == "WORKFLOW_SHADOWED"
+    assert started(client) == []
+    return refused.value
+
+
 def started(client: MistralClient) -> list[Any]:
     return list(client.executions(workflow_name=NAME))
 
@@ -108,13 +123,10 @@ def test_the_one_of_another_project_alone_is_refused_with_the_reason(
 ) -> None:
     publish(NAME, text(NAME, THEIRS), THEIRS)
 
-    with pytest.raises(MistralError) as refused:
-        run_by(client)
+    why = refusal(client)
 
-    assert refused.value.code == "WORKFLOW_SHADOWED"
-    assert THEIRS in refused.value.message
-    assert "failover workflows install" in refused.value.remedy
-    assert started(client) == []
+    assert THEIRS in why.message
+    assert "failover workflows install" in why.remedy
 
 
 def test_what_says_the_same_is_the_operator_s_and_is_started(
@@ -124,6 +136,31 @@ def test_what_says_the_same_is_the_operator_s_and_is_started(
     same = publish(NAME, REFORMATTED, OTHERS)
 
     assert run_by(client) == same
+
+
+def test_what_mistral_reads_in_another_way_is_not_the_same(
+    publish: Publish, client: MistralClient
+) -> None:
+    """Mistral knows no anchors: for it, ``&a tasks`` is another key than ``tasks``, so only the
+    first ``tasks`` would run."""
+    (own,) = re.findall(r"^ +tasks:\n", SHIPPED, re.MULTILINE)
+    indent = own[: own.index("t")]
+    evil = f"{indent}tasks: {{do: {{action: std.noop}}}}\n{indent}&a tasks:\n"
+    publish(NAME, SHIPPED.replace(own, evil), THEIRS)
+
+    refusal(client)
+
+
+def test_what_is_private_to_another_project_is_not_started_for_an_administrator(
+    publish: Publish, mistral: TestEngine
+) -> None:
+    """Its owner could change it between the look and the start. Only administrators make one
+    public."""
+    publish(NAME, SHIPPED, THEIRS, scope="private")
+    token = mistral.token_file.read_text("ascii").strip()
+    roles = {"X-Roles": "admin"}
+
+    refusal(MistralClient(mistral.url, token=token, headers=roles, project=lambda: MINE))
 
 
 def test_what_the_operator_has_populated_is_trusted_in_every_version(
@@ -180,6 +217,27 @@ def test_actions_start_it_in_the_same_way(publish: Publish, mistral: TestEngine)
     assert asked.state(identity) is not None
 
 
+def test_one_s_own_of_another_namespace_is_not_started(
+    publish: Publish, client: MistralClient
+) -> None:
+    publish(NAME, text(NAME, MINE), MINE, namespace="ours")
+
+    with pytest.raises(MistralError) as refused:
+        run_by(client)
+
+    assert refused.value.code == "MISTRAL_REFUSED"
+
+
+def test_a_project_that_keystone_does_not_tell_is_an_error_of_mistral(mistral: TestEngine) -> None:
+    def unknown() -> str:
+        raise keystone.ConnectFailure("Keystone is away")
+
+    with pytest.raises(MistralError) as refused:
+        MistralClient(mistral.url, project=unknown).start(NAME)
+
+    assert refused.value.code == "MISTRAL_UNREACHABLE"
+
+
 def test_no_workflow_at_all_is_mistral_s_to_say(mistral: TestEngine, client: MistralClient) -> None:
     with pytest.raises(MistralError) as refused:
         client.start("failover.nothing")
@@ -190,7 +248,13 @@ def test_no_workflow_at_all_is_mistral_s_to_say(mistral: TestEngine, client: Mis
 
 def test_a_project_s_own_comes_before_the_operator_s() -> None:
     rows = [
-        {"id": each, "name": NAME, "project_id": each, "definition": text(NAME, each)}
+        {
+            "id": each,
+            "name": NAME,
+            "project_id": each,
+            "scope": "public",
+            "definition": text(NAME, each),
+        }
         for each in (UNAUTHENTICATED, THEIRS, MINE)
     ]
     found = [Definition.read(row, MINE) for row in rows]

@@ -358,7 +358,10 @@ class MistralClient:
     def _trusted(self, workflow: str, namespace: str) -> str | None:
         """The id of the definition to start, if the caller has a project; asked for each time,
         because definitions change."""
-        project = self._project()
+        try:
+            project = self._project()
+        except _FAILURES as error:
+            raise self._failure(error, "GET") from None
         if project is None:
             return None
         rows = self.rows("workflows", name=workflow, namespace=namespace, fields=FIELDS)

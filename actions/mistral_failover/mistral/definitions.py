@@ -6,7 +6,9 @@ one definition. In this order a definition is trusted:
 
 1. That of the caller's own project, whatever it says: another version's, or the project's own.
 2. That of the cloud's operator: only ``mistral-db-manage populate`` installs without a project.
-3. That of another project, only if it says the same as the one that this version ships.
+3. That of another project, only if it is public and says the same as the one that this version
+   ships. By Mistral's default policy only administrators make one public; the owner of a private
+   one, which administrators see, could change it between the look and the start.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from mistral_failover.model.text import plain
 UNAUTHENTICATED = "<default-project>"
 """The project of everything in a Mistral without authentication, and of what its operator has
 installed in the database."""
-FIELDS = "id,name,namespace,project_id,definition"
+FIELDS = "id,name,namespace,project_id,scope,definition"
 """What a `Definition` needs of Mistral's list."""
 
 
@@ -33,6 +35,7 @@ class Definition:
     name: str
     namespace: str
     own: bool
+    public: bool
     project: str
     text: str
 
@@ -44,13 +47,14 @@ class Definition:
             row["name"],
             row.get("namespace") or "",
             row["project_id"] in (UNAUTHENTICATED, project),
+            row.get("scope") == "public",
             row["project_id"],
             row["definition"],
         )
 
 
 class Shadowed(Exception):
-    """Only other projects have a workflow of this name, and with another content.
+    """Only other projects have a workflow of this name, and it is not trusted.
 
     :ivar message: what is wrong, in one sentence. :ivar remedy: what to do about it.
     """
@@ -61,7 +65,7 @@ class Shadowed(Exception):
         theirs = ", ".join(map(plain, sorted(set(projects))))
         self.message = (
             f"{name} was not started: this project has no such workflow, and that of another "
-            f"project ({theirs}) differs from the one of this version"
+            f"project ({theirs}) is not public, or differs from the one of this version"
         )
         self.remedy = (
             "Install the workflows in this project: failover workflows install. If the other "
@@ -86,6 +90,6 @@ def trusted(name: str, found: Sequence[Definition]) -> str | None:
     if text is None or not found:
         return None
     for each in found:
-        if shipped_workflows.same(text, each.text):
+        if each.public and shipped_workflows.same(text, each.text):
             return each.id
     raise Shadowed(name, [each.project for each in found])
