@@ -9,6 +9,7 @@ import stat
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,54 @@ def test_an_action_asks_over_the_socket_as_long_as_its_guard_permits(
         mistral.start("1", "w", {}, "")
 
     assert asked == [("GET", "/v2/executions/1")]
+
+
+def test_clients_wait_until_a_busy_server_accepts_them(folder: Path) -> None:
+    """Linux refuses a connection at once if too many wait already, other than with TCP."""
+    path = folder / "api.sock"
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\nConnection: close\r\n\r\n"
+    with unix_socket.bound(path) as listening:
+        listening.listen(0)
+        listening.settimeout(20)
+        answers: list[Any] = []
+
+        def ask() -> None:
+            answers.append(MistralClient(f"unix:{path}", timeout=20).workflows())
+
+        asking = [threading.Thread(target=ask) for _ in range(5)]
+        for each in asking:
+            each.start()
+        time.sleep(0.2)
+        for _ in asking:
+            wire, _ = listening.accept()
+            with wire:
+                wire.recv(65536)
+                wire.sendall(answer + b'{"workflows": []}')
+        for each in asking:
+            each.join()
+    assert answers == [[]] * 5
+
+
+def test_a_server_that_accepts_nothing_is_given_up_in_time(folder: Path) -> None:
+    path = folder / "api.sock"
+    with unix_socket.bound(path) as listening, socket.socket(socket.AF_UNIX) as other:
+        listening.listen(0)
+        other.connect(str(path))
+        began = time.monotonic()
+        with pytest.raises(MistralError) as error:
+            MistralClient(f"unix:{path}", timeout=0.3).workflows()
+
+    assert error.value.code == "MISTRAL_UNREACHABLE"
+    assert time.monotonic() - began >= 0.3
+
+
+def test_a_path_may_begin_in_the_home_directory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell leaves ``unix:~/api.sock`` as it is."""
+    monkeypatch.setenv("HOME", str(folder))
+
+    assert str(addresses.parse_api("unix:~/api.sock")) == f"unix:{folder}/api.sock"
 
 
 def test_a_server_that_is_gone_is_named_by_its_socket(folder: Path) -> None:

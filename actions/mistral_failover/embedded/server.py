@@ -345,6 +345,7 @@ class EmbeddedMistral:
             server.socket = unix_socket.bound(Path(address))
 
         server.bind_addr = str(path)
+        server.request_queue_size = unix_socket.BACKLOG
         server.bind_unix_socket = bind
 
 

@@ -17,6 +17,8 @@ from mistral_failover.embedded.errors import EmbeddedError
 
 LONGEST = 107
 """Maximum length of a socket's path in bytes, on Linux."""
+BACKLOG = 64
+"""How many clients may wait until they are accepted. Linux refuses further ones at once."""
 
 
 def bound(path: Path) -> socket.socket:
@@ -35,7 +37,7 @@ def bound(path: Path) -> socket.socket:
             # Linux gives the file the mode of the descriptor, so it is never open to others.
             os.fchmod(listening.fileno(), 0o600)
             listening.bind(str(path))
-            listening.listen(64)
+            listening.listen(BACKLOG)
     except EmbeddedError:
         listening.close()
         raise

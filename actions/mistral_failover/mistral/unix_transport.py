@@ -7,7 +7,9 @@ embedded Mistral answers to.
 
 from __future__ import annotations
 
+import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,20 @@ import requests
 import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 SCHEME = "unix:"
 BASE = "http://localhost/v2"
 """The URL of requests to such an API."""
+_PAUSE = 0.02  # seconds between two attempts to connect to a server that has too many to accept
 
 
 def socket_of(url: str) -> Path | None:
-    """Return the socket's path if a URL is ``unix:PATH``, else None."""
-    return Path(url.removeprefix(SCHEME)) if url.startswith(SCHEME) else None
+    """Return the socket's path if a URL is ``unix:PATH``, else None. ``~`` is the home directory: a
+    shell leaves it as it is there."""
+    if not url.startswith(SCHEME):
+        return None
+    return Path(os.path.expanduser(url.removeprefix(SCHEME)))  # noqa: PTH111 - Path's may raise
 
 
 class UnixTransport(requests.adapters.HTTPAdapter):
@@ -67,8 +73,25 @@ class _Connection(HTTPConnection):
         if self.timeout is not urllib3.Timeout.DEFAULT_TIMEOUT:
             made.settimeout(self.timeout)
         try:
-            made.connect(str(self._path))
+            self._connect(made)
         except OSError as error:
             made.close()
             raise NewConnectionError(self, f"{self._path}: {error}") from error
+        except ConnectTimeoutError:
+            made.close()
+            raise
         return made
+
+    def _connect(self, made: socket.socket) -> None:
+        end = time.monotonic() + (made.gettimeout() or 0.0)
+        while True:
+            try:
+                made.connect(str(self._path))
+            except BlockingIOError:  # Linux does not wait, as it does with TCP
+                if time.monotonic() >= end:
+                    raise ConnectTimeoutError(
+                        self, f"{self._path}: too many clients are waiting"
+                    ) from None
+                time.sleep(_PAUSE)
+            else:
+                return
