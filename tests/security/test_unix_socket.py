@@ -291,7 +291,7 @@ def test_a_server_that_is_gone_is_named_by_its_socket(folder: Path) -> None:
 
 
 @pytest.mark.drills
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_server_on_a_socket_serves_commands_and_actions_and_has_no_port(folder: Path) -> None:
     path = folder / "api.sock"
     with ServerProcess(folder, "--emulated", "--listen", "unix:api.sock") as server:
