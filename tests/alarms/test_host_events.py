@@ -15,6 +15,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
+from mistral_failover.actions import hosts as host_actions
 from mistral_failover.alarms import host_events
 from mistral_failover.groups import hosts
 from mistral_failover.recovery.sweep import sweep
@@ -105,6 +106,24 @@ def test_each_group_with_a_member_on_the_host_has_a_child_that_is_judged(
         ("active", "ADMITTED"),
         ("standby", "HELD"),
     ]
+
+
+def test_the_members_on_a_host_are_listed_before_it_is_reported(
+    on_hosts: Any, context: ActionContext, state: Runtime, project: str
+) -> None:
+    on_hosts("active")
+    on_hosts("both", CMP1, CMP1, priority=5)
+    on_hosts("elsewhere", CMP2, CMP2)
+
+    found = host_actions.MembersOnHost(CMP1).run(context)
+
+    assert found["groups"] == [
+        {"group": "both", "members": ["db_a", "db_b"]},
+        {"group": "active", "members": ["db_a"]},
+    ]
+    assert found["unsure"].startswith("Nova could not be asked [")
+    assert listed(context) == []
+    assert host_actions.MembersOnHost("cmp9").run(context)["groups"] == []
 
 
 def test_a_repeat_is_recognised_by_the_host_s_incident(on_hosts: Any, hear: Any) -> None:

@@ -127,6 +127,34 @@ def test_the_list_shows_a_failed_host_on_which_no_member_is_known(
     deployment.shown("dismiss", found[1], "--because", "a test of the page")
 
 
+def test_a_host_that_is_reported_from_the_page_is_an_alarm_about_each_group_there(
+    deployment: Any, browser: Browser
+) -> None:
+    group = "on-a-host"
+    deployment.protect(group)
+    for row in deployment.shown("group", "list"):
+        if deployment.status(row["name"])["pause"] is None:
+            deployment.shown("pause", row["name"], "--because", "a test of the page")
+    servers = {row["member"]: row["server"] for row in deployment.shown("member", "list", group)}
+    host = str(deployment.cloud.nodes()[servers["db_a"]]["host"])
+
+    form = browser.page(f"/order?what=host-lost&host={host}")
+    report = re.search(r'name="report" value="([^"]+)"', form)
+    assert report is not None
+    order = {"host": host, "report": report[1], "because": "it burned", "typed": host}
+    said = browser.order(what="host-lost", **order)
+    again = browser.order(what="host-lost", **order)
+
+    assert f"{group} (" in form
+    assert f"<h1>Host {host} " in said
+    assert f'href="/group?name={group}"' in said
+    assert "a repeat of a known incident" in again
+    assert len(deployment.shown("alarms", group)) == 1
+    deployment.shown("dismiss", "--host", host, "--because", "a test of the page")
+    for row in deployment.shown("group", "list"):
+        deployment.shown("resume", row["name"])
+
+
 def test_an_unknown_group_is_said(deployment: Any) -> None:
     with pytest.raises(Trouble) as refused:
         asking(deployment).ask("failover.status", group="nowhere")

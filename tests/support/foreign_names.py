@@ -143,6 +143,10 @@ def _dismiss(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"incident": known.incident, "because": "noise"}
 
 
+def _on_host(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"host": known.server}
+
+
 def _held_ones(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "because": "noise"}
     yield {"incident": known.incident, "because": "noise"}
@@ -316,6 +320,7 @@ ACTIONS: dict[str, Cases] = {
     "metrics": _metrics,
     "locks": _group(),
     "members": _group(),
+    "members_on_host": _on_host,
     "next_member": _next,
     "plan": _plan,
     "report": _report,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -25,6 +26,15 @@ from ui.conftest import Opened
 PAGE = f"/alarm?id={HOST_EVENT}"
 ADMIT = f"/order?what=admit-host&incident={HOST_EVENT}"
 DISMISS = f"/order?what=dismiss-host&incident={HOST_EVENT}"
+REPORT = "/order?what=host-lost&host=compute-1"
+THERE = {
+    "host": "compute-1",
+    "groups": [
+        {"group": "payments", "members": ["db_a", "db_b"]},
+        {"group": "books", "members": ["db_a"]},
+    ],
+    "unsure": "",
+}
 WHY = {"because": "it burned"}
 ABOUT = {"host": "compute-1", "incident": HOST_EVENT}
 SETTLED = host_event(
@@ -112,7 +122,8 @@ def test_an_order_of_an_operator_is_called_an_order(opened: Opened) -> None:
 def test_a_host_whose_alarms_are_decided_has_no_orders(opened: Opened) -> None:
     browser = opened(answers(show=SETTLED))
 
-    assert "/order" not in browser.get(PAGE).text
+    page = browser.get(PAGE).text
+    assert re.findall(r"what=([a-z-]+)", page) == ["host-lost"], "it can fail again"
     for order in (ADMIT, DISMISS):
         refused = browser.get(order)
         assert refused.status_code == 404
@@ -200,7 +211,7 @@ def test_all_alarms_of_a_host_are_admitted_once_its_name_is_typed(opened: Opened
     ]
     assert done.url.endswith(PAGE)
     assert "Admitted: payments, shop." in done.text
-    assert "books could not start, the sweep tries again: no member could take over." in done.text
+    assert "books: could not start, the sweep tries again: no member could take over." in done.text
     assert "4 alarms left: admit again" in done.text
 
 
@@ -233,6 +244,86 @@ def test_all_alarms_of_a_host_are_dismissed_once_its_name_is_typed(opened: Opene
     assert done.url.endswith(PAGE)
 
 
+def test_a_host_is_reported_from_the_list_of_groups_and_from_its_alarm(opened: Opened) -> None:
+    browser = opened(answers())
+
+    assert '<input type="hidden" name="what" value="host-lost">' in browser.get("/").text
+    assert "/order?what=host-lost&amp;host=compute-1" in browser.get(PAGE).text
+
+
+def test_the_plan_of_each_group_is_shown_before_its_host_is_reported(opened: Opened) -> None:
+    found = answers(members_on_host=THERE)
+    page = opened(found).get(REPORT).text
+
+    planned = [asked for action, asked in found.asked if action == "failover.plan"]
+    assert sorted(planned, key=lambda asked: asked["group"]) == [
+        {"group": "books", "verb": "failover", "lost": ["db_a"]},
+        {"group": "payments", "verb": "failover", "lost": ["db_a", "db_b"]},
+    ]
+    assert "members on compute-1: payments (db_a, db_b), books (db_a)" in page
+    assert page.count("Fence db_b") == 2
+    assert "Type the host's name" in page
+
+
+def test_what_is_not_known_about_a_host_is_said(opened: Opened) -> None:
+    unsure = "Nova could not be asked [TIMEOUT]"
+    many = [{"group": f"group{n:02}", "members": ["db_a"]} for n in range(50)]
+    found = answers(members_on_host={**THERE, "groups": many, "unsure": unsure})
+    browser = opened(found)
+
+    page = browser.get(REPORT).text
+
+    assert f"some may be missing: {unsure}" in page
+    assert f"below are the plans of the first {RATE} groups" in page
+    assert [action for action, _ in found.asked].count("failover.plan") == RATE
+
+
+def test_a_host_without_members_has_no_form(opened: Opened) -> None:
+    browser = opened(answers(members_on_host={**THERE, "groups": []}))
+
+    refused = browser.get(REPORT)
+
+    assert refused.status_code == 404
+    assert "No group of this project is known to have a member on compute-1." in refused.text
+    assert '<form method="post" action="/order"' not in refused.text
+    assert browser.get("/order?what=host-lost").status_code == 400
+
+
+def test_a_host_is_reported_once_its_name_is_typed(opened: Opened) -> None:
+    event = {"incident": HOST_EVENT, "decision": "ADMITTED", "sentence": "compute-1 failed"}
+    row = {"group": "payments", "workflow": "failover.converge", "traversal": "t1"}
+    refused = {"sentence": "db_a of books is lost", "error": {"message": "no member is left"}}
+    given = {"admissions": [event, row, refused], "started": [row], "refused": [refused]}
+    found = answers(members_on_host=THERE, admit_event=given)
+    browser = opened(found)
+    report = re.search(r'name="report" value="([^"]+)"', browser.get(REPORT).text)
+    assert report is not None
+    order = {"what": "host-lost", "host": "compute-1", "report": report[1], **WHY}
+
+    for typed in ({}, {"typed": "compute-2"}, {"typed": "payments"}):
+        assert browser.post("/order", **order, **typed).status_code == 400
+    assert "failover.admit_event" not in [action for action, _ in found.asked]
+    done = browser.post("/order", **order, typed="compute-1")
+
+    body = {"host": "compute-1", "id": report[1], "reason": "it burned"}
+    assert ("failover.admit_event", {"body": body, "kind": "signal"}) in found.asked
+    assert found.started == [("failover.converge", {"traversal": "t1"})]
+    assert done.url.endswith(PAGE)
+    assert "compute-1 failed. db_a of books is lost: could not start" in done.text
+
+
+def test_a_report_for_which_the_list_has_no_room_leads_to_the_groups(opened: Opened) -> None:
+    event = {"incident": None, "decision": "HELD", "sentence": "the list is full"}
+    given = {"admissions": [event], "started": [], "refused": []}
+    browser = opened(answers(admit_event=given))
+    order = {"what": "host-lost", "host": "compute-1", "report": "r", **WHY, "typed": "compute-1"}
+
+    done = browser.post("/order", **order)
+
+    assert done.url == f"{browser.url}/"
+    assert "the list is full" in done.text
+
+
 def test_the_host_s_name_in_a_form_is_that_of_its_alarm(opened: Opened) -> None:
     page = opened(answers()).get(f"{ADMIT}&host=compute-2").text
 
@@ -244,7 +335,8 @@ def test_a_read_only_page_shows_the_host_and_has_no_orders(opened: Opened) -> No
     page = browser.get(PAGE).text
 
     assert "failover admit 9f0c1b52 --because WHY" in page
-    assert "/order" not in page
-    assert browser.get(ADMIT).status_code == 404
+    assert "/order" not in page + browser.get("/").text
+    for order in (ADMIT, REPORT):
+        assert browser.get(order).status_code == 404
     order = {"what": "admit-host", **ABOUT, **WHY, "typed": "compute-1"}
     assert browser.post("/order", **order).status_code == 404

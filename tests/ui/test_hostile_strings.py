@@ -39,6 +39,7 @@ READ += ["/plan?group=payments&verb=failover", "/goals?group=payments"]
 READ += [f"/plan?group=payments&verb=rollback&goal={BEFORE}&recovered.{quote(HOSTILE)}=on"]
 READ += ["/order?what=maintenance&group=payments", "/work"]
 READ += ["/alarm?id=alarm", "/order?what=admit-host&incident=alarm"]
+READ += [f"/order?what=host-lost&host={quote(HOSTILE)}"]
 READ += [f"/order?what=admit&group=payments&incident={quote(INCIDENT + HOSTILE)}"]
 _WORDS = frozenset({"status", "kind", "type", "stage", "verb", "key", "id", "traversal_id"})
 """Fields whose values are words of ours: the code decides by them."""
@@ -114,6 +115,7 @@ _ANSWERS = {
     "plan": plan(changed=["the goal"], inputs={"recovered": ["db_a"]}),
     "goals": GOALS,
     "compare_goals": {"lines": ["~ roles.active: db_b -> db_a"]},
+    "members_on_host": {"groups": [{"group": "books", "members": ["db_a"]}], "unsure": "why"},
     "held": {"held": [held(), held(group=None, host="compute-1", children=2)], "total": 2},
 }
 _HOST_EVENT = host_event(

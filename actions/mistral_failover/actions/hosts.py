@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions on compute hosts, for operators of the cloud."""
+"""Actions on compute hosts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
+from mistral_failover.groups import hosts
 from mistral_failover.orders.fence_host import FenceRequest, fence_host
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.inputs import flag, optional_text
+from mistral_failover.runtime.inputs import flag, optional_text, text
 from mistral_failover.runtime.request import Request
 
 
@@ -46,3 +47,18 @@ class FenceHost(FailoverAction):
             even_if_up=flag("even_if_up", self.even_if_up),
         )
         return fence_host(request, asked)
+
+
+class MembersOnHost(FailoverAction):
+    """List the members of the project's groups that run on a compute host: those about which its
+    failure would be an alarm."""
+
+    def __init__(self, host: Any) -> None:
+        super().__init__()
+        self.host = host
+
+    def answer(self, request: Request) -> Any:
+        host = text("host", self.host)
+        found = hosts.members_on(request, host)
+        rows = [{"group": each.group, "members": list(each.members)} for each in found.groups]
+        return {"host": host, "groups": rows, "unsure": found.unsure}

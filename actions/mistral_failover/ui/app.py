@@ -217,9 +217,9 @@ class _Ui:
         order = ORDERS.get(fields.get("what", ""))
         if order is None:
             raise HTTPException(404)
-        said = await run_in_threadpool(orders.carry_out, order, self._asking, fields)
-        request.state.session.said = said
-        return _see(order.page(fields))
+        done = await run_in_threadpool(orders.carry_out, order, self._asking, fields)
+        request.state.session.said = done.said
+        return _see(order.page(fields, done))
 
     # --- sessions -------------------------------------------------------------------------------
 

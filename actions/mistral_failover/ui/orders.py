@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -26,6 +26,14 @@ class Ordering(Protocol):
 
 
 @dataclass(frozen=True)
+class Done:
+    """What was done: a sentence, and the incident that it became, if that has a page."""
+
+    said: str
+    incident: str = ""
+
+
+@dataclass(frozen=True)
 class Order:
     """An order. ``subject``: what it is about, the field of the form with its name (a ``group`` or
     a ``host``). ``dangerous``: the operator types this name. ``fields``: what the form has besides
@@ -36,7 +44,7 @@ class Order:
     name: str
     title: str
     explanation: str
-    carry_out: Callable[[Ordering, Fields], str]
+    carry_out: Callable[[Ordering, Fields], Done]
     dangerous: bool = False
     reason: bool = True
     fields: tuple[str, ...] = ()
@@ -44,16 +52,17 @@ class Order:
     asked: Mapping[str, str] = field(default_factory=dict)
     boxes: str = ""
 
-    def page(self, fields: Fields) -> str:
+    def page(self, fields: Fields, done: Done) -> str:
         """Return the address of the page that shows what comes of the order."""
-        if self.subject == "host":
-            return f"/alarm?{urlencode({'id': fields['incident']})}"
-        return f"/group?{urlencode({'name': fields['group']})}"
+        if self.subject == "group":
+            return f"/group?{urlencode({'name': fields['group']})}"
+        incident = done.incident or fields.get("incident")
+        return f"/alarm?{urlencode({'id': incident})}" if incident else "/"
 
 
-def carry_out(order: Order, ordering: Ordering, fields: Fields) -> str:
-    """Carry out an order; return what was done, in a sentence. Raises Trouble, also for a form that
-    is not complete: then nothing was done."""
+def carry_out(order: Order, ordering: Ordering, fields: Fields) -> Done:
+    """Carry out an order; return what was done. Raises Trouble, also for a form that is not
+    complete: then nothing was done."""
     subject, name = order.subject, fields.get(order.subject, "")
     if not name:
         raise Trouble(
@@ -73,16 +82,16 @@ def carry_out(order: Order, ordering: Ordering, fields: Fields) -> str:
     return order.carry_out(ordering, fields)
 
 
-def _pause(ordering: Ordering, fields: Fields) -> str:
+def _pause(ordering: Ordering, fields: Fields) -> Done:
     return _said(ordering.order("failover.pause", **_of(fields, "group", "because")))
 
 
-def _resume(ordering: Ordering, fields: Fields) -> str:
+def _resume(ordering: Ordering, fields: Fields) -> Done:
     inputs = _of(fields, "group", "because")
     return _said(ordering.order("failover.resume", only="pause", **inputs))
 
 
-def _maintain(ordering: Ordering, fields: Fields) -> str:
+def _maintain(ordering: Ordering, fields: Fields) -> Done:
     if not fields["minutes"].strip().isdecimal():
         raise Trouble("The minutes are not a number. Nothing was done.", "Give a number.", "USAGE")
     inputs = {"minutes": int(fields["minutes"]), "members": chosen(fields, "members") or None}
@@ -91,38 +100,57 @@ def _maintain(ordering: Ordering, fields: Fields) -> str:
     )
 
 
-def _end_maintenance(ordering: Ordering, fields: Fields) -> str:
+def _end_maintenance(ordering: Ordering, fields: Fields) -> Done:
     inputs = {**_of(fields, "group", "because"), "members": chosen(fields, "members") or None}
     return _said(ordering.order("failover.resume", only="maintenance", **inputs))
 
 
-def _dismiss(ordering: Ordering, fields: Fields) -> str:
+def _dismiss(ordering: Ordering, fields: Fields) -> Done:
     inputs = {"incident": [fields["incident"]], "because": fields["because"]}
     rows = ordering.order("failover.dismiss", **inputs)["dismissed"]
-    return "; ".join(str(row["sentence"]) for row in rows)
+    return Done("; ".join(str(row["sentence"]) for row in rows))
 
 
-def _admit(ordering: Ordering, fields: Fields) -> str:
+def _admit(ordering: Ordering, fields: Fields) -> Done:
     inputs = _of(fields, "group", "incident", "because")
     return _begun(ordering.start("failover.failover", **inputs))
 
 
-def _admit_host(ordering: Ordering, fields: Fields) -> str:
+def _admit_host(ordering: Ordering, fields: Fields) -> Done:
     """Admit held alarms of a host as ``failover admit`` does: what is left stays held."""
     inputs = _of(fields, "host", "incident", "because")
     answer = ordering.order("failover.admit_held", limit=RATE, **inputs)
-    late = [row["group"] for row in answer["admitted"] if not _chain_started(ordering, row)]
     admitted = ", ".join(row["group"] for row in answer["admitted"])
-    said = [f"Admitted: {admitted or 'none'}"]
-    said += [
-        f"{row['group']} could not start, the sweep tries again: {row['error']['message']}"
-        for row in answer["refused"]
-    ]
-    if late:
-        said.append(f"Mistral did not answer; the next sweep continues {', '.join(late)}")
+    said = [f"Admitted: {admitted or 'none'}", *_refused(answer["refused"], "group")]
+    said += _continued(ordering, answer["admitted"])
     if answer["left"]:
         said.append(f"{counted(answer['left'], 'alarm')} left: admit again")
-    return ". ".join(said)
+    return Done(". ".join(said))
+
+
+def _report_host(ordering: Ordering, fields: Fields) -> Done:
+    """Report the failure of a host as ``failover host-lost`` does. ``report`` is the form's own:
+    one that is sent twice is one report."""
+    body = {"host": fields["host"], "id": fields["report"], "reason": fields["because"]}
+    answer = ordering.order("failover.admit_event", body=body, kind="signal")
+    event = answer["admissions"][0]
+    said = [str(event["sentence"]), *_refused(answer["refused"], "sentence")]
+    said += _continued(ordering, answer["started"])
+    return Done(". ".join(said), event["incident"] or "")
+
+
+def _refused(rows: Iterable[Mapping[str, Any]], of: str) -> list[str]:
+    """Return which failovers could not start; ``of``: what of a row says which it is."""
+    return [
+        f"{row[of]}: could not start, the sweep tries again: {row['error']['message']}"
+        for row in rows
+    ]
+
+
+def _continued(ordering: Ordering, started: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Start the chains of failovers that have begun; return which of them a sweep has to start."""
+    late = [row["group"] for row in started if not _chain_started(ordering, row)]
+    return [f"Mistral did not answer; the next sweep continues {', '.join(late)}"] if late else []
 
 
 def _chain_started(ordering: Ordering, row: Mapping[str, Any]) -> bool:
@@ -133,12 +161,12 @@ def _chain_started(ordering: Ordering, row: Mapping[str, Any]) -> bool:
     return True
 
 
-def _start_plan(ordering: Ordering, fields: Fields) -> str:
+def _start_plan(ordering: Ordering, fields: Fields) -> Done:
     inputs = {"plan": fields["plan"], "because": fields.get("because") or None}
     return _begun(ordering.start("failover.start_plan", **inputs))
 
 
-def _confirm(ordering: Ordering, fields: Fields) -> str:
+def _confirm(ordering: Ordering, fields: Fields) -> Done:
     inputs = _of(fields, "group", "member", "because")
     return _begun(ordering.start("failover.confirm_fenced", **inputs))
 
@@ -152,12 +180,12 @@ def _of(fields: Fields, *names: str) -> dict[str, str]:
     return {name: fields[name] for name in names}
 
 
-def _said(answer: Mapping[str, Any]) -> str:
-    return str(answer["sentence"])
+def _said(answer: Mapping[str, Any]) -> Done:
+    return Done(str(answer["sentence"]))
 
 
-def _begun(execution: str) -> str:
-    return f"Started as execution {execution}; the page follows it."
+def _begun(execution: str) -> Done:
+    return Done(f"Started as execution {execution}; the page follows it.")
 
 
 ORDERS: Mapping[str, Order] = {
@@ -219,6 +247,16 @@ ORDERS: Mapping[str, Order] = {
             _admit_host,
             dangerous=True,
             fields=("incident",),
+            subject="host",
+        ),
+        Order(
+            "host-lost",
+            "Report that the host failed",
+            "Says that the host failed, with every server on it. Each group with a member there "
+            "has an alarm: its failover starts, unless a rule of admission holds it.",
+            _report_host,
+            dangerous=True,
+            fields=("report",),
             subject="host",
         ),
         Order(

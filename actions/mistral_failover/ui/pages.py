@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from mistral_failover.cli.alarms import RATE
 from mistral_failover.cli.base import counted
 from mistral_failover.ui import drawing
-from mistral_failover.ui.alarm import ChildAlarm, alarm_view
+from mistral_failover.ui.alarm import alarm_view
 from mistral_failover.ui.asking import Asking, Trouble
 from mistral_failover.ui.goals import GoalRow, goal_rows
 from mistral_failover.ui.group import group_view, held_alarm
@@ -212,6 +213,8 @@ class Pages:
 
     def order(self, order: Order, given: Parameters) -> Page:
         """The form of an order: what it is about, and what it would do."""
+        if order.name == "host-lost":
+            return self._host_report(order, given)
         if order.subject == "host":
             return self._host_order(order, given)
         group = _needed(given, "group")
@@ -244,26 +247,64 @@ class Pages:
         if not view.host or not (view.held if admitting else view.waits):
             raise Trouble("No alarm of that host is held.", "Begin at its page.", "NOT_HELD")
         alarms = view.held[:RATE] if admitting else ()
+        said = f"{view.sentence}; {counted(len(view.held), 'alarm')} held"
+        return self._about_host(
+            order,
+            {"host": view.host, "incident": view.id},
+            said,
+            [(each.group, list(each.lost)) for each in alarms],
+        )
+
+    def _host_report(self, order: Order, given: Parameters) -> Page:
+        """The form that reports a failed host: with the plan of each failover that would start."""
+        host = _needed(given, "host")
+        found = self._asking.ask("failover.members_on_host", host=host)
+        rows, unsure = found["groups"], found["unsure"]
+        if not rows and not unsure:
+            raise Trouble(
+                f"No group of this project is known to have a member on {host}.",
+                "Check the name: it is the one that Nova shows to administrators.",
+                "UNKNOWN_HOST",
+            )
+        lost = [f"{row['group']} ({', '.join(row['members'])})" for row in rows]
+        said = f"members on {host}: {', '.join(lost) or 'none known'}"
+        said += f"; some may be missing: {unsure}" if unsure else ""
+        if len(rows) > RATE:
+            said += f"; below are the plans of the first {RATE} groups"
+        return self._about_host(
+            order,
+            {"host": host, "report": str(uuid.uuid4())},
+            said,
+            [(row["group"], row["members"]) for row in rows[:RATE]],
+        )
+
+    def _about_host(
+        self, order: Order, given: Parameters, said: str, lost: Sequence[tuple[str, list[str]]]
+    ) -> Page:
+        """Return the form of an order about a host; ``lost``: the members that each group would
+        lose, whose failovers are planned."""
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            plans = list(pool.map(self._planned, alarms))
+            plans = list(pool.map(self._planned, lost))
         content = {
             "order": order,
-            "given": {"host": view.host, "incident": view.id},
-            "alarm": f"{view.sentence}; {counted(len(view.held), 'alarm')} held",
+            "given": given,
+            "alarm": said,
             "plan": None,
             "plans": plans,
             "members": [],
         }
-        return Page("order.html", f"{order.title}: {view.host}", content)
+        return Page("order.html", f"{order.title}: {given['host']}", content)
 
-    def _planned(self, alarm: ChildAlarm) -> GroupPlan:
-        """Return what the alarm of a group would start, or why that cannot be planned."""
-        asked = {"group": alarm.group, "verb": "failover", "lost": list(alarm.lost)}
+    def _planned(self, losing: tuple[str, list[str]]) -> GroupPlan:
+        """Return what the loss of a group's members would start, or why that cannot be planned."""
+        group, lost = losing
         try:
-            found = plan_view(self._asking.ask("failover.plan", **asked))
+            found = plan_view(
+                self._asking.ask("failover.plan", group=group, verb="failover", lost=lost)
+            )
         except Trouble as trouble:
-            return GroupPlan(alarm.group, None, f"{trouble.message} {trouble.remedy}".strip())
-        return GroupPlan(alarm.group, found, "")
+            return GroupPlan(group, None, f"{trouble.message} {trouble.remedy}".strip())
+        return GroupPlan(group, found, "")
 
     def _incident(self, identity: str) -> Any:
         found = self._asking.ask("failover.show", id=identity, executions=False)
