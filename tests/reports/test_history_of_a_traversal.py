@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
+from mistral_failover.actions import suspensions
 from mistral_failover.actions.reports import History
 from mistral_failover.convergence.records import Ready
 from mistral_failover.runtime.process import Runtime
@@ -84,3 +87,20 @@ def test_without_a_group_the_journal_of_the_whole_project_is_returned(
     assert History().run(context_of("another-project")) == []
     refused = History(traversal=begun.traversal_id).run(context)
     assert refused.error["code"] == "BAD_INPUT"
+
+
+def test_who_knows_the_last_step_can_wait_for_the_next_one(
+    begun: Ready, context: ActionContext
+) -> None:
+    group = "payments"
+    last = History(group).run(context)[-1]["id"]
+
+    begun = time.monotonic()
+    assert History(group, after=last, wait=0).run(context) == []
+    at_once = time.monotonic() - begun
+    threading.Timer(0.3, lambda: suspensions.Pause(group, "a test").run(context)).start()
+    (row,) = History(group, after=last, wait=20).run(context)
+
+    assert "a test" in row["sentence"]
+    assert at_once < 0.3 <= time.monotonic() - begun < 10
+    assert [each["id"] for each in History(after=last, wait=20).run(context)] == [row["id"]]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from mistral_failover.ui.asking import Trouble
@@ -410,7 +411,7 @@ def host_event(children: list[dict[str, Any]] = CHILDREN, **more: Any) -> dict[s
 class Answers:
     """An `Asking` with prepared answers: a value, a Trouble, or a function of the inputs.
     ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have what it
-    was asked."""
+    was asked. Who waits for a step of the journal gets those that are new."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers: dict[str, Any] = {
@@ -440,6 +441,10 @@ class Answers:
         answer = self.answers["groups" if name == "status" and "group" not in inputs else name]
         if isinstance(answer, Trouble):
             raise answer
+        if "wait" in inputs and not callable(answer):
+            new = [row for row in answer if row["id"] > inputs["after"]]
+            time.sleep(0.0 if new else 0.1)
+            return new
         return answer(**inputs) if callable(answer) else answer
 
     def start(self, workflow: str, **inputs: Any) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import requests
 
 from mistral_failover.ui import app
 from mistral_failover.ui.asking import Remembering, Trouble
-from support.ui_answers import Answers, status
+from support.ui_answers import Answers, history, status
 from ui.conftest import Browser, Opened
 
 
@@ -62,6 +63,52 @@ def test_a_change_is_an_event_and_a_repeat_is_none(opened: Opened) -> None:
     assert name == "page"
     assert "no proof" in second
     assert "<html" not in second
+
+
+def test_a_step_of_the_journal_is_a_look_at_once(opened: Opened) -> None:
+    answers = Answers()  # at rest: a look every three seconds
+    with stream(opened(answers), "/group&name=payments") as answer:
+        found = events(answer)
+        assert [next(found)[0], next(found)[0]] == ["trouble", "page"]
+        time.sleep(0.3)  # the journal's end is known
+        begun = time.monotonic()
+        answers.answers |= {
+            "status": status("BLOCKED", reason="no proof"),
+            "history": [*history(), {**history()[-1], "id": 99}],
+        }
+        name, second = next(found)
+
+    assert (name, "no proof" in second) == ("page", True)
+    assert time.monotonic() - begun < 2.0
+
+
+def test_the_journal_is_waited_for_once_however_many_pages_are_open_and_not_without_one(
+    opened: Opened,
+) -> None:
+    asked: list[float] = []
+
+    def waiting(wait: float = 0.0, **_: Any) -> Any:
+        if wait:
+            asked.append(time.monotonic())
+            time.sleep(0.3)
+        return [] if wait else history()
+
+    browser = opened(Answers(history=waiting))
+    begun = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        streams = [events(stack.enter_context(stream(browser, "/"))) for _ in range(4)]
+        assert [next(found)[0] for found in streams] == ["trouble"] * 4
+        time.sleep(1.0)
+        took = time.monotonic() - begun
+        while_open = len(asked)
+    # A stream ends when the server notices that the browser has gone.
+    browser.end()
+    time.sleep(0.5)
+    ended = len(asked)
+    time.sleep(0.5)
+
+    assert 1 <= while_open <= 1 + took / 0.3
+    assert len(asked) == ended
 
 
 def test_a_mistral_that_is_away_is_said_and_taken_back(opened: Opened) -> None:

@@ -40,17 +40,24 @@ class History(FailoverAction):
     """Show the journal of a group, or of all groups of the project, one sentence per step, oldest
     first.
 
-    ``after`` is the id of the last sentence that the caller knows.
+    ``after`` is the id of the last sentence that the caller knows; ``wait`` the seconds to wait for
+    one if there is none.
     """
 
     def __init__(
-        self, group: Any = None, after: Any = 0, limit: Any = 100, traversal: Any = None
+        self,
+        group: Any = None,
+        after: Any = 0,
+        limit: Any = 100,
+        traversal: Any = None,
+        wait: Any = 0,
     ) -> None:
         super().__init__()
         self.group = group
         self.after = after
         self.limit = limit
         self.traversal = traversal
+        self.wait = wait
 
     def answer(self, request: Request) -> Any:
         return status.history(
@@ -59,6 +66,7 @@ class History(FailoverAction):
             after=whole("after", self.after, 0, 2**62),
             limit=whole("limit", self.limit, 1, 1000),
             traversal=optional_text("traversal", self.traversal),
+            wait=whole("wait", self.wait, 0, 20),
         )
 
 

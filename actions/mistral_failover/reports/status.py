@@ -42,6 +42,7 @@ ASK = 3.0
 _INCIDENTS_SHOWN = 10
 _BUSY = frozenset({"IN_PROGRESS", "BLOCKED"})
 _IDLE: dict[str, list[dict[str, Any]]] = {"under_way": [], "waiting": [], "deferred": []}
+_LOOK = 0.1  # seconds between two looks for a new row
 _WORDS = 500  # characters of a workflow's own text in a sentence
 
 
@@ -142,11 +143,29 @@ def _group_row(row: dict[str, Any], now: float) -> dict[str, Any]:
 
 
 def history(
-    request: Request, name: str | None, *, after: int, limit: int, traversal: str | None
+    request: Request,
+    name: str | None,
+    *,
+    after: int,
+    limit: int,
+    traversal: str | None,
+    wait: float = 0.0,
 ) -> list[dict[str, Any]]:
     """Return the group's journal, one sentence per step; with ``traversal``, an id or its first
     digits, of that traversal alone. Without a name, return that of all groups of the project, each
-    row with its ``group``. Raises ActionError BAD_INPUT, UNKNOWN_ID, AMBIGUOUS_ID."""
+    row with its ``group``. If there is no row, wait for one, for ``wait`` seconds. Raises
+    ActionError BAD_INPUT, UNKNOWN_ID, AMBIGUOUS_ID."""
+    until = time.monotonic() + wait
+    while True:
+        rows = _history(request, name, after=after, limit=limit, traversal=traversal)
+        if rows or time.monotonic() >= until:
+            return rows
+        time.sleep(_LOOK)
+
+
+def _history(
+    request: Request, name: str | None, *, after: int, limit: int, traversal: str | None
+) -> list[dict[str, Any]]:
     if name is None:
         if traversal is not None:
             raise ActionError("BAD_INPUT", "traversal: it needs its group", "Give the group too.")

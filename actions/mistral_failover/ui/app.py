@@ -27,12 +27,13 @@ from mistral_failover.ui.access import Door, Guard, Refused
 from mistral_failover.ui.asking import Asking, Remembering, Trouble
 from mistral_failover.ui.orders import ORDERS
 from mistral_failover.ui.pages import Page, Pages, Parameters
+from mistral_failover.ui.pulse import Pulse
 
 STREAMS = 64
 """Maximum pages that are updated at once; a further one is not live."""
 _HERE = Path(__file__).parent
 _BEAT = 15.0  # seconds after which an unchanged stream shows that it is alive
-_NOTICE = 0.2  # seconds within which a stream ends with its session
+_NOTICE = 0.05  # seconds within which a stream ends with its session, and sees a new step
 _STATUS = {
     "UNKNOWN_GROUP": 404,
     "UNKNOWN_ID": 404,
@@ -49,7 +50,7 @@ Build = Callable[[Parameters], Page]
 def application(asking: Asking, door: Door, *, read_only: bool = False) -> ASGIApp:
     """Return the application. ``read_only``: it has no orders at all."""
     # Around all of it, so that an answer about an error of ours has the headers too.
-    return Guard(_Ui(Remembering(asking), door, read_only=read_only).application(), door)
+    return Guard(_Ui(asking, door, read_only=read_only).application(), door)
 
 
 def templates() -> jinja2.Environment:
@@ -70,13 +71,14 @@ def _clean(value: object) -> object:
 
 
 class _Ui:
-    def __init__(self, asking: Remembering, door: Door, *, read_only: bool) -> None:
-        self._asking = asking
+    def __init__(self, asking: Asking, door: Door, *, read_only: bool) -> None:
+        self._asking = Remembering(asking)
+        self._pulse = Pulse(asking, self._asking.forget)
         self._door = door
         self._read_only = read_only
         self._templates = templates()
         self._streams = 0
-        pages = Pages(asking)
+        pages = Pages(self._asking)
         self._order_page = pages.order
         self._pages: dict[str, Build] = {
             "/": pages.groups,
@@ -174,22 +176,26 @@ class _Ui:
         before: dict[str, str] = {}
         quiet = 0.0
         try:
-            # The server ends it when the browser has gone.
-            while session := self._door.session(access.cookie_of(request)):
-                pause, parts = await run_in_threadpool(self._look, build, given, session)
-                for name, html in parts.items():
-                    if before.get(name) != html:
-                        before[name] = html
+            with self._pulse.watched():
+                # The server ends it when the browser has gone.
+                while session := self._door.session(access.cookie_of(request)):
+                    steps = self._pulse.number
+                    pause, parts = await run_in_threadpool(self._look, build, given, session)
+                    for name, html in parts.items():
+                        if before.get(name) != html:
+                            before[name] = html
+                            quiet = 0.0
+                            yield _event(name, html)
+                    if quiet >= _BEAT:
                         quiet = 0.0
-                        yield _event(name, html)
-                if quiet >= _BEAT:
-                    quiet = 0.0
-                    yield ": nothing has changed\n\n"
-                quiet += pause
-                for _ in range(math.ceil(pause / _NOTICE)):
-                    await asyncio.sleep(_NOTICE)
-                    if self._door.session(access.cookie_of(request)) is None:
-                        break
+                        yield ": nothing has changed\n\n"
+                    quiet += pause
+                    for _ in range(math.ceil(pause / _NOTICE)):
+                        await asyncio.sleep(_NOTICE)
+                        if self._pulse.number != steps:
+                            break
+                        if self._door.session(access.cookie_of(request)) is None:
+                            break
         finally:
             self._streams -= 1
 

@@ -144,15 +144,16 @@ class Remembering:
         try:
             return self._asking.ask(action, **inputs)
         finally:
-            self._forget()
+            self.forget()
 
     def start(self, workflow: str, **inputs: Any) -> str:
         """See `Asking`; later questions are asked again."""
         try:
             return self._asking.start(workflow, **inputs)
         finally:
-            self._forget()
+            self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Ask every later question anew."""
         with self._lock:
             self._answers.clear()
