@@ -7,11 +7,20 @@ import xml.etree.ElementTree as ET  # noqa: S405 - of our own making
 
 from markupsafe import Markup
 
-from mistral_failover.ui.drawing import draw_timeline, draw_topology
+from mistral_failover.ui.drawing import draw_plan, draw_timeline, draw_topology
+from mistral_failover.ui.plan import plan_view
 from mistral_failover.ui.svg import node, shortened
 from mistral_failover.ui.timeline import timeline
 from mistral_failover.ui.topology import topology
-from support.ui_answers import MOVING, operation, status, traversal
+from support.ui_answers import MOVING, operation, plan, status, traversal
+
+
+def bars(drawing: Markup) -> list[tuple[float, float]]:
+    """Return where each bar begins and ends."""
+    root = ET.fromstring(str(drawing))  # noqa: S314 - of our own making
+    found = [each for each in root.iter("rect") if each.get("class") == "bar"]
+    places = [(float(each.get("x", 0)), float(each.get("width", 0))) for each in found]
+    return [(x, x + wide) for x, wide in places]
 
 
 def outline(drawing: Markup) -> list[str]:
@@ -57,6 +66,30 @@ def test_what_is_drawn_is_also_said_without_colours() -> None:
 
     assert "◆ Attach data to db_b" in text
     assert "2.0 s ×3" in text
+
+
+def test_a_plan_is_drawn_in_the_order_of_its_steps_before_anything_happens() -> None:
+    drawn = draw_plan(plan_view(plan()))
+
+    assert outline(drawn) == [
+        "step planned: 1. Fence db_b: after at once, took not known",
+        "step maybe: 2. Detach data from db_b: after 1, took 0.2 s, only if needed",
+    ]
+    fence, detach = bars(drawn)
+    assert detach[0] >= fence[1], "one after the other"
+    assert "tick" not in str(drawn), "how long the fence takes is not known"
+
+
+def test_a_plan_whose_steps_were_timed_has_an_axis() -> None:
+    steps = [
+        row | {"expected": seconds}
+        for row, seconds in zip(plan()["steps"], (3.0, 1.0), strict=True)
+    ]
+    drawn = draw_plan(plan_view(plan(steps=steps)))
+
+    fence, detach = bars(drawn)
+    assert 2.8 < (fence[1] - fence[0]) / (detach[1] - detach[0]) < 3.2
+    assert "tick" in str(drawn)
 
 
 def test_a_drawing_of_nothing_is_a_drawing() -> None:

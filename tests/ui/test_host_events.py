@@ -162,7 +162,7 @@ def test_the_plan_of_each_failover_is_shown_before_all_are_admitted(opened: Open
         {"group": "payments", **about},
     ]
     assert "2 alarms held" in page
-    assert page.count("Fence db_b") == 2
+    assert page.count('data-label="Step">Fence db_b') == 2
     assert "1 risk" in page
     assert "Type the host's name" in page
 
@@ -176,7 +176,7 @@ def test_a_failover_that_cannot_be_planned_is_named(opened: Opened) -> None:
     page = opened(answers(plan=planned)).get(ADMIT).text
 
     assert "books would be refused: no member of books could take over Repair one." in page
-    assert page.count("Fence db_b") == 1
+    assert page.count('data-label="Step">Fence db_b') == 1
 
 
 def test_only_those_are_planned_that_one_order_admits(opened: Opened) -> None:
@@ -261,7 +261,7 @@ def test_the_plan_of_each_group_is_shown_before_its_host_is_reported(opened: Ope
         {"group": "payments", "verb": "failover", "lost": ["db_a", "db_b"]},
     ]
     assert "members on compute-1: payments (db_a, db_b), books (db_a)" in page
-    assert page.count("Fence db_b") == 2
+    assert page.count('data-label="Step">Fence db_b') == 2
     assert "Type the host's name" in page
 
 

@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from mistral_failover.model.text import clean
-from mistral_failover.ui import access, orders
+from mistral_failover.ui import access, drawing, orders
 from mistral_failover.ui.access import Door, Guard, Refused
 from mistral_failover.ui.asking import Asking, Remembering, Trouble
 from mistral_failover.ui.orders import ORDERS
@@ -56,7 +56,7 @@ def application(asking: Asking, door: Door, *, read_only: bool = False) -> ASGIA
 def templates() -> jinja2.Environment:
     """Return the environment of the templates: it escapes every value, in every template, and a
     missing one is an error."""
-    return jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -64,6 +64,8 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.globals["draw_plan"] = drawing.draw_plan  # imported macros see globals alone
+    return found
 
 
 def _clean(value: object) -> object:

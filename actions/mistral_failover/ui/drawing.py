@@ -6,6 +6,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from mistral_failover.cli.base import lasted
+from mistral_failover.ui.plan import PlannedStep, PlanView
 from mistral_failover.ui.svg import node, shortened, text, title
 from mistral_failover.ui.timeline import Outcome, StageBar, Step, Timeline
 from mistral_failover.ui.topology import (
@@ -133,6 +134,38 @@ def draw_timeline(timeline: Timeline, label: str) -> Markup:
         viewBox=f"0 0 {_NAMES + _BARS + 90} {y + 6:g}",
         width=_NAMES + _BARS + 90,
         height=y + 6,
+    )
+
+
+def draw_plan(plan: PlanView) -> Markup:
+    """Return a chart with a row for each step of a plan, behind those that come first. It has an
+    axis if it is known how long the steps took before."""
+    whole = max((step.end for step in plan.steps), default=0.0) or 1.0
+    bottom = 24.0 + len(plan.steps) * _ROW
+    rows = [_planned(step, 24.0 + i * _ROW, whole) for i, step in enumerate(plan.steps)]
+    return node(
+        "svg",
+        title(f"The steps of the plan: {plan.sentence}"),
+        *(_axis(whole, bottom) if plan.timed else []),
+        *rows,
+        class_="timeline",
+        role="img",
+        viewBox=f"0 0 {_NAMES + _BARS + 90} {bottom + 6:g}",
+        width=_NAMES + _BARS + 90,
+        height=bottom + 6,
+    )
+
+
+def _planned(step: PlannedStep, y: float, whole: float) -> Markup:
+    start, end = _x(step.start, whole), _x(step.end, whole)
+    needed = "" if step.certain else ", only if needed"
+    wide = max(end - start - 1, 3.0)
+    return node(
+        "g",
+        title(f"{step.number}. {step.what}: after {step.after}, took {step.expected}{needed}"),
+        text(0, y + 17, shortened(f"{step.number}. {step.what}", 36), "step-name"),
+        node("rect", x=start, y=y + 5, width=wide, height=16, rx=3, class_="bar"),
+        class_="step planned" if step.certain else "step maybe",
     )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,16 @@ from mistral_failover.ui import words
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A step: what it does, how long it took before, and which steps come first."""
+    """A step: what it does, how long it took before, and which steps come first. ``start`` and
+    ``end`` are where it is drawn: seconds if the plan is ``timed``, else without a unit."""
 
     number: int
     what: str
     after: str
     expected: str
     certain: bool
+    start: float
+    end: float
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Risk:
 @dataclass(frozen=True)
 class PlanView:
     """A plan; ``id`` is empty if there is nothing to do. ``recovered``: the members that the
-    operator confirms as healthy. ``changed``: why it is no longer valid."""
+    operator confirms as healthy. ``changed``: why it is no longer valid. ``timed``: it is known
+    how long each step took before."""
 
     id: str
     group: str
@@ -47,6 +51,7 @@ class PlanView:
     holds_until: str
     changed: tuple[str, ...]
     command: str
+    timed: bool
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,14 @@ class GroupPlan:
 def plan_view(plan: Mapping[str, Any]) -> PlanView:
     """Return the view of an answer of failover.plan."""
     if not plan["plan"]:
-        return PlanView("", plan["group"], plan["sentence"], (), "", (), (), (), "", (), "")
+        return PlanView(
+            "", plan["group"], plan["sentence"], (), "", (), (), (), "", (), "", timed=False
+        )
     return PlanView(
         id=plan["plan"],
         group=plan["group"],
         sentence=plan["sentence"],
-        steps=tuple(_step(row) for row in plan["steps"]),
+        steps=_steps(plan["steps"]),
         whole=lasted(plan["seconds"]),
         fences=tuple(fence["sentence"] for fence in plan["fences"]),
         risks=tuple(Risk(r["code"], r["sentence"], r["remedy"]) for r in plan["risks"]),
@@ -74,14 +81,33 @@ def plan_view(plan: Mapping[str, Any]) -> PlanView:
         holds_until=when(plan["expires_at"]),
         changed=tuple(plan["changed"]),
         command=f"failover start --plan {plan['plan']}",
+        timed=_timed(plan["steps"]),
     )
 
 
-def _step(row: Mapping[str, Any]) -> PlannedStep:
+def _timed(rows: Iterable[Mapping[str, Any]]) -> bool:
+    return all(row["expected"] is not None for row in rows)
+
+
+def _steps(rows: Sequence[Mapping[str, Any]]) -> tuple[PlannedStep, ...]:
+    """Return the steps; each is drawn behind those that come first."""
+    timed = _timed(rows)
+    ends: dict[int, float] = {}
+    found = []
+    for row in rows:
+        start = max((ends.get(number, 0.0) for number in row["after"]), default=0.0)
+        ends[row["number"]] = start + (row["expected"] if timed else 1.0)
+        found.append(_step(row, start, ends[row["number"]]))
+    return tuple(found)
+
+
+def _step(row: Mapping[str, Any], start: float, end: float) -> PlannedStep:
     return PlannedStep(
         number=row["number"],
         what=words.step(row["verb"], row["type"], row["resource"], row["member"]),
         after=", ".join(map(str, row["after"])) or "at once",
         expected=lasted(row["expected"]) or "not known",
         certain=row["certain"],
+        start=start,
+        end=end,
     )
