@@ -7,7 +7,6 @@ Needs Chromium and playwright: ``make test-ui``.
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,13 +18,9 @@ import pytest
 
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.testing.engine import TestEngine
-from support.chromium import executable
+from support.browser import EVIL, REBOUND
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = executable()
-if CHROMIUM is None:
-    pytest.skip("chromium is not installed", allow_module_level=True)
 
 SWITCHOVER = "failover.switchover"
 ORDER = f"""\
@@ -35,7 +30,6 @@ version: '2.0'
   tasks:
     move: {{action: std.noop}}
 """
-EVIL, REBOUND = "evil.example", "rebind.example"
 FORM = """\
 <form method="post" action="{url}/executions" {more}>
 <input name="wf_ex.workflow_name" value="{name}">
@@ -88,24 +82,10 @@ def site() -> Iterator[Site]:
         server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium, for which two names of strangers lead to this machine."""
-    names = ", ".join(f"MAP {name} 127.0.0.1" for name in (EVIL, REBOUND))
-    args = [f"--host-resolver-rules={names}"]
-    with playwright.sync_playwright() as started:
-        sandbox = os.geteuid() != 0  # as root Chromium has none
-        found = started.chromium.launch(
-            executable_path=CHROMIUM, args=args, chromium_sandbox=sandbox
-        )
-        yield found
-        found.close()
-
-
 @pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
+def page(chromium: Any) -> Iterator[Any]:
     """A tab."""
-    context = browser.new_context()
+    context = chromium.new_context()
     yield context.new_page()
     context.close()
 

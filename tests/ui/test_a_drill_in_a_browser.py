@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a real server in a real Chromium, as the documentation shows it.
+"""The page of a real server in a real Chromium during failovers of every outcome.
 
-Needs Chromium and playwright: ``make test-ui``. ``make pictures`` puts the pictures into ``docs``.
+Needs Chromium and playwright: ``make test-ui``. It leaves a screenshot of each state in
+``build/ui`` and the pictures of the documentation, which ``make pictures`` puts into ``docs``.
 """
 
 from __future__ import annotations
 
-import os
 import re
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,98 +16,144 @@ from typing import Any
 
 import pytest
 
-from support.chromium import executable
+from mistral_failover.emulator.client import EmulatorClient
+from support.browser import Tab
+from support.commands import failover
 from support.pictures import FOLDER, HEIGHTS, LARGEST, WIDTH
 from support.servers import ServerProcess
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = executable()
-if CHROMIUM is None:
-    pytest.skip("chromium is not installed", allow_module_level=True)
 
 LIMIT = 120.0  # seconds within which something must come to be
+VISIBLE = 0.5  # seconds after its row in the journal
+_WATCH = """() => {
+  window.seen = [];
+  const look = () => seen.push([Date.now() / 1000, document.getElementById("page").textContent]);
+  new MutationObserver(look).observe(document.getElementById("page"),
+    {childList: true, subtree: true, characterData: true});
+}"""
+
+
+class Play:
+    """A server with an emulated cloud, and its page in a tab."""
+
+    def __init__(self, server: ServerProcess, tab: Tab) -> None:
+        self.server = server
+        self.tab = tab
+        self.cloud = EmulatorClient(server.facts["emulator"])
+
+    def types(self, *words: str, code: int = 0) -> None:
+        """Type a command."""
+        done = failover("--embedded", "--server-state", str(self.server.folder), *words)
+        assert done.returncode == code, done.stdout + done.stderr
+
+    def until(self, status: str, service: str, member: str = "") -> None:
+        """Wait until the group has this status and service, and the role is on the member."""
+        deadline = time.monotonic() + LIMIT
+        while True:
+            found = self.server.action("failover.status", group="payments")
+            at = (found["status"], found["service"]["status"])
+            if at == (status, service) and member in ("", found["roles"].get("active")):
+                return
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+
+    def says(self, words: str) -> None:
+        """Wait until the page says these words."""
+        self.tab.page.get_by_text(words).locator("visible=true").first.wait_for(
+            timeout=LIMIT * 1000
+        )
+
+    def state(self, name: str, words: str = "", picture: str = "") -> None:
+        """Take a screenshot of a state once the page says so; ``picture``: also the one of the
+        documentation."""
+        if words:
+            self.says(words)
+        if picture:
+            self.tab.look(WIDTH, height=HEIGHTS[picture])
+            file = self.tab.shot(picture, FOLDER, whole=False)
+            assert file.stat().st_size < LARGEST
+        self.tab.shot(f"state-{name}")
+        assert self.tab.overflow() <= 0
+        assert self.tab.violations() == []
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """An emulated cloud, its server, and the page with its orders."""
+def play(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Play]:
+    """A group that serves, with its page."""
     folder = tmp_path_factory.mktemp("pictures") / "state"
     page = ("--ui", "127.0.0.1:0", "--ui-orders")
-    with ServerProcess(folder, "--emulated", *page, settings={"observe_interval": 2}) as running:
-        yield running
+    with ServerProcess(folder, "--emulated", *page, settings={"observe_interval": 2}) as server:
+        deadline = time.monotonic() + LIMIT
+        while not (links := re.findall(r"http://\S+/login\?\S+", server.log.read_text())):
+            assert time.monotonic() < deadline, server.log.read_text()
+            time.sleep(0.1)
+        file = Path(server.folder) / "payments.yaml"
+        file.write_text(file.read_text().replace("- stop\n", "- {kind: stop, limit: 5}\n"))
+        viewport = {"width": WIDTH, "height": 800}
+        with Tab(chromium, links[-1], viewport=viewport) as tab:
+            yield Play(server, tab)
 
 
-@pytest.fixture(scope="module")
-def page(server: ServerProcess) -> Iterator[Any]:
-    """A tab that is logged in."""
-    deadline = time.monotonic() + LIMIT
-    while not (links := re.findall(r"http://\S+/login\?\S+", server.log.read_text())):
-        assert time.monotonic() < deadline, server.log.read_text()
-        time.sleep(0.1)
-    with playwright.sync_playwright() as started:
-        sandbox = os.geteuid() != 0  # as root Chromium has none
-        chromium = started.chromium.launch(executable_path=CHROMIUM, chromium_sandbox=sandbox)
-        tab = chromium.new_page(viewport={"width": WIDTH, "height": 800})
-        tab.goto(links[-1])
-        yield tab
-        chromium.close()
+def delays(play: Play, page: Any, since: int) -> list[float]:
+    """Return how long after its row in the journal each later step was on a page that was
+    watched."""
+    rows = play.server.action("failover.history", group="payments", after=since, limit=1000)
+    page.get_by_text(rows[-1]["sentence"]).first.wait_for(state="attached", timeout=LIMIT * 1000)
+    seen: list[tuple[float, str]] = page.evaluate("seen")
+    found = []
+    for row in rows:
+        first = next((at for at, text in seen if row["sentence"] in text), None)
+        assert first is not None, row
+        found.append(first - row["at"])
+    return found
 
 
-def moved(server: ServerProcess, member: str) -> Any:
-    """Wait until the role is on a member; the status then."""
-    deadline = time.monotonic() + LIMIT
-    while True:
-        found = server.action("failover.status", group="payments")
-        if found["status"] == "COMPLETE" and found["roles"] == {"active": member}:
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
+def test_the_page_shows_a_group_in_every_state_of_a_drill(play: Play) -> None:
+    play.types("group", "create", str(Path(play.server.folder) / "payments.yaml"))
+    play.tab.open("/group?name=payments")
+    play.state("serving", "Not stuck: active on db_a.", picture="ui-group")
+    begun = play.server.action("failover.history", group="payments")[-1]["id"]
+    journal = play.tab.another()
+    journal.goto(f"{play.tab.url}/history?group=payments")
+    journal.evaluate(_WATCH)
 
+    # A failover.
+    play.cloud.set_latency(attach=1.5)
+    play.types("emulator", "break", "payments", "db_a")
+    play.tab.page.locator(".moving").first.wait_for(timeout=LIMIT * 1000)
+    play.state("moving")
+    play.until("COMPLETE", "DEGRADED", "db_b")
+    play.state("degraded", "db_a: it was declared lost")
+    found = delays(play, journal, begun)
+    journal.close()
+    assert len(found) >= 12
+    # The middle one, because other work of the machine delays some of them.
+    assert statistics.median(found) < VISIBLE, found
+    (latest,) = {*re.findall(r"/timeline\?id=([0-9a-f-]+)&amp;step", play.tab.page.content())}
+    play.tab.open(f"/timeline?id={latest}")
+    play.state("finished", "the goal is reached", picture="ui-failover")
 
-def look(page: Any, path: str, words: str) -> None:
-    """Open an address of the page, and wait until it says these words."""
-    origin = re.match(r"http://[^/]+", page.url)
-    assert origin is not None
-    page.goto(f"{origin[0]}{path}")
-    page.get_by_text(words).locator("visible=true").first.wait_for(timeout=LIMIT * 1000)
+    # A planned move that fails and is taken back, and an order that fails.
+    play.types("emulator", "break", "payments", "db_a", "--repair")
+    play.types("recover", "payments", "db_a", "--yes")
+    play.cloud.set_latency(attach=0.1)
+    play.tab.open("/group?name=payments")
+    play.says("Not stuck: active on db_b.")
+    play.cloud.api_fault("command_start", "fail")
+    play.types("switchover", "payments", "--to", "db_a", code=1)
+    play.until("COMPLETE", "SERVING", "db_b")
+    play.state("returned", "rolling back to the last reached goal")
+    play.cloud.api_fault("command_start", "fail")
+    play.types("start", "payments", "--lost", "", "--to", "db_a", "--yes", code=1)
+    play.until("FAILED", "DOWN")
+    play.state("failed", "Stopped: activate")
+    play.types("start", "payments", "--lost", "", "--to", "db_b")
 
-
-def shot(page: Any, name: str) -> None:
-    """Take a picture of the top of the page."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    file = FOLDER / f"{name}.png"
-    page.set_viewport_size({"width": WIDTH, "height": HEIGHTS[name]})
-    page.screenshot(path=str(file))
-    assert file.stat().st_size < LARGEST
-
-
-def test_the_page_shows_a_group_its_failover_and_one_that_waits_for_an_operator(
-    server: ServerProcess, page: Any
-) -> None:
-    file = Path(server.folder) / "payments.yaml"
-    file.write_text(file.read_text().replace("- stop\n", "- {kind: stop, limit: 5}\n"))
-
-    made = server.failover("group", "create", str(file))
-    assert made.returncode == 0, made.stdout + made.stderr
-    look(page, "/group?name=payments", "Not stuck: active on db_a.")
-    shot(page, "ui-group")
-
-    broken = server.failover("emulator", "break", "payments", "db_a")
-    assert broken.returncode == 0, broken.stderr
-    status = moved(server, "db_b")
-    look(page, f"/timeline?id={status['traversal']['id']}", "the goal is reached")
-    shot(page, "ui-failover")
-
-    for words in (
-        ("emulator", "break", "payments", "db_a", "--repair"),
-        ("recover", "payments", "db_a", "--yes"),
-        ("emulator", "break", "payments", "db_b", "--fault", "host", "--no-alarm"),
-    ):
-        done = server.failover(*words)
-        assert done.returncode == 0, done.stdout + done.stderr
+    # Nothing proves that the member is off.
+    play.types("emulator", "break", "payments", "db_b", "--fault", "host", "--no-alarm")
     because = ("--because", "db_b does not answer", "--yes")
-    blocked = server.failover("start", "payments", "--lost", "db_b", *because)
-    assert blocked.returncode == 3, blocked.stdout + blocked.stderr
-    look(page, "/group?name=payments", "Stuck: ")
-    shot(page, "ui-stuck")
+    play.types("start", "payments", "--lost", "db_b", *because, code=3)
+    play.tab.open("/group?name=payments")
+    play.state("blocked", "Stuck: ", picture="ui-stuck")
+    assert play.tab.wrong == []

@@ -53,18 +53,18 @@ _TAGS = frozenset(
 )
 
 
-def poisoned(value: Any, name: str = "") -> Any:
-    """Return an answer with the hostile string behind each of its texts."""
+def poisoned(value: Any, name: str = "", text: str = HOSTILE) -> Any:
+    """Return an answer with the hostile text behind each of its texts."""
     if isinstance(value, Mapping):
         return {
-            (key if key in _KNOWN else f"{key}{HOSTILE}"): (
-                item if key in _WORDS | _NOT_TEXT else poisoned(item, key)
+            (key if key in _KNOWN else f"{key}{text}"): (
+                item if key in _WORDS | _NOT_TEXT else poisoned(item, key, text)
             )
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [poisoned(item, name) for item in value]
-    return f"{value}{HOSTILE}" if isinstance(value, str) else value
+        return [poisoned(item, name, text) for item in value]
+    return f"{value}{text}" if isinstance(value, str) else value
 
 
 def _keys(value: Any) -> Iterator[str]:
@@ -124,6 +124,12 @@ _HOST_EVENT = host_event(
 _KNOWN = frozenset({*_keys(_ANSWERS), *_keys(_HOST_EVENT)})
 
 
+def answers(path: str, text: str = HOSTILE) -> dict[str, Any]:
+    """Return the answers for a page, with the hostile text in every field."""
+    shown = _ANSWERS | ({"show": _HOST_EVENT} if "=alarm" in path else {})
+    return {action: poisoned(answer, text=text) for action, answer in shown.items()}
+
+
 class Reader(HTMLParser):
     """Collects the elements, attributes and texts of a page."""
 
@@ -147,9 +153,7 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("path", READ)
 def test_every_text_of_every_answer_stays_text(opened: Opened, path: str) -> None:
-    shown = _ANSWERS | ({"show": _HOST_EVENT} if "=alarm" in path else {})
-    answers = {action: poisoned(answer) for action, answer in shown.items()}
-    page = opened(Answers(**answers)).get(path).text
+    page = opened(Answers(**answers(path))).get(path).text
     reader = Reader()
     reader.feed(page)
 

@@ -30,6 +30,14 @@ def test_vendored_scripts_are_those_of_their_packages() -> None:
     }
 
 
+def test_the_script_of_the_tests_is_that_of_its_package() -> None:
+    folder = Path(__file__).parent / "vendor"
+    table = (folder / "README.md").read_text("utf-8")
+    ((name, expected),) = re.findall(r"^\| `([^`]+\.js)` .* `([0-9a-f]{64})` \|$", table, re.M)
+
+    assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == expected
+
+
 def test_they_are_small() -> None:
     assert sum(path.stat().st_size for path in SCRIPTS) < 70_000
 
