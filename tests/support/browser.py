@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.chromium import executable
-from support.pages import ROOT
-
+ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "ui"
 """Where screenshots are left."""
 EVIL, REBOUND = "evil.example", "rebind.example"
@@ -32,6 +30,8 @@ _FIND = """async (only) => {
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """The browser."""
+    from support.chromium import executable  # of the test cloud, which few tests need
+
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = executable()
     if program is None:

@@ -72,8 +72,8 @@ def test_a_plan_is_drawn_in_the_order_of_its_steps_before_anything_happens() -> 
     drawn = draw_plan(plan_view(plan()))
 
     assert outline(drawn) == [
-        "step planned: 1. Fence db_b: after at once, took not known",
-        "step maybe: 2. Detach data from db_b: after 1, took 0.2 s, only if needed",
+        "step planned: 1. Fence db_b. After steps: at once. Took before: not known",
+        "step maybe: 2. Detach data from db_b, only if needed. After steps: 1. Took before: 0.2 s",
     ]
     fence, detach = bars(drawn)
     assert detach[0] >= fence[1], "one after the other"

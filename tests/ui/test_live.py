@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.ui import app
+from mistral_failover.ui import app, pages, pulse
 from mistral_failover.ui.asking import Remembering, Trouble
-from support.ui_answers import Answers, history, status
+from support.ui_answers import NOW, Answers, history, overview, status
 from ui.conftest import Browser, Opened
 
 
@@ -65,21 +65,52 @@ def test_a_change_is_an_event_and_a_repeat_is_none(opened: Opened) -> None:
     assert "<html" not in second
 
 
-def test_a_step_of_the_journal_is_a_look_at_once(opened: Opened) -> None:
-    answers = Answers()  # at rest: a look every three seconds
-    with stream(opened(answers), "/group&name=payments") as answer:
+def until_asked(answers: Answers, **inputs: Any) -> None:
+    """Wait until the journal was asked for with such inputs."""
+    until = time.monotonic() + 30
+    while not any(
+        action == "failover.history" and inputs.items() <= asked.items()
+        for action, asked in list(answers.asked)
+    ):
+        assert time.monotonic() < until, answers.asked
+        time.sleep(0.05)
+
+
+def step(number: int, sentence: str) -> list[Any]:
+    """Return the journal with one more step."""
+    return [*history(), {**history()[-1], "id": number, "sentence": sentence}]
+
+
+def test_a_step_of_the_journal_is_a_look_at_once(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "HISTORY", 9.9)
+    answers = Answers()
+    with stream(opened(answers), "/history") as answer:
         found = events(answer)
         assert [next(found)[0], next(found)[0]] == ["trouble", "page"]
-        time.sleep(0.3)  # the journal's end is known
+        until_asked(answers, after=history()[-1]["id"])
         begun = time.monotonic()
-        answers.answers |= {
-            "status": status("BLOCKED", reason="no proof"),
-            "history": [*history(), {**history()[-1], "id": 99}],
-        }
+        answers.answers["history"] = step(99, "a newer one")
         name, second = next(found)
 
-    assert (name, "no proof" in second) == ("page", True)
-    assert time.monotonic() - begun < 2.0
+    assert (name, "a newer one" in second) == ("page", True)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_step_is_no_look_at_very_many_groups(opened: Opened) -> None:
+    rows = [overview(f"group{i:03}") for i in range(201)]
+    answers = Answers(groups={"overview": rows, "total": 201, "groups": [], "now": NOW})
+    with stream(opened(answers), "/") as answer:
+        found = events(answer)
+        assert [next(found)[0], next(found)[0]] == ["trouble", "page"]
+        until_asked(answers, after=history()[-1]["id"])
+        looks = [action for action, _ in answers.asked].count("failover.status")
+        answers.answers["history"] = step(99, "a newer one")
+        until_asked(answers, after=99)
+        time.sleep(0.3)
+
+    assert [action for action, _ in answers.asked].count("failover.status") == looks
 
 
 def test_the_journal_is_waited_for_once_however_many_pages_are_open_and_not_without_one(
@@ -99,16 +130,47 @@ def test_the_journal_is_waited_for_once_however_many_pages_are_open_and_not_with
         streams = [events(stack.enter_context(stream(browser, "/"))) for _ in range(4)]
         assert [next(found)[0] for found in streams] == ["trouble"] * 4
         time.sleep(1.0)
-        took = time.monotonic() - begun
         while_open = len(asked)
+        took = time.monotonic() - begun
     # A stream ends when the server notices that the browser has gone.
     browser.end()
-    time.sleep(0.5)
-    ended = len(asked)
-    time.sleep(0.5)
 
     assert 1 <= while_open <= 1 + took / 0.3
-    assert len(asked) == ended
+    until = time.monotonic() + 30
+    while any(thread.name == "ui-pulse" for thread in threading.enumerate()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_questions_without_an_answer_do_not_wait_in_mistral(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pulse, "_AWAY", 0.0)
+    said: Iterator[Any] = iter([[7], "away", "away", "away", [9], [], [12]])
+    waited: list[bool] = []
+    enough = threading.Event()
+
+    class Sometimes:
+        def ask(self, action: str, **inputs: Any) -> Any:
+            assert action == "failover.history"
+            waited.append(inputs["wait"] is not None)
+            found = next(said, None)
+            if found is None:
+                enough.set()
+            if found == "away":
+                raise Trouble("no answer", code="STILL_RUNNING")
+            return [{"id": each} for each in found or []]
+
+        def start(self, workflow: str, **_: Any) -> str:
+            raise NotImplementedError(workflow)
+
+    steps: list[int] = []
+    watching = pulse.Pulse(Sometimes(), lambda: steps.append(watching.number))
+    with watching.watched():
+        assert enough.wait(30)
+
+    assert waited[:7] == [False, True, False, False, False, True, True]
+    assert (steps, watching.number) == ([0], 1)
 
 
 def test_a_mistral_that_is_away_is_said_and_taken_back(opened: Opened) -> None:

@@ -36,6 +36,10 @@ def test_the_script_of_the_tests_is_that_of_its_package() -> None:
     ((name, expected),) = re.findall(r"^\| `([^`]+\.js)` .* `([0-9a-f]{64})` \|$", table, re.M)
 
     assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == expected
+    assert {path.name for path in folder.glob("LICENSE-*")} == {
+        "LICENSE-axe-core",
+        "LICENSE-axe-core-3rd-party",
+    }
 
 
 def test_they_are_small() -> None:

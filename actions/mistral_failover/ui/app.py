@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -26,7 +27,7 @@ from mistral_failover.ui import access, drawing, orders
 from mistral_failover.ui.access import Door, Guard, Refused
 from mistral_failover.ui.asking import Asking, Remembering, Trouble
 from mistral_failover.ui.orders import ORDERS
-from mistral_failover.ui.pages import Page, Pages, Parameters
+from mistral_failover.ui.pages import SELDOM, Page, Pages, Parameters
 from mistral_failover.ui.pulse import Pulse
 
 STREAMS = 64
@@ -176,13 +177,15 @@ class _Ui:
         """Yield the page's part whenever it has changed, and what keeps it from being read."""
         self._streams += 1
         before: dict[str, str] = {}
+        cookie = access.cookie_of(request)
         quiet = 0.0
         try:
             with self._pulse.watched():
                 # The server ends it when the browser has gone.
-                while session := self._door.session(access.cookie_of(request)):
-                    steps = self._pulse.number
+                while session := self._door.session(cookie):
+                    steps, began = self._pulse.number, time.monotonic()
                     pause, parts = await run_in_threadpool(self._look, build, given, session)
+                    took = time.monotonic() - began
                     for name, html in parts.items():
                         if before.get(name) != html:
                             before[name] = html
@@ -192,14 +195,19 @@ class _Ui:
                         quiet = 0.0
                         yield ": nothing has changed\n\n"
                     quiet += pause
-                    for _ in range(math.ceil(pause / _NOTICE)):
-                        await asyncio.sleep(_NOTICE)
-                        if self._pulse.number != steps:
-                            break
-                        if self._door.session(access.cookie_of(request)) is None:
-                            break
+                    await self._rest(cookie, pause, took, steps)
         finally:
             self._streams -= 1
+
+    async def _rest(self, cookie: str, pause: float, took: float, steps: int) -> None:
+        """Wait for the next look: for ``pause`` seconds, less if there are other steps than
+        ``steps``, but at least as long as the last look ``took``."""
+        for i in range(math.ceil(pause / _NOTICE)):
+            await asyncio.sleep(_NOTICE)
+            if self._door.session(cookie) is None:
+                return
+            if self._pulse.number != steps and pause < SELDOM and i * _NOTICE >= took:
+                return
 
     def _look(
         self, build: Build, given: Parameters, session: access.Session

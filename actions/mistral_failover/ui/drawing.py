@@ -162,7 +162,10 @@ def _planned(step: PlannedStep, y: float, whole: float) -> Markup:
     wide = max(end - start - 1, 3.0)
     return node(
         "g",
-        title(f"{step.number}. {step.what}: after {step.after}, took {step.expected}{needed}"),
+        title(
+            f"{step.number}. {step.what}{needed}. "
+            f"After steps: {step.after}. Took before: {step.expected}"
+        ),
         text(0, y + 17, shortened(f"{step.number}. {step.what}", 36), "step-name"),
         node("rect", x=start, y=y + 5, width=wide, height=16, rx=3, class_="bar"),
         class_="step planned" if step.certain else "step maybe",

@@ -38,6 +38,9 @@ HISTORY = 5.0
 """Seconds between two looks at a journal."""
 GOALS = 5.0
 """Seconds between two looks at a group's goals."""
+SELDOM = 10.0
+"""Seconds between two looks at many groups: that is a lot to send. A new step does not make it
+sooner."""
 _HELD = 100
 _PAGE = 500  # groups in one answer
 _PAGES = 20
@@ -95,7 +98,7 @@ class Pages:
         """What runs now in all groups, and what is stuck."""
         rows, now = self._rows()
         view = work_view(rows, now)
-        at_rest = 3.0 if len(rows) <= _MANY else 10.0
+        at_rest = 3.0 if len(rows) <= _MANY else SELDOM
         live = 1.0 if view.rows and len(rows) <= _MANY else at_rest
         return Page("work.html", "In progress", {"work": view}, live=live)
 
@@ -351,8 +354,8 @@ class Pages:
 
 
 def _slow(view: GroupsView) -> float:
-    """Return the seconds between two looks at all groups: a long page is a lot to send."""
-    return 3.0 if view.total <= _MANY else 10.0
+    """Return the seconds between two looks at all groups."""
+    return 3.0 if view.total <= _MANY else SELDOM
 
 
 def _needed(given: Parameters, name: str) -> str:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from mistral_failover.ui.asking import Asking, Trouble
 
 _WAIT, _AT_REST = 1, 5
-"""Seconds that one question waits for a step: while steps come, and later. The client looks for the
-answer of a shorter one more often."""
+"""Seconds that one question waits for a step: while steps come, and later. The longer a question
+waits, the less often the client looks for its answer."""
 _STEPS_COME = 30.0  # seconds after a step
 _AWAY = 3.0  # seconds after a question without an answer
 _PAUSE = 0.05  # seconds between two questions: for a Mistral that answers at once
 
 
 class Pulse:
-    """Waits for the next step in the journal of the project while pages are open. ``changed`` is
-    called, by a thread of its own, after each; ``number`` is another one then."""
+    """Waits for the next step in the journal of the project while pages are open. After each step
+    a thread of its own calls ``changed``, then ``number`` grows."""
 
     def __init__(self, asking: Asking, changed: Callable[[], None]) -> None:
         self._asking = asking
@@ -48,16 +48,20 @@ class Pulse:
         try:
             self._watch()
         except BaseException:
-            self._thread = None  # the next page begins again
+            with self._lock:
+                self._thread = None  # the next page that opens begins again
             raise
 
     def _watch(self) -> None:
-        after, came = None, time.monotonic()
+        after: int | None = None
+        came = time.monotonic()
         while self._is_watched():
             quiet = time.monotonic() - came > _STEPS_COME
             try:
                 found = self._next(after, _AT_REST if quiet else _WAIT)
             except Trouble:
+                # The next one does not wait: those without an answer may all run later, at once.
+                after = None
                 time.sleep(_AWAY)
                 continue
             if found != after:
