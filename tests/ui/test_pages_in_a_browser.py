@@ -146,11 +146,13 @@ def test_hostile_texts_run_nothing_and_break_no_layout(chromium: Any, opened: Op
                 page.look(width)
                 page.open(path)
                 assert page.overflow() <= 0, (path, width)
-            page.shot(f"hostile-{number}")
             found = page.page.locator("img, [onerror], [style], main script")
             assert found.evaluate_all("each => each.map((one) => one.outerHTML)") == [], path
-        # An address that is refused is an error of the console; a script would be a dialog.
-        assert [each for each in page.wrong if "status of 4" not in each] == []
+            page.shot(f"hostile-{number}")  # it leaves styles on the fields
+        # An address that is refused is an error of the console, and answers repeat a name; a script
+        # would be a dialog.
+        harmless = ("status of 4", "duplicate ids")
+        assert [each for each in page.wrong if not any(word in each for word in harmless)] == []
 
 
 def test_a_thousand_groups_are_shown_in_less_than_a_second(tab: Opens) -> None:
