@@ -44,7 +44,7 @@ def at_hand() -> Iterator[dict[str, Fresh]]:
             "sqlite": lambda: _with_schema(f"sqlite:///{folder / f'{next(numbers)}.sqlite'}")
         }
         named = os.environ.get("FAILOVER_TEST_DATABASE")
-        server = named or stack.enter_context(_private(folder))
+        server = named or stack.enter_context(private(folder))
         if server is None:
             print(_ABSENT, flush=True)
         else:
@@ -77,7 +77,7 @@ def _with_schema(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _private(folder: Path) -> Iterator[str | None]:
+def private(folder: Path) -> Iterator[str | None]:
     """The URL of a server of our own; None when none is installed."""
     places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     server = shutil.which("mariadbd", path=places) or shutil.which("mysqld", path=places)

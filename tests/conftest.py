@@ -43,10 +43,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --cloud."""
+    """Add --cloud and --octavia."""
     parser.addoption(
         "--cloud",
         choices=("emulated", "real"),
         default="emulated",
         help="what tests/contract and tests/real_cloud run against; real: the test cloud, up",
+    )
+    parser.addoption(
+        "--octavia",
+        action="store_true",
+        help="tests/contract/test_load_balancers.py installs and starts a real Octavia",
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.cloud import networks
+from mistral_failover.cloud import load_balancers, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.emulator.client import EmulatorClient
@@ -44,8 +44,26 @@ class Neutron:
             if shown["status"] == "ACTIVE":
                 return server
 
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
-        url = f"{self._url}/network/v2.0/{path}"
+    def pool(self) -> str:
+        """Make a load balancer's pool, with a disabled member for the first server."""
+        row = self._call("GET", f"ports?device_id={self.a}")["ports"][0]
+        address = row["fixed_ips"][0]["ip_address"]
+        balancer = self._balanced("loadbalancers", {"loadbalancer": {}})
+        pool = self._balanced("pools", {"pool": {"loadbalancer_id": balancer}})
+        member = {"address": address, "protocol_port": 80, "admin_state_up": False}
+        self._balanced(f"pools/{pool}/members", {"member": member})
+        return pool
+
+    def _balanced(self, path: str, body: Any) -> str:
+        base = "load-balancer/v2/lbaas"
+        (made,) = self._call("POST", path, body, base).values()
+        while True:
+            (shown,) = self._call("GET", f"{path}/{made['id']}", None, base).values()
+            if shown["provisioning_status"] == "ACTIVE":
+                return str(made["id"])
+
+    def _call(self, method: str, path: str, body: Any = None, base: str = "network/v2.0") -> Any:
+        url = f"{self._url}/{base}/{path}"
         answer = requests.request(method, url, json=body, headers=self._headers, timeout=10)
         assert answer.ok, answer.text
         return answer.json()
@@ -86,6 +104,11 @@ CHANGES: list[tuple[str, str, Change]] = [
         "port_update",
         "/ports/",
         lambda cloud, n: networks.allow_address(cloud, n.port["id"], n.a, 10),
+    ),
+    (
+        "pool_member_update",
+        "/members/",
+        lambda cloud, n: load_balancers.enable(cloud, n.pool(), n.a, 10)[1],
     ),
 ]
 

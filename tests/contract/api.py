@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,13 @@ import requests
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
-_SERVICES = {"nova": "compute", "cinder": "volumev3", "heat": "orchestration", "neutron": "network"}
+_SERVICES = {
+    "nova": "compute",
+    "cinder": "volumev3",
+    "heat": "orchestration",
+    "neutron": "network",
+    "octavia": "load-balancer",
+}
 _HEADERS = {"nova": "compute {}", "cinder": "volume {}"}
 _NEWEST = {"nova": "2.96", "cinder": "3.70"}
 
@@ -27,7 +34,11 @@ class Person:
 class Api:
     """The services as somebody reaches them by HTTP: no client in between, no exception."""
 
-    def __init__(self, auth_url: str, person: Person) -> None:
+    def __init__(
+        self, auth_url: str, person: Person, places: Mapping[str, str] | None = None
+    ) -> None:
+        """``places``: where services are that the catalog has elsewhere, or not at all."""
+        self._places = {} if places is None else places
         self.session = Session(
             v3.Password(
                 auth_url,
@@ -42,7 +53,7 @@ class Api:
     def call(
         self, service: str, method: str, path: str, body: Any = None, version: str | None = None
     ) -> requests.Response:
-        """The answer to a request; ``service``: nova, cinder, heat or neutron."""
+        """The answer to a request; ``service``: nova, cinder, heat, neutron or octavia."""
         headers = {}
         if service in _HEADERS:
             version = version or _NEWEST[service]
@@ -58,6 +69,8 @@ class Api:
 
     def url(self, service: str) -> str:
         """Where the service is, for this person's project."""
+        if service in self._places:
+            return self._places[service]
         found = self.session.get_endpoint(service_type=_SERVICES[service], interface="public")
         return str(found).rstrip("/")
 
@@ -78,6 +91,10 @@ class Api:
     def neutron(self, method: str, path: str, body: Any = None) -> requests.Response:
         """Neutron's answer."""
         return self.call("neutron", method, f"/v2.0{path}", body)
+
+    def octavia(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """Octavia's answer."""
+        return self.call("octavia", method, f"/v2/lbaas{path}", body)
 
     def port(self, port_id: str) -> dict[str, Any] | None:
         """A port, None when there is none."""

@@ -99,6 +99,19 @@ def two(rig: Rig) -> Iterator[Two]:
     rig.remove_servers((servers.a, servers.b))
 
 
+@pytest.fixture(scope="session")
+def linked(rig: Rig) -> Iterator[Two]:
+    """Two servers with one port each, on one network, and they stay."""
+    made: list[str] = []
+    try:
+        for _ in range(2):
+            made.append(rig.boot(rig.steady, network=rig.network_id))
+        rig.active(*made)
+        yield Two(*made)
+    finally:
+        rig.remove_servers(made)
+
+
 @pytest.fixture
 def server(rig: Rig) -> Iterator[str]:
     """A server of the test's own."""

@@ -18,6 +18,7 @@ LATENCY = {
     "stop": 0.05,
     "start": 0.1,
     "delete_server": 0.05,
+    "load_balancer": 0.05,
     "stack_patch": 0.05,
     "rpc_timeout": 0.1,
 }

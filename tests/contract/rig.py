@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import requests
+from keystoneauth1.adapter import Adapter
 
 from contract.api import Api, Person
 from mistral_failover.cloud.clients import Cloud, cloud_for
@@ -60,6 +61,8 @@ class Rig(ABC):
         self.auth_url = auth_url
         self._people = dict(people)
         self._apis: dict[str, Api] = {}
+        self.places: dict[str, str] = {}
+        """Where services are that the catalog has elsewhere, or not at all."""
         self.prefix = f"contract-{secrets.token_hex(3)}"
         self._count = 0
 
@@ -107,7 +110,7 @@ class Rig(ABC):
             person = self._people[name]
             if name == "admin":
                 person = Person(person.user, person.password, self._people["demo"].project)
-            self._apis[name] = Api(self.auth_url, person)
+            self._apis[name] = Api(self.auth_url, person, self.places)
         return self._apis[name]
 
     def password(self, name: str) -> Person:
@@ -246,7 +249,10 @@ class Rig(ABC):
                 **more,
             }
         )
-        return cloud_for(security, guard=guard or Unguarded(), settings=self.settings)
+        cloud = cloud_for(security, guard=guard or Unguarded(), settings=self.settings)
+        if "octavia" in self.places:
+            cloud.balancing = Adapter(cloud.session, endpoint_override=self.places["octavia"])
+        return cloud
 
     # What there is.
 

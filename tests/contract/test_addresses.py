@@ -16,19 +16,6 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.project_listing import ProjectListing
 
 
-@pytest.fixture(scope="module")
-def linked(rig: Rig) -> Iterator[Two]:
-    """Two servers with one port each, on one network."""
-    made: list[str] = []
-    try:
-        for _ in range(2):
-            made.append(rig.boot(rig.steady, network=rig.network_id))
-        rig.active(*made)
-        yield Two(*made)
-    finally:
-        rig.remove_servers(made)
-
-
 @pytest.fixture
 def floating(rig: Rig) -> Iterator[str]:
     """A floating IP of the test's own."""

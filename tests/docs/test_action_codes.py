@@ -37,8 +37,11 @@ NOT_ENDED_WITH = {
     # Findings.
     "failover.doctor": {
         *("ADDRESS_IN_USE", "NO_PORT", "PORT_IN_USE"),
+        *("LOAD_BALANCER_ERROR", "NO_POOL_MEMBER", "POOL_IN_USE"),
         *("BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED"),
     },
+    # Nothing was enabled there.
+    "failover.disable_pool_member": {"NO_POOL_MEMBER"},
     # Risks of the plan.
     "failover.plan": {"VOLUME_ERROR", "VOLUME_IN_USE"},
     # Why no other target is chosen: a sentence of the journal.

@@ -74,6 +74,7 @@ print(json.dumps({
         "fence",
         "floating_ip",
         "group_member",
+        "load_balancer_member",
         "port",
         "stack_parameters",
         "stack_template",

@@ -29,10 +29,18 @@ def record(kind: str, physical_id: str | None = None, **attributes: Any) -> Reco
         (record("port", "p-1", port_id="p-1"), {"p-1"}),
         (record("floating_ip", "f-1", port_id="p-a"), {"f-1", "p-a"}),
         (record("virtual_ip", "p-1", port_id="p-a"), {"p-1", "p-a"}),
+        (record("load_balancer_member", "m-1", pool_id="l-1"), {"m-1", "l-1"}),
         (record("floating_ip"), set()),
         (record("volume_attachment", "v-1", port_id="p-a"), set()),
     ],
-    ids=["a port", "a floating IP", "a virtual IP", "not made yet", "no address"],
+    ids=[
+        "a port",
+        "a floating IP",
+        "a virtual IP",
+        "a pool",
+        "not made yet",
+        "no address",
+    ],
 )
 def test_an_address_and_the_member_s_port_that_has_it_are_kept(one: Record, kept: set[str]) -> None:
     assert addresses_of([one]) == dict.fromkeys(kept, "entry")

@@ -249,6 +249,8 @@ OPERATIONS = (
     "detach_volume",
     "associate_floating_ip",
     "disassociate_floating_ip",
+    "enable_pool_member",
+    "disable_pool_member",
     "attach_port",
     "detach_port",
     "allow_address",

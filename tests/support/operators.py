@@ -200,6 +200,26 @@ class Operator:
         url = f"{self._url}/compute/v2.1/servers/{server}/os-interface"
         self._done("POST", url, body, self._demo)
 
+    def load_balancer(self, identity: str) -> dict[str, Any]:
+        """``openstack loadbalancer show``."""
+        url = f"{self._url}/load-balancer/v2/lbaas/loadbalancers/{identity}"
+        return dict(self._done("GET", url, None, self._demo).json()["loadbalancer"])
+
+    def pool_member(self, pool: str, member: str) -> dict[str, Any]:
+        """``openstack loadbalancer member show``."""
+        url = f"{self._url}/load-balancer/v2/lbaas/pools/{pool}/members/{member}"
+        return dict(self._done("GET", url, None, self._demo).json()["member"])
+
+    def set_pool_member(self, pool: str, member: str, **values: Any) -> None:
+        """``openstack loadbalancer member set --wait``."""
+        url = f"{self._url}/load-balancer/v2/lbaas/pools/{pool}/members/{member}"
+        self._done("PUT", url, {"member": values}, self._demo)
+        for _ in range(200):
+            if self.pool_member(pool, member)["provisioning_status"] == "ACTIVE":
+                return
+            time.sleep(0.01)
+        raise AssertionError(self.pool_member(pool, member))
+
     def take_address(self, server: str, address: str) -> None:
         """Take a floating IP, an allowed address or a port with this address from a server:
         ``openstack floating ip unset --port``, ``openstack port unset --allowed-address``,

@@ -22,6 +22,8 @@ TYPES = sorted(path.stem for path in Path(str(types.__file__)).parent.glob("*.ya
         ("delete", "port", "service", "db_a", "Detach service from db_a"),
         ("create", "floating_ip", "public", "db_b", "Give public to db_b"),
         ("delete", "floating_ip", "public", "db_a", "Take public from db_a"),
+        ("create", "load_balancer_member", "entry", "db_b", "Enable entry on db_b"),
+        ("delete", "load_balancer_member", "entry", "db_a", "Disable entry on db_a"),
         ("create", "virtual_ip", "inner", "db_b", "Give inner to db_b"),
         ("delete", "virtual_ip", "inner", "db_a", "Take inner from db_a"),
         ("update", "virtual_ip", "inner", "db_a", "Update inner on db_a"),

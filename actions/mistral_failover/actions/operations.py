@@ -16,6 +16,7 @@ from mistral_failover.resources import (
     activation,
     floating_ip,
     group_member,
+    load_balancer_member,
     ownership,
     port,
     stack_parameters,
@@ -124,6 +125,18 @@ class DisassociateFloatingIp(OperationAction):
     """Take a floating IP from a member's port."""
 
     perform = floating_ip.disassociate
+
+
+class EnablePoolMember(OperationAction):
+    """Enable a member in its load balancer's pool."""
+
+    perform = load_balancer_member.enable
+
+
+class DisablePoolMember(OperationAction):
+    """Drain and disable a member in its load balancer's pool."""
+
+    perform = load_balancer_member.disable
 
 
 class AttachPort(OperationAction):

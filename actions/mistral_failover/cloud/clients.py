@@ -22,7 +22,7 @@ from openstack.compute.v2._proxy import Proxy as Compute
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.session import GuardedSession, refusal, session_for
-from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.cloud.waits import Look, Repeats, wait_until
 from mistral_failover.settings import Settings
 
 VOLUME_MICROVERSION = "3.44"  # the first version that completes attachments; Nova needs it
@@ -83,6 +83,12 @@ class Cloud:
         return self._adapter("network")
 
     @cached_property
+    def balancing(self) -> Adapter:
+        """Octavia, by plain requests: an endpoint has no version in its path, and there is only
+        v2."""
+        return self._adapter("load-balancer")
+
+    @cached_property
     def alarming(self) -> Adapter:
         """Aodh, by plain requests: openstacksdk has no proxy of it."""
         return self._adapter("alarming")
@@ -107,6 +113,15 @@ class Cloud:
             guard=self.guard,
             refused=self._refused,
         )
+
+    def carry_out(self, repeats: Repeats, step: Callable[[], Look], what: str, limit: float) -> Any:
+        """`wait` until a step is done. A request without an answer may take effect after this
+        call: then the error says that the outcome is unknown."""
+        try:
+            return self.wait(step, what=what, limit=limit)
+        except CloudError as error:
+            error.unknown = error.unknown or repeats.unanswered is not None
+            raise
 
 
 def cloud_for(security: Any, *, guard: Guard, settings: Settings) -> Cloud:

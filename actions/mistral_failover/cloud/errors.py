@@ -72,6 +72,7 @@ SERVICES = {
     "block-store": "Cinder",
     "compute": "Nova",
     "identity": "Keystone",
+    "load-balancer": "Octavia",
     "network": "Neutron",
     "orchestration": "Heat",
     "volume": "Cinder",
@@ -381,12 +382,13 @@ def _words(exc: BaseException, response: Any) -> str:
 
 
 def _message(body: Any) -> str | None:
-    """Find the message in an error body: {"message"} at the top or one level below it, or, as
-    Mistral has it, {"faultstring"}."""
+    """Find the message in an error body: {"message"} at the top or one level below it; as Mistral
+    and Octavia have it, {"faultstring"}; or, also of Octavia, {"description"}."""
     if not isinstance(body, dict):
         return None
-    if isinstance(body.get("faultstring"), str):
-        return " ".join(body["faultstring"].split())
+    for key in ("faultstring", "description"):
+        if isinstance(body.get(key), str):
+            return " ".join(body[key].split())
     for candidate in (body, *body.values()):
         if isinstance(candidate, dict) and isinstance(candidate.get("message"), str):
             return str(candidate["message"])

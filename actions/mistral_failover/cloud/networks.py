@@ -21,7 +21,7 @@ from oslo_utils import netutils, uuidutils
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.stacks import stack_map, wrong_type
+from mistral_failover.cloud.stacks import named_in
 from mistral_failover.cloud.waits import Look, Repeats
 
 T = TypeVar("T")
@@ -135,27 +135,12 @@ def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
             )
         if found:
             return str(found[0]["id"])
-    return _resolved(cloud, stack, name, FLOATING_IP, "a floating IP")
+    return named_in(cloud, stack, name, FLOATING_IP, "a floating IP")
 
 
 def resolve_port(cloud: Cloud, stack: str, name: str) -> str:
     """Return the id of a port: a resource of the stack, or an id; errors as above."""
-    return _resolved(cloud, stack, name, PORT, "a port")
-
-
-def _resolved(cloud: Cloud, stack: str, name: str, kind: str, words: str) -> str:
-    if uuidutils.is_uuid_like(name):
-        return name
-    resource = stack_map(cloud, stack).get(name)
-    if resource is not None and resource.type != kind:
-        raise wrong_type(stack, name, resource.type, words)
-    if resource is None or not resource.physical_id:
-        raise CloudError(
-            "NOT_FOUND",
-            f"{name} is not {words} of stack {stack}, and no id of one.",
-            remedy=f"Name {words} of the stack, or the id of one, in the group file.",
-        )
-    return resource.physical_id
+    return named_in(cloud, stack, name, PORT, "a port")
 
 
 def port_of(cloud: Cloud, server_id: str, network: str | None = None) -> Port:
@@ -218,7 +203,7 @@ def associate(
         return _put(cloud, repeats, _floating(now), {"port_id": target.id}, "it is free")
 
     what = f"floating IP {floating_ip_id} to be associated with port {target.id}"
-    return _carry_out(cloud, repeats, step, what, limit)  # type: ignore[no-any-return]
+    return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
 
 
 def refuse_foreign(one: FloatingIp, own: Iterable[Port]) -> None:
@@ -258,7 +243,7 @@ def disassociate(
             return Look(state, done=True) if repeats.allow() else repeats.look(state)
         return _put(cloud, repeats, _floating(now), {"port_id": None}, "it is associated")
 
-    _carry_out(cloud, repeats, step, f"floating IP {floating_ip_id} to be free", limit)
+    cloud.carry_out(repeats, step, f"floating IP {floating_ip_id} to be free", limit)
 
 
 def _is_here(cloud: Cloud, now: str, recorded: str | None, server_id: str) -> bool:
@@ -308,7 +293,7 @@ def attach_port(
         return Look("Nova has just accepted the request")
 
     what = f"port {port_id} to be attached to server {server_id}"
-    return _carry_out(cloud, repeats, step, what, limit)  # type: ignore[no-any-return]
+    return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
 
 
 def port_in_use(one: Port) -> CloudError:
@@ -369,7 +354,7 @@ def detach_port(
         asked_at = time.monotonic()
         return Look("Nova has just accepted the request")
 
-    _carry_out(cloud, repeats, step, f"port {port_id} to be free of server {server_id}", limit)
+    cloud.carry_out(repeats, step, f"port {port_id} to be free of server {server_id}", limit)
 
 
 def _refuse_dead_host(cloud: Cloud, port_id: str, server_id: str) -> None:
@@ -411,8 +396,8 @@ def allow_address(
         wanted = {"allowed_address_pairs": pairs}
         return _put(cloud, repeats, _port(now), wanted, "it is not allowed")
 
-    return _carry_out(  # type: ignore[no-any-return]
-        cloud, repeats, step, f"port {target.id} to be allowed {address}", limit
+    return cloud.carry_out(  # type: ignore[no-any-return]
+        repeats, step, f"port {target.id} to be allowed {address}", limit
     )
 
 
@@ -441,7 +426,7 @@ def forbid_address(
         wanted = {"allowed_address_pairs": pairs}
         return _put(cloud, repeats, _port(now), wanted, "it is allowed")
 
-    _carry_out(cloud, repeats, step, f"port {port_id} not to be allowed {address}", limit)
+    cloud.carry_out(repeats, step, f"port {port_id} not to be allowed {address}", limit)
 
 
 def address_of(cloud: Cloud, port_id: str) -> str:
@@ -529,14 +514,3 @@ def _put(
             return Look(f"{state}, and another client has just changed it")
         raise
     return Look("Neutron has just accepted the change")
-
-
-def _carry_out(
-    cloud: Cloud, repeats: Repeats, step: Callable[[], Look], what: str, limit: float
-) -> Any:
-    """Wait until a step is done. A request without an answer may take effect after this call."""
-    try:
-        return cloud.wait(step, what=what, limit=limit)
-    except CloudError as error:
-        error.unknown = error.unknown or repeats.unanswered is not None
-        raise

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from openstack import exceptions
 from openstack.utils import maximum_supported_microversion
 
-from mistral_failover.cloud import networks
+from mistral_failover.cloud import load_balancers, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.event_alarms import WatchingAlarm, watching_alarms
@@ -85,6 +85,20 @@ class ProjectListing:
         """A floating IP; None where it does not exist. Raises `CloudError`."""
         found = self._neutron("floatingips", floating_ip_id)
         return None if found is None else networks.read_floating_ip(found)
+
+    def pool_members(self, pool_id: str) -> Mapping[str, load_balancers.PoolMember]:
+        """The members of a load balancer's pool by id, by a call of its own; none where the pool
+        does not exist. Raises `CloudError`."""
+
+        def read() -> Mapping[str, load_balancers.PoolMember]:
+            try:
+                return load_balancers.pool_members(self._cloud, pool_id)
+            except CloudError as error:
+                if error.code == "NOT_FOUND":
+                    return {}
+                raise
+
+        return self._once(f"members of pool {pool_id}", read)
 
     def _neutron(self, kind: str, identity: str) -> Mapping[str, Any] | None:
         """One of the project's rows. Neutron lists them all: what it does not list is gone."""

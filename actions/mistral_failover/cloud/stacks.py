@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_utils import uuidutils
+
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 
@@ -222,6 +224,26 @@ def wrong_type(stack: str, name: str, type_: str, wanted: str) -> CloudError:
         f"Resource {name} of stack {stack} is not {wanted} but {type_}.",
         remedy="Name a resource of the right type in the group file.",
     )
+
+
+def named_in(cloud: Cloud, stack: str, name: str, type_: str, words: str) -> str:
+    """Return the id of what the group file names: an id, or a resource of the stack of that type.
+
+    ``words``: the type with its article, for errors. Raises `CloudError` NOT_FOUND, or BAD_REQUEST
+    if the stack's resource has another type.
+    """
+    if uuidutils.is_uuid_like(name):
+        return name
+    resource = stack_map(cloud, stack).get(name)
+    if resource is not None and resource.type != type_:
+        raise wrong_type(stack, name, resource.type, words)
+    if resource is None or not resource.physical_id:
+        raise CloudError(
+            "NOT_FOUND",
+            f"{name} is not {words} of stack {stack}, and no id of one.",
+            remedy=f"Name {words} of the stack, or the id of one, in the group file.",
+        )
+    return resource.physical_id
 
 
 def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:

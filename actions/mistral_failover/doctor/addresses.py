@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mistral_failover.cloud import networks
+from mistral_failover.cloud import load_balancers, networks
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Finding, Subject, error, ok
 from mistral_failover.groups import refresh_members
@@ -15,7 +15,7 @@ from mistral_failover.model.group import ResourceSpec
 
 
 def addresses(subject: Subject) -> Iterable[Finding]:
-    """Check each address of the group file, as Neutron reports it."""
+    """Check each address of the group file, as Neutron and Octavia report it."""
     group = subject.snapshot.group
     specs = [spec for spec in group.resources.values() if spec.type in ADDRESSES]
     if not specs or subject.out_of_service:
@@ -40,6 +40,8 @@ def _address(subject: Subject, spec: ResourceSpec, members: Sequence[Seen]) -> s
         ports = [networks.port_of(cloud, server, given.get("network")) for server in own]
         networks.refuse_foreign(found, ports)
         return f"floating IP {found.address} can lead to {len(ports)} members"
+    if spec.type == "load_balancer_member":
+        return _pool(subject, spec, own)
     port = networks.port(cloud, networks.resolve_port(cloud, stack, str(given["port"])))
     if spec.type == "port":
         if port.device_id and port.device_id not in own:
@@ -53,6 +55,22 @@ def _address(subject: Subject, spec: ResourceSpec, members: Sequence[Seen]) -> s
     user = [each.id for each in ports if networks.allows(each, address)][:1]
     networks.refuse_other_users(cloud, port, address, user)
     return f"{len(own)} members can be allowed {address}"
+
+
+def _pool(subject: Subject, spec: ResourceSpec, own: Iterable[str]) -> str:
+    """Return what is right about a pool. Raises `CloudError` for what would fail."""
+    cloud, given = subject.look.cloud, spec.properties
+    stack = subject.snapshot.group.stack
+    pool_id = load_balancers.resolve_pool(cloud, stack, str(given["pool"]))
+    rows = load_balancers.pool_members(cloud, pool_id).values()
+    port = given.get("protocol_port")
+    found = [load_balancers.member_of(cloud, rows, server, port) for server in own]
+    load_balancers.refuse_failed(cloud, pool_id)
+    if not given.get("shared", False):
+        enabled = [each for each in found if each.enabled]
+        for each in enabled[:1] or found[:1]:
+            load_balancers.refuse_others(rows, each)
+    return f"pool {pool_id} can lead to {len(found)} members"
 
 
 def _refuse_foreign_network(subject: Subject, port: networks.Port) -> None:

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from mistral_failover.emulator import (
     alarming,
+    balancing,
     compute,
     compute_interfaces,
     compute_volumes,
@@ -31,6 +32,7 @@ SERVICES = {
     "identity": identity,
     "compute": compute,
     "network": network,
+    "load-balancer": balancing,
     "volume": volume,
     "orchestration": orchestration,
     "alarming": alarming,

@@ -117,6 +117,7 @@ def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[
         ("volumev3", "cinderv3", f"{url}/volume/v3/{project_id}"),
         ("block-storage", "cinder", f"{url}/volume/v3/{project_id}"),
         ("network", "neutron", f"{url}/network"),
+        ("load-balancer", "octavia", f"{url}/load-balancer"),
         ("orchestration", "heat", f"{url}/orchestration/v1/{project_id}"),
         ("alarming", "aodh", f"{url}/alarming"),
         *([workflow] if workflow_url else []),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 
-from mistral_failover.emulator import nodes
+from mistral_failover.emulator import balancing, nodes
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import FloatingIp, Guest, Network, Port, Server, new_id
 
@@ -142,15 +142,26 @@ def _refresh(emulation: Emulation, server_id: str) -> None:
     refresh_guest(emulation, emulation.state.guests[server_id])
 
 
+def addresses(emulation: Emulation, server_id: str) -> dict[str, list[str]]:
+    """The addresses of a server's ports, by the name of their network."""
+    found: dict[str, list[str]] = {}
+    for port in emulation.state.ports.values():
+        if port.device_id == server_id:
+            name = emulation.state.networks[port.network_id].name
+            found.setdefault(name, []).append(port.address)
+    return found
+
+
 def answering(emulation: Emulation, address: str) -> list[str]:
-    """The servers whose guests answer at an address now."""
+    """The servers whose guests answer at an address now, a load balancer's included."""
     floating = emulation.state.floating_ips.values()
     at = {each.port_id for each in floating if each.address == address}
+    meant = {address, *balancing.backends(emulation, address)}
     return [
         guest.server_id
         for guest in emulation.state.guests.values()
         if nodes.runs(emulation, guest)
-        and any(port in at or address in own for port, own in guest.interfaces.items())
+        and any(port in at or not meant.isdisjoint(own) for port, own in guest.interfaces.items())
     ]
 
 

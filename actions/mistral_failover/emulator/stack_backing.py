@@ -8,10 +8,21 @@ made, to get a new `value` and to be deleted, and whose `fail` lets the first tw
 import time
 from typing import Any
 
-from mistral_failover.emulator import ports, servers, volume
+from oslo_utils import strutils
+
+from mistral_failover.emulator import balancing, ports, servers, volume
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import Network, Port, Stack, StackResource, new_id
-from mistral_failover.emulator.templates import FLOATING_IP, PORT, SERVER, TEST, VOLUME
+from mistral_failover.emulator.templates import (
+    FLOATING_IP,
+    LOAD_BALANCER,
+    POOL,
+    POOL_MEMBER,
+    PORT,
+    SERVER,
+    TEST,
+    VOLUME,
+)
 
 # Properties that Heat changes in place; another one's change replaces the resource.
 _IN_PLACE = {
@@ -55,7 +66,8 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
     if resource.type == TEST:
         resource.physical_id = "" if _fails(asked) else name
         return _take_time(emulation, stack, resource, "create")
-    resource.physical_id = _address(emulation, stack, resource) or new_id()
+    made = _address(emulation, stack, resource) or _balanced(emulation, stack, resource)
+    resource.physical_id = made or new_id()
     return False
 
 
@@ -78,6 +90,25 @@ def _address(emulation: Emulation, stack: Stack, resource: StackResource) -> str
         network = ports.network(emulation, asked.get("floating_network"))
         return ports.make_floating_ip(emulation, stack.project_id, network).id if network else None
     return None
+
+
+def _balanced(emulation: Emulation, stack: Stack, resource: StackResource) -> str | None:
+    """Makes a load balancer, a pool of one, or a member of one; returns its id."""
+    asked, state = resource.properties, emulation.state
+    if resource.type == LOAD_BALANCER:
+        return balancing.make_load_balancer(emulation, stack.project_id).id
+    if resource.type == POOL:
+        balancer = state.load_balancers.get(str(asked.get("loadbalancer")))
+        return balancing.make_pool(emulation, balancer).id if balancer else None
+    pool = state.pools.get(str(asked.get("pool")))
+    if resource.type == POOL_MEMBER and pool is not None:
+        where = (str(asked.get("address")), int(asked.get("protocol_port") or 0))
+        return balancing.make_member(emulation, pool, *where, enabled=_enabled(asked)).id
+    return None
+
+
+def _enabled(asked: dict[str, Any]) -> bool:
+    return strutils.bool_from_string(asked.get("admin_state_up"), default=True)
 
 
 def _fails(asked: dict[str, Any]) -> bool:
@@ -108,6 +139,8 @@ def change(
 ) -> bool:
     """Gives what exists the resource's new properties; False for what is complete at once."""
     valued = resource.properties.get("value") != wanted.get("value")
+    if resource.type == POOL_MEMBER and _enabled(resource.properties) != _enabled(wanted):
+        balancing.set_member(emulation, resource.physical_id, enabled=_enabled(wanted))
     resource.properties = wanted
     if resource.type == TEST and (valued or _fails(wanted)):
         return _take_time(emulation, stack, resource, "update")
@@ -127,6 +160,7 @@ def unmake(emulation: Emulation, physical_id: str) -> str:
     if server is not None:
         servers.delete(emulation, server)
     ports.remove(emulation, physical_id)
+    balancing.remove(emulation, physical_id)
     found = emulation.state.volumes.get(physical_id)
     if found is not None and emulation.state.attachments_of(volume_id=physical_id):
         return "Volume in use"

@@ -11,11 +11,12 @@ again.
 import time
 from typing import Any
 
-from mistral_failover.emulator import groups, stack_backing
+from mistral_failover.emulator import groups, ports, stack_backing
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import Stack, StackResource, new_id
 from mistral_failover.emulator.templates import (
     GROUPS,
+    SERVER,
     VOLUME,
     Scope,
     dependencies,
@@ -254,7 +255,10 @@ def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
     """A resource's attributes."""
     if resource.type in GROUPS:
         return groups.attributes(emulation.state.stacks.get(resource.physical_id))
-    return {"name": stack_backing.name_of(emulation, resource), "show": {}}
+    found = {"name": stack_backing.name_of(emulation, resource), "show": {}}
+    if resource.type == SERVER:
+        found["networks"] = ports.addresses(emulation, resource.physical_id)
+    return found
 
 
 def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:

@@ -219,6 +219,45 @@ class FloatingIp:
 
 
 @dataclass
+class LoadBalancer:
+    """A load balancer of Octavia's; `status` is its provisioning status."""
+
+    id: str
+    project_id: str
+    address: str
+    name: str = ""
+    status: str = "ACTIVE"
+
+
+@dataclass
+class Pool:
+    """A pool of a load balancer."""
+
+    id: str
+    project_id: str
+    load_balancer_id: str
+    name: str = ""
+    status: str = "ACTIVE"
+
+
+@dataclass
+class PoolMember:
+    """A member of a pool. `enabled` is what was asked for; `live`: the load balancer passes
+    connections on to it."""
+
+    id: str
+    pool_id: str
+    address: str
+    protocol_port: int
+    enabled: bool = True
+    weight: int = 1
+    backup: bool = False
+    name: str = ""
+    status: str = "ACTIVE"
+    live: bool = False
+
+
+@dataclass
 class Guest:
     """The machine inside a server: it still runs when Nova loses sight of it.
 
@@ -367,6 +406,9 @@ class CloudState:
     networks: dict[str, Network] = field(default_factory=dict)
     ports: dict[str, Port] = field(default_factory=dict)
     floating_ips: dict[str, FloatingIp] = field(default_factory=dict)
+    load_balancers: dict[str, LoadBalancer] = field(default_factory=dict)
+    pools: dict[str, Pool] = field(default_factory=dict)
+    pool_members: dict[str, PoolMember] = field(default_factory=dict)
     guests: dict[str, Guest] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
@@ -446,6 +488,9 @@ _KINDS: dict[str, type] = {
     "networks": Network,
     "ports": Port,
     "floating_ips": FloatingIp,
+    "load_balancers": LoadBalancer,
+    "pools": Pool,
+    "pool_members": PoolMember,
     "guests": Guest,
     "applications": Application,
     "stacks": Stack,

@@ -4,8 +4,8 @@
 Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup,
 OS::Heat::ResourceGroup, a template of the request's files by its name, OS::Heat::TestResource, and
 some that only get an id (`INERT`).
-Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of a group, `name` of
-anything). Parameters with type, default, hidden. Outputs.
+Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of a group, `networks` of a
+server, `name` of anything). Parameters with type, default, hidden. Outputs.
 """
 
 import json
@@ -26,6 +26,9 @@ GROUPS = (GROUP, RESOURCE_GROUP)
 TEST = "OS::Heat::TestResource"
 PORT = "OS::Neutron::Port"
 FLOATING_IP = "OS::Neutron::FloatingIP"
+LOAD_BALANCER = "OS::Octavia::LoadBalancer"
+POOL = "OS::Octavia::Pool"
+POOL_MEMBER = "OS::Octavia::PoolMember"
 INERT = (
     "OS::Heat::None",
     "OS::Heat::Value",
@@ -36,6 +39,9 @@ INERT = (
     "OS::Neutron::Subnet",
     PORT,
     FLOATING_IP,
+    LOAD_BALANCER,
+    POOL,
+    POOL_MEMBER,
     "OS::Neutron::SecurityGroup",
     "OS::Nova::ServerGroup",
 )

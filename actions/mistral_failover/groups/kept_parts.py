@@ -82,13 +82,17 @@ def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -
 
 
 def addresses_of(records: Iterable[Record]) -> dict[str, str]:
-    """Return each resource that is an address, by the id of its port or floating IP and by the id
-    of the member's port that has it."""
+    """Return each resource that is an address, by the id of its port, floating IP or member of a
+    pool, and by the id of the member's port or the pool that has it."""
     return {
         str(identity): record.name
         for record in records
         if record.type in ADDRESSES
-        for identity in (record.physical_id, record.attributes.get("port_id"))
+        for identity in (
+            record.physical_id,
+            record.attributes.get("port_id"),
+            record.attributes.get("pool_id"),
+        )
         if identity
     }
 

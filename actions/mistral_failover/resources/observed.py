@@ -12,6 +12,7 @@ from mistral_failover.model.observation import Look
 from mistral_failover.resources import (
     activation,
     floating_ip,
+    load_balancer_member,
     port,
     stack_parameters,
     stack_template,
@@ -23,6 +24,7 @@ OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
     ATTACHMENT: volume_attachment.observe,
     "activation": activation.observe,
     "floating_ip": floating_ip.observe,
+    "load_balancer_member": load_balancer_member.observe,
     "port": port.observe,
     STACK_TEMPLATE: stack_template.observe,
     "virtual_ip": virtual_ip.observe,

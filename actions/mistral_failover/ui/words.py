@@ -21,6 +21,8 @@ _VERBS = {
     ("port", "delete"): "Detach",
     ("floating_ip", "create"): "Give",
     ("floating_ip", "delete"): "Take",
+    ("load_balancer_member", "create"): "Enable",
+    ("load_balancer_member", "delete"): "Disable",
     ("virtual_ip", "create"): "Give",
     ("virtual_ip", "delete"): "Take",
     (ACTIVATION, "create"): "Start",
@@ -34,7 +36,7 @@ _VERBS = {
     ("stack_template", "create"): "Change template:",
     ("stack_template", "update"): "Change template:",
 }
-_MOVED = frozenset({ATTACHMENT, *ADDRESSES})
+_MOVED = frozenset({ATTACHMENT, *ADDRESSES}) - {"load_balancer_member"}
 _BEFORE = {"create": "to", "delete": "from"}
 _PREFIXES = {FENCE_TYPE: FENCE_PREFIX, REPLACE_TYPE: REPLACE_PREFIX}
 STAGES = {

@@ -196,6 +196,7 @@ def test_a_member_without_volumes_or_with_more_than_volumes_is_not_fenced_by_its
 ADDRESSES = {
     "port": {"port": "inside"},
     "floating_ip": {"floating_ip": "entry"},
+    "load_balancer_member": {"pool": "entry"},
     "virtual_ip": {"port": "inside"},
 }
 

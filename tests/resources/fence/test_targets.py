@@ -93,7 +93,9 @@ def test_what_has_to_be_fenced_follows_from_what_is_on_the_member(
     )
 
 
-@pytest.mark.parametrize("type_", ["port", "floating_ip", "virtual_ip", "mount"])
+@pytest.mark.parametrize(
+    "type_", ["port", "floating_ip", "load_balancer_member", "virtual_ip", "mount"]
+)
 def test_a_fence_of_the_volumes_does_not_cover_what_is_beside_them(type_: str) -> None:
     """The guest runs on, and answers at its address."""
     records = [record("data", "volume_attachment"), record("db", "activation")]

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The members of a load balancer's pool: enabled, drained and disabled in Octavia.
+
+Each call looks first, so a repeat continues at any point. Octavia shows a change before the load
+balancer has it. So a change counts when the member is ACTIVE again. While a load balancer carries
+out one change, Octavia refuses every other one; the next look decides again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mistral_failover.cloud import networks
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.stacks import named_in
+from mistral_failover.cloud.waits import Look, Repeats
+
+POOL = "OS::Octavia::Pool"
+PAGE = 1000
+"""Rows in one answer of Octavia, unless the operator allows fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMember:
+    """A member of a pool as Octavia shows it. ``enabled``: it may get connections; ``weight``: with
+    0 it gets no new ones; ``status``: the provisioning status, ACTIVE if the load balancer has what
+    Octavia shows."""
+
+    id: str
+    pool_id: str
+    address: str
+    protocol_port: int
+    weight: int
+    enabled: bool
+    status: str
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.protocol_port}"
+
+
+def _read(pool_id: str, row: Mapping[str, Any]) -> PoolMember:
+    return PoolMember(
+        id=str(row["id"]),
+        pool_id=pool_id,
+        address=str(row["address"]),
+        protocol_port=int(row["protocol_port"]),
+        weight=int(row["weight"]),
+        enabled=bool(row["admin_state_up"]),
+        status=str(row["provisioning_status"]),
+    )
+
+
+def _path(pool_id: str, *more: str) -> str:
+    return "/".join(("/v2/lbaas/pools", pool_id, *more))
+
+
+def pool_members(cloud: Cloud, pool_id: str) -> dict[str, PoolMember]:
+    """Return the members of a pool by id. Raises `CloudError` NOT_FOUND without such a pool."""
+    found: dict[str, PoolMember] = {}
+    # By the last row's id, not by Octavia's link: behind a proxy it may lead elsewhere.
+    page = {"limit": str(PAGE)}
+    with translated(f"list the members of pool {pool_id}", "Octavia"):
+        while True:
+            body = cloud.balancing.get(_path(pool_id, "members"), params=page).json()
+            rows = [_read(pool_id, row) for row in body["members"]]
+            found |= {row.id: row for row in rows}
+            links = body.get("members_links") or ()
+            if not rows or not any(link["rel"] == "next" for link in links):
+                return found
+            page["marker"] = rows[-1].id
+
+
+def resolve_pool(cloud: Cloud, stack: str, name: str) -> str:
+    """Return the id of a pool: a resource of the stack, or an id. Raises `CloudError` NOT_FOUND, or
+    BAD_REQUEST if the stack's resource is no pool."""
+    return named_in(cloud, stack, name, POOL, "a load balancer's pool")
+
+
+def member_of(
+    cloud: Cloud, members: Iterable[PoolMember], server_id: str, protocol_port: int | None = None
+) -> PoolMember:
+    """Return the one of a pool's members that leads to a server: to an address of its ports, and to
+    ``protocol_port`` if one is named.
+
+    Raises `CloudError` NO_POOL_MEMBER if there is none, or several.
+    """
+    rows = networks.listed(cloud, "ports", device_id=server_id)
+    own = {address for row in rows for address in networks.read_port(row).addresses}
+    found = [
+        each
+        for each in members
+        if each.address in own and protocol_port in (None, each.protocol_port)
+    ]
+    if len(found) == 1:
+        return found[0]
+    where = "" if protocol_port is None else f", port {protocol_port}"
+    if found:
+        said = f"{len(found)} members lead to server {server_id}{where}"
+        remedy = "Name the protocol_port of one of them in the group file."
+    else:
+        said = f"No member leads to server {server_id}{where}"
+        remedy = (
+            "Add one: openstack loadbalancer member create --disable --address ADDRESS "
+            "--protocol-port PORT POOL. Or correct protocol_port in the group file."
+        )
+    if found and protocol_port is not None:
+        remedy = "Leave the server one of them in the pool."
+    raise CloudError("NO_POOL_MEMBER", f"{said} in the load balancer's pool.", remedy=remedy)
+
+
+def other_enabled(members: Iterable[PoolMember], own: PoolMember) -> PoolMember | None:
+    """Return another member of the pool that may get connections, None if there is none."""
+    return next((each for each in members if each.enabled and each.id != own.id), None)
+
+
+def refuse_others(members: Iterable[PoolMember], own: PoolMember) -> None:
+    """Raise `CloudError` POOL_IN_USE if another member of the pool may get connections."""
+    if (other := other_enabled(members, own)) is not None:
+        raise CloudError(
+            "POOL_IN_USE",
+            f"Pool {other.pool_id} also leads to {other}, member {other.id}.",
+            remedy="If clients may reach only one member at a time: openstack loadbalancer member "
+            f"set --disable {other.pool_id} {other.id}. "
+            "If not, set shared: true in the group file.",
+        )
+
+
+def enable(
+    cloud: Cloud,
+    pool_id: str,
+    server_id: str,
+    limit: float,
+    protocol_port: int | None = None,
+    *,
+    shared: bool = False,
+    unknown: bool = False,
+) -> tuple[str, dict[str, Any]]:
+    """Enable the server's member of a pool; return its id, and ``address``, ``pool_id``,
+    ``server_id`` and ``weight``.
+
+    ``limit``: seconds in total. ``shared``: other members may be enabled, too. A weight of 0, which
+    a drain that did not end has left, becomes 1. Raises `CloudError` NO_POOL_MEMBER, POOL_IN_USE,
+    LOAD_BALANCER_ERROR, NOT_FOUND.
+    """
+    target = member_of(cloud, pool_members(cloud, pool_id).values(), server_id, protocol_port)
+    repeats = Repeats(cloud.settings, unknown=unknown)
+
+    def step() -> Look:
+        members = pool_members(cloud, pool_id)
+        if target.id not in members:
+            raise CloudError("NOT_FOUND", f"Pool {pool_id} no longer has member {target.id}.")
+        now = members[target.id]
+        if not shared:
+            refuse_others(members.values(), now)
+        if now.enabled and now.weight and now.status == "ACTIVE":
+            attributes = {
+                "address": str(now),
+                "pool_id": pool_id,
+                "server_id": server_id,
+                "weight": now.weight,
+            }
+            return Look("it is enabled", done=True, result=(now.id, attributes))
+        return _put(cloud, repeats, now, {"admin_state_up": True, "weight": now.weight or 1})
+
+    what = f"member {target} of pool {pool_id} to be enabled"
+    return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
+
+
+def disable(
+    cloud: Cloud,
+    pool_id: str,
+    member_id: str,
+    limit: float,
+    *,
+    drain: float = 0,
+    weight: int | None = None,
+    unknown: bool = False,
+) -> None:
+    """Disable a member of a pool and wait until the load balancer has it.
+
+    ``drain``: seconds before, in which the member gets no new connections and keeps those it has.
+    ``weight``: the weight that it keeps, in place of the present one. ``limit``: seconds in total,
+    the drain included. A pool or a member that no longer exists is no error. Raises `CloudError`
+    LOAD_BALANCER_ERROR.
+    """
+    repeats = Repeats(cloud.settings, unknown=unknown)
+    deadline = time.monotonic() + limit
+
+    def reach(wanted: Mapping[str, Any], done: str) -> bool:
+        """Bring the member to these values; return False if there is nothing to disable."""
+
+        def step() -> Look:
+            now = _if_exists(cloud, pool_id, member_id)
+            if now is None or (not now.enabled and now.status == "ACTIVE"):
+                state = "gone" if now is None else "it is disabled"
+                # A change of an earlier attempt could otherwise take effect after this.
+                found = Look(state, done=True, result=False)
+                return found if now is None or repeats.allow() else repeats.look(state)
+            drained = now.enabled and not now.weight and now.status == "ACTIVE"
+            if drained and wanted["admin_state_up"]:
+                return Look(done, done=True, result=True)
+            return _put(cloud, repeats, now, {"weight": weight or now.weight or 1, **wanted})
+
+        what = f"member {member_id} of pool {pool_id}: {done}"
+        return bool(cloud.carry_out(repeats, step, what, deadline - time.monotonic()))
+
+    if drain and reach({"admin_state_up": True, "weight": 0}, "no new connections"):
+        until = time.monotonic() + drain
+        cloud.wait(
+            lambda: Look("it drains", done=time.monotonic() >= until),
+            what=f"member {member_id} of pool {pool_id} to end its connections",
+            limit=drain + 1,
+        )
+    reach({"admin_state_up": False}, "no connections")
+
+
+def _if_exists(cloud: Cloud, pool_id: str, member_id: str) -> PoolMember | None:
+    try:
+        with translated(f"read member {member_id} of pool {pool_id}", "Octavia"):
+            answer = cloud.balancing.get(_path(pool_id, "members", member_id))
+            return _read(pool_id, answer.json()["member"])
+    except CloudError as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return None
+
+
+def _put(cloud: Cloud, repeats: Repeats, now: PoolMember, values: Mapping[str, Any]) -> Look:
+    """Change a member, unless its load balancer is busy with another change."""
+    enabled = "enabled" if now.enabled else "disabled"
+    state = f"it is {enabled}, with weight {now.weight}, and {now.status}"
+    if now.status.startswith("PENDING"):
+        return Look(state)
+    if not repeats.allow():
+        return repeats.look(state)
+    try:
+        with repeats.sending(f"change member {now.id} of pool {now.pool_id}", "Octavia"):
+            path = _path(now.pool_id, "members", now.id)
+            cloud.balancing.put(path, json={"member": dict(values)})
+    except CloudError as error:
+        if error.code != "CONFLICT":
+            raise
+        refuse_failed(cloud, now.pool_id)
+        return Look(f"{state}, and {error.message}")
+    return Look("Octavia has just accepted the change")
+
+
+def refuse_failed(cloud: Cloud, pool_id: str) -> None:
+    """Raise `CloudError` LOAD_BALANCER_ERROR if Octavia refuses every change of a pool because its
+    load balancer is in ERROR."""
+    with translated(f"read pool {pool_id}", "Octavia"):
+        pool = cloud.balancing.get(_path(pool_id)).json()["pool"]
+        for each in pool["loadbalancers"]:
+            answer = cloud.balancing.get(f"/v2/lbaas/loadbalancers/{each['id']}")
+            if answer.json()["loadbalancer"]["provisioning_status"] == "ERROR":
+                raise CloudError(
+                    "LOAD_BALANCER_ERROR",
+                    f"Load balancer {each['id']} is in ERROR, so Octavia changes nothing on it.",
+                    remedy="Ask an administrator of the cloud for: openstack loadbalancer failover "
+                    f"{each['id']}.",
+                )

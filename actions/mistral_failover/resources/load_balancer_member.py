@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of a ``load_balancer_member``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.cloud import load_balancers
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.load_balancers import PoolMember
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.resources.operation_tools import (
+    Document,
+    Tools,
+    fence_proof,
+    member_server,
+    recorded_server,
+)
+from mistral_failover.runtime.remedies import going_on
+
+
+def enable(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Enable the member's server in the pool."""
+    server_id, properties = member_server(operation), operation["properties"]
+    with going_on(operation["group"]):
+        pool_id = load_balancers.resolve_pool(tools.cloud, operation["stack"], properties["pool"])
+        member_id, attributes = load_balancers.enable(
+            tools.cloud,
+            pool_id,
+            server_id,
+            operation["timeout"],
+            properties.get("protocol_port"),
+            shared=properties.get("shared", False),
+            unknown=operation["unknown"],
+        )
+    return {"physical_id": member_id, "attributes": attributes}
+
+
+def disable(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Drain and disable the server in the pool. A server that a fence proves off is not drained:
+    its connections are dead."""
+    recorded = operation["resource"]["attributes"]
+    drain = operation["properties"].get("drain", 0) if fence_proof(operation) is None else 0
+    with going_on(operation["group"]):
+        found = _found(tools, operation)
+        if found is not None:
+            load_balancers.disable(
+                tools.cloud,
+                *found,
+                operation["timeout"],
+                drain=drain,
+                weight=recorded.get("weight"),
+                unknown=operation["unknown"],
+            )
+    return {}
+
+
+def _found(tools: Tools, operation: Document) -> tuple[str, str] | None:
+    """Return the ids of the pool and the member that the resource was created with; without a
+    record, of those that the group file names. None if it names none: then nothing was created."""
+    record, properties = operation["resource"], operation["properties"]
+    if record["physical_id"] is not None:
+        return str(record["attributes"]["pool_id"]), str(record["physical_id"])
+    try:
+        pool_id = load_balancers.resolve_pool(tools.cloud, operation["stack"], properties["pool"])
+        members = load_balancers.pool_members(tools.cloud, pool_id).values()
+        server_id, port = recorded_server(operation), properties.get("protocol_port")
+        return pool_id, load_balancers.member_of(tools.cloud, members, server_id, port).id
+    except CloudError as error:
+        if error.code in ("NOT_FOUND", "BAD_REQUEST", "NO_POOL_MEMBER"):
+            return None
+        raise
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Return whether the load balancer still passes connections on to the recorded member, and to
+    no other one unless the pool is shared."""
+    pool_id, member_id = record.attributes.get("pool_id"), record.physical_id
+    if pool_id is None or member_id is None:
+        return Look(Presence.UNKNOWN, "no pool or no member of it is recorded")
+    try:
+        members = view.listing.pool_members(pool_id)
+    except CloudError as error:
+        return unknown(error)
+    found = members.get(member_id)
+    if found is None:
+        return Look(Presence.GONE, f"pool {pool_id} no longer has member {member_id}")
+    if why := _unreached(found):
+        return Look(Presence.GONE, f"member {found} of pool {pool_id} {why}")
+    other = load_balancers.other_enabled(members.values(), found)
+    if other is not None and not (record.properties or {}).get("shared", False):
+        return Look(Presence.CHANGED, f"pool {pool_id} also leads to {other}")
+    return AS_RECORDED
+
+
+def _unreached(member: PoolMember) -> str:
+    """Return why a member gets no connections, empty if it gets them."""
+    if not member.enabled:
+        return "is disabled"
+    if not member.weight:
+        return "gets no new connections (its weight is 0)"
+    return "is in ERROR" if member.status == "ERROR" else ""
