@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change of an address without an answer is looked for before it is sent again."""
+"""A change of an address without an answer is looked for before it is sent again. One that is
+accepted and not carried out is sent a few times."""
 
 from __future__ import annotations
 
@@ -199,3 +200,31 @@ def test_a_released_port_that_its_old_guest_still_has_is_a_violation(
     assert seen["rule"] == "address_on_two_servers"
     assert sorted(seen["servers"]) == sorted((neutron.a, other))
     assert emulator.answering(address) == [other]
+
+
+def test_a_member_of_a_pool_that_stays_in_error_is_changed_a_few_times(
+    cloud: Cloud, neutron: Neutron, emulator: EmulatorClient
+) -> None:
+    """The load balancer itself is ACTIVE, so Octavia accepts each change."""
+
+    def sent() -> int:
+        return sum(
+            event["method"] == "PUT" and pool in event["path"]
+            for event in emulator.audit(0, "request")
+        )
+
+    pool = neutron.pool()
+    emulator.api_fault("pool_member", "fail", times=2)
+    member, _ = load_balancers.enable(cloud, pool, neutron.a, 10)
+    assert sent() == 3
+
+    emulator.api_fault("pool_member", "fail", times=100)
+    with pytest.raises(CloudError) as caught:
+        load_balancers.disable(cloud, pool, member, 10)
+    emulator.clear_api_faults()
+    assert caught.value.code == "LOAD_BALANCER_ERROR"
+    assert member in caught.value.message
+    assert sent() == 6
+
+    load_balancers.disable(cloud, pool, member, 10, drain=1)
+    assert sent() == 7, "what is disabled is not enabled to drain"

@@ -233,6 +233,37 @@ def test_a_weight_that_a_drain_left_does_not_stay(
     assert made["weight"] == pool.member(pool.a)["weight"] == 1
 
 
+def test_the_weight_of_a_member_is_kept(
+    cloud: Cloud, rig: Rig, linked: Two, pool: Balanced
+) -> None:
+    """Of a drain that was left, the recorded one; else the one that an operator has set since."""
+    _, made = load_balancers.enable(cloud, pool.id, linked.a, 30)
+    pool.change(pool.a, weight=0)
+    pool.settled(rig)
+
+    load_balancers.enable(cloud, pool.id, linked.a, 30, weight=made["weight"])
+    assert pool.member(pool.a)["weight"] == made["weight"] == 5
+
+    pool.change(pool.a, weight=9)
+    pool.settled(rig)
+    load_balancers.disable(cloud, pool.id, pool.a, 30, drain=0.1, weight=made["weight"])
+    shown = pool.member(pool.a)
+    assert (shown["admin_state_up"], shown["weight"]) == (False, 9)
+
+
+def test_a_drain_leaves_time_to_disable_the_member(
+    cloud: Cloud, linked: Two, pool: Balanced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_balancers, "KEPT", 0.97)
+    load_balancers.enable(cloud, pool.id, linked.a, 30)
+
+    begun = time.monotonic()
+    load_balancers.disable(cloud, pool.id, pool.a, 30, drain=30)
+
+    assert time.monotonic() - begun < 30
+    assert not pool.member(pool.a)["admin_state_up"]
+
+
 def test_a_server_with_several_members_needs_the_port_of_one(
     cloud: Cloud, rig: Rig, linked: Two, pool: Balanced
 ) -> None:

@@ -22,6 +22,10 @@ from mistral_failover.cloud.waits import Look, Repeats
 POOL = "OS::Octavia::Pool"
 PAGE = 1000
 """Rows in one answer of Octavia, unless the operator allows fewer."""
+ATTEMPTS = 3
+"""How often a change is sent that Octavia accepts and does not carry out."""
+KEPT = 0.2
+"""The part of an operation's time that a drain leaves for disabling the member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +141,18 @@ def enable(
     protocol_port: int | None = None,
     *,
     shared: bool = False,
+    weight: int | None = None,
     unknown: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """Enable the server's member of a pool; return its id, and ``address``, ``pool_id``,
     ``server_id`` and ``weight``.
 
-    ``limit``: seconds in total. ``shared``: other members may be enabled, too. A weight of 0, which
-    a drain that did not end has left, becomes 1. Raises `CloudError` NO_POOL_MEMBER, POOL_IN_USE,
-    LOAD_BALANCER_ERROR, NOT_FOUND.
+    ``limit``: seconds in total. ``shared``: other members may be enabled, too. ``weight``: takes
+    the place of a weight of 0, which a drain that did not end has left; 1 by default. Raises
+    `CloudError` NO_POOL_MEMBER, POOL_IN_USE, LOAD_BALANCER_ERROR, NOT_FOUND.
     """
     target = member_of(cloud, pool_members(cloud, pool_id).values(), server_id, protocol_port)
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    changes = _Changes(cloud, unknown=unknown)
 
     def step() -> Look:
         members = pool_members(cloud, pool_id)
@@ -164,10 +169,10 @@ def enable(
                 "weight": now.weight,
             }
             return Look("it is enabled", done=True, result=(now.id, attributes))
-        return _put(cloud, repeats, now, {"admin_state_up": True, "weight": now.weight or 1})
+        return changes.send(now, enabled=True, weight=now.weight or weight or 1)
 
     what = f"member {target} of pool {pool_id} to be enabled"
-    return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
+    return cloud.carry_out(changes.repeats, step, what, limit)  # type: ignore[no-any-return]
 
 
 def disable(
@@ -182,40 +187,45 @@ def disable(
 ) -> None:
     """Disable a member of a pool and wait until the load balancer has it.
 
-    ``drain``: seconds before, in which the member gets no new connections and keeps those it has.
-    ``weight``: the weight that it keeps, in place of the present one. ``limit``: seconds in total,
-    the drain included. A pool or a member that no longer exists is no error. Raises `CloudError`
-    LOAD_BALANCER_ERROR.
+    ``drain``: seconds before, in which the member gets no new connections and keeps those it has;
+    fewer if the changes need the time. ``weight``: what it gets back if an earlier drain has left
+    it with 0; 1 by default. ``limit``: seconds in total, the drain included. A pool or a member
+    that no longer exists is no error. Raises `CloudError` LOAD_BALANCER_ERROR.
     """
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    changes = _Changes(cloud, unknown=unknown)
     deadline = time.monotonic() + limit
+    own = weight or 1
 
-    def reach(wanted: Mapping[str, Any], done: str) -> bool:
-        """Bring the member to these values; return False if there is nothing to disable."""
+    def drained() -> Look:
+        nonlocal own
+        now = _if_exists(cloud, pool_id, member_id)
+        if now is None or not now.enabled:
+            return Look("it has no connections", done=True, result=False)
+        own = now.weight or own
+        if not now.weight and now.status == "ACTIVE":
+            return Look("it gets no new connections", done=True, result=True)
+        return changes.send(now, enabled=True, weight=0)
 
-        def step() -> Look:
-            now = _if_exists(cloud, pool_id, member_id)
-            if now is None or (not now.enabled and now.status == "ACTIVE"):
-                state = "gone" if now is None else "it is disabled"
-                # A change of an earlier attempt could otherwise take effect after this.
-                found = Look(state, done=True, result=False)
-                return found if now is None or repeats.allow() else repeats.look(state)
-            drained = now.enabled and not now.weight and now.status == "ACTIVE"
-            if drained and wanted["admin_state_up"]:
-                return Look(done, done=True, result=True)
-            return _put(cloud, repeats, now, {"weight": weight or now.weight or 1, **wanted})
+    def disabled() -> Look:
+        now = _if_exists(cloud, pool_id, member_id)
+        if now is None:
+            return Look("it does not exist", done=True)
+        if not now.enabled and now.status == "ACTIVE":
+            # A change of an earlier attempt could otherwise take effect after this.
+            allowed = changes.repeats.allow()
+            return Look("", done=True) if allowed else changes.repeats.look("it is disabled")
+        return changes.send(now, enabled=False, weight=now.weight or own)
 
-        what = f"member {member_id} of pool {pool_id}: {done}"
-        return bool(cloud.carry_out(repeats, step, what, deadline - time.monotonic()))
-
-    if drain and reach({"admin_state_up": True, "weight": 0}, "no new connections"):
-        until = time.monotonic() + drain
+    where = f"member {member_id} of pool {pool_id}"
+    if drain and cloud.carry_out(changes.repeats, drained, f"{where} to be drained", limit):
+        until = min(time.monotonic() + drain, deadline - limit * KEPT)
         cloud.wait(
             lambda: Look("it drains", done=time.monotonic() >= until),
-            what=f"member {member_id} of pool {pool_id} to end its connections",
+            what=f"{where} to end its connections",
             limit=drain + 1,
         )
-    reach({"admin_state_up": False}, "no connections")
+    left = deadline - time.monotonic()
+    cloud.carry_out(changes.repeats, disabled, f"{where} to be disabled", left)
 
 
 def _if_exists(cloud: Cloud, pool_id: str, member_id: str) -> PoolMember | None:
@@ -229,24 +239,44 @@ def _if_exists(cloud: Cloud, pool_id: str, member_id: str) -> PoolMember | None:
         return None
 
 
-def _put(cloud: Cloud, repeats: Repeats, now: PoolMember, values: Mapping[str, Any]) -> Look:
-    """Change a member, unless its load balancer is busy with another change."""
-    enabled = "enabled" if now.enabled else "disabled"
-    state = f"it is {enabled}, with weight {now.weight}, and {now.status}"
-    if now.status.startswith("PENDING"):
-        return Look(state)
-    if not repeats.allow():
-        return repeats.look(state)
-    try:
-        with repeats.sending(f"change member {now.id} of pool {now.pool_id}", "Octavia"):
-            path = _path(now.pool_id, "members", now.id)
-            cloud.balancing.put(path, json={"member": dict(values)})
-    except CloudError as error:
-        if error.code != "CONFLICT":
-            raise
-        refuse_failed(cloud, now.pool_id)
-        return Look(f"{state}, and {error.message}")
-    return Look("Octavia has just accepted the change")
+class _Changes:
+    """The changes of a member that one operation sends."""
+
+    def __init__(self, cloud: Cloud, *, unknown: bool) -> None:
+        self.repeats = Repeats(cloud.settings, unknown=unknown)
+        self._cloud = cloud
+        self._accepted = 0
+
+    def send(self, now: PoolMember, *, enabled: bool, weight: int) -> Look:
+        """Change a member, unless its load balancer is busy with another change. Raises
+        `CloudError` LOAD_BALANCER_ERROR."""
+        shown = "enabled" if now.enabled else "disabled"
+        state = f"it is {shown}, with weight {now.weight}, and {now.status}"
+        if now.status.startswith("PENDING"):
+            return Look(state)
+        if not self.repeats.allow():
+            return self.repeats.look(state)
+        if now.status != "ERROR":
+            self._accepted = 0
+        elif self._accepted >= ATTEMPTS:
+            raise CloudError(
+                "LOAD_BALANCER_ERROR",
+                f"Octavia accepted the change of member {now.id} of pool {now.pool_id} "
+                f"{self._accepted} times, and the member is in ERROR each time.",
+                remedy="Ask an administrator of the cloud for the cause: it is in Octavia's log.",
+            )
+        path = _path(now.pool_id, "members", now.id)
+        body = {"member": {"admin_state_up": enabled, "weight": weight}}
+        try:
+            with self.repeats.sending(f"change member {now.id} of pool {now.pool_id}", "Octavia"):
+                self._cloud.balancing.put(path, json=body)
+        except CloudError as error:
+            if error.code != "CONFLICT":
+                raise
+            refuse_failed(self._cloud, now.pool_id)
+            return Look(f"{state}, and {error.message}")
+        self._accepted += 1
+        return Look("Octavia has just accepted the change")
 
 
 def refuse_failed(cloud: Cloud, pool_id: str) -> None:

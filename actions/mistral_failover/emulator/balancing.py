@@ -113,6 +113,7 @@ def _settled(emulation: Emulation, load_balancer_id: str) -> None:
     if balancer is None:
         return
     failed = take_fault(emulation, "load_balancer", ("fail",)) is not None
+    member_failed = failed or take_fault(emulation, "pool_member", ("fail",)) is not None
     pools = [p for p in state.pools.values() if p.load_balancer_id == balancer.id]
     ids = {pool.id for pool in pools}
     members = [m for m in state.pool_members.values() if m.pool_id in ids]
@@ -121,8 +122,9 @@ def _settled(emulation: Emulation, load_balancer_id: str) -> None:
         if each.status == "PENDING_DELETE" and not failed:
             remove(emulation, each.id)
         elif each.status.startswith("PENDING"):
-            each.status = "ERROR" if failed else "ACTIVE"
-            if isinstance(each, PoolMember) and not failed:
+            wrong = member_failed if isinstance(each, PoolMember) else failed
+            each.status = "ERROR" if wrong else "ACTIVE"
+            if isinstance(each, PoolMember) and not wrong:
                 _live(emulation, each)
     if failed:
         balancer.status = "ERROR"

@@ -33,6 +33,7 @@ def enable(tools: Tools, operation: Document) -> dict[str, Any]:
             operation["timeout"],
             properties.get("protocol_port"),
             shared=properties.get("shared", False),
+            weight=operation["resource"]["attributes"].get("weight"),
             unknown=operation["unknown"],
         )
     return {"physical_id": member_id, "attributes": attributes}
