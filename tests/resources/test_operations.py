@@ -22,7 +22,7 @@ from mistral_failover.cloud.servers import Evidence, ServerState
 from mistral_failover.convergence.records import Outcome, Record
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.resources import activation, volume_attachment
-from mistral_failover.resources.operation_tools import Tools
+from mistral_failover.resources.operation_tools import Tools, sharing
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.remedies import going_on
 
@@ -433,9 +433,7 @@ def record(name: str, **changes: Any) -> Record:
 def test_a_volume_stays_where_another_resource_has_it_too(changes: Any, shares: bool) -> None:
     resource = {**OPERATION["resource"], "type": "volume_attachment", "physical_id": "v1"}
 
-    found = volume_attachment.sharing(
-        [record("other", **changes)], {**OPERATION, "resource": resource}
-    )
+    found = sharing([record("other", **changes)], {**OPERATION, "resource": resource})
 
     assert found == (["other"] if shares else [])
 

@@ -86,7 +86,7 @@ def answers(group: Any) -> list[str]:
     """The members that answer at the load balancer's address."""
     servers = {group.server(member): member for member in group.members}
     balancer = Operator(group.cloud).load_balancer(physical_id(group, "balancer"))
-    return [servers[each] for each in group.cloud.answering(balancer["vip_address"])]
+    return sorted(servers[each] for each in group.cloud.answering(balancer["vip_address"]))
 
 
 def physical_id(group: Any, name: str) -> str:
@@ -184,6 +184,27 @@ def test_the_load_balancer_stays_until_it_is_proven_that_the_member_is_off(
     assert answers(group) == ["db_b"]
     group.cloud.fault("host", host, "revive")
     assert answers(group) == ["db_b"]
+
+
+def test_a_member_that_another_role_still_needs_stays_enabled(protect: Callable[..., Any]) -> None:
+    """Two roles are on one member, and one of them moves away."""
+    entries = {
+        f"{role}_entry": {
+            "type": "load_balancer_member",
+            "properties": {"pool": "pool", "server": {"get_param": role}, "shared": True},
+        }
+        for role in ("left", "right")
+    }
+    group = protect(entries, template=balanced, roles=["left", "right"])
+    group.activate()
+    assert answers(group) == ["db_a", "db_b"]
+
+    group.run("switchover", group=group.name, role="right", to="db_a").assert_succeeded()
+    assert answers(group) == ["db_a"]
+    group.run("switchover", group=group.name, role="right", to="db_b").assert_succeeded()
+
+    assert answers(group) == ["db_a", "db_b"]
+    assert all("db_a" in members for members in list(led(group))[-2:])
 
 
 def test_what_was_changed_by_hand_is_seen(moving: Callable[..., Any]) -> None:

@@ -26,7 +26,7 @@ from mistral_failover.resources import (
 )
 from mistral_failover.resources.fence import ladder
 from mistral_failover.resources.fence.rung import FenceTarget
-from mistral_failover.resources.operation_tools import Document, Tools
+from mistral_failover.resources.operation_tools import Document, Tools, sharing
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
@@ -78,23 +78,26 @@ class AttachVolume(OperationAction):
         return volume_attachment.attach_volume(tools, operation, known)
 
 
-class DetachVolume(OperationAction):
+class RemovalOfShared(OperationAction):
+    """Remove what two roles may share. If both are on one member it is there once, and stays as
+    long as one of them needs it."""
+
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        """Run the operation's function, unless another resource of the group has the same there."""
+
+        def read(tx: SqlTransaction) -> list[str]:
+            return sharing(tx.records(_record(tx, operation).group_id), operation)
+
+        if names := request.runtime.database.reading(read):
+            return {"attributes": {"kept_for": ", ".join(names)}}
+        return super().carry_out(request, tools, operation)
+
+
+class DetachVolume(RemovalOfShared):
     """Detach a volume and check that it is gone, unless another resource of the group has it there
     too."""
 
     perform = volume_attachment.detach_volume
-
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
-        """Two roles may share a multi-attach volume and be on one member: then it is attached there
-        once, and stays as long as one of them needs it."""
-
-        def read(tx: SqlTransaction) -> list[str]:
-            records = tx.records(_record(tx, operation).group_id)
-            return volume_attachment.sharing(records, operation)
-
-        if sharing := request.runtime.database.reading(read):
-            return {"attributes": {"kept_for": ", ".join(sharing)}}
-        return super().carry_out(request, tools, operation)
 
 
 class Activate(OperationAction):
@@ -133,8 +136,9 @@ class EnablePoolMember(OperationAction):
     perform = load_balancer_member.enable
 
 
-class DisablePoolMember(OperationAction):
-    """Drain and disable a member in its load balancer's pool."""
+class DisablePoolMember(RemovalOfShared):
+    """Drain and disable a member in its load balancer's pool, unless another resource of the group
+    needs it."""
 
     perform = load_balancer_member.disable
 

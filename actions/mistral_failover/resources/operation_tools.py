@@ -8,7 +8,7 @@ looks at the cloud before it acts, so a repeat is harmless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from mistral_failover.agent.channel.interface import Channel
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Record
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.model.goal import fence_name
 from mistral_failover.runtime.errors import ActionError
@@ -79,6 +80,23 @@ def address_id(tools: Tools, operation: Document, resolve: Resolve, name: str) -
         if error.code in ("NOT_FOUND", "BAD_REQUEST"):
             return None
         raise
+
+
+def sharing(records: Iterable[Record], operation: Document) -> list[str]:
+    """Return the names of the group's other resources of the same type that have the same thing, a
+    volume for example, on the same server."""
+    resource, server_id = operation["resource"], recorded_server(operation)
+    return sorted(
+        record.name
+        for record in records
+        if record.id != resource["id"]
+        and record.type == resource["type"]
+        and record.physical_id is not None
+        and record.physical_id == resource["physical_id"]
+        and record.attributes.get("server_id") == server_id
+        and record.action in ("CREATE", "UPDATE")
+        and record.status == "COMPLETE"
+    )
 
 
 def fence_proof(operation: Document) -> Document | None:

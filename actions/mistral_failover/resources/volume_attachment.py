@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from mistral_failover.agent.channel.interface import ChannelError
@@ -141,23 +140,6 @@ def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
             unknown=operation["unknown"],
         )
     return {}
-
-
-def sharing(records: Iterable[Record], operation: Document) -> list[str]:
-    """Return the names of the group's other resources that have the same volume on the same
-    server."""
-    resource, server_id = operation["resource"], recorded_server(operation)
-    return sorted(
-        record.name
-        for record in records
-        if record.id != resource["id"]
-        and record.type == resource["type"]
-        and record.physical_id is not None
-        and record.physical_id == resource["physical_id"]
-        and record.attributes.get("server_id") == server_id
-        and record.action in ("CREATE", "UPDATE")
-        and record.status == "COMPLETE"
-    )
 
 
 def observe(view: ProjectView, record: Record, group: str) -> Look:
