@@ -17,7 +17,7 @@ import yaml
 
 from support import ledger, machines
 from support.ledger import Ledger
-from support.machines import HOST_POWER, QUIESCE, STOP, Service
+from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
 from testcloud import seed, templates
 from testcloud.errors import CloudError
 from testcloud.machines import guests, power
@@ -109,13 +109,16 @@ def test_the_outage_after_a_loss_of_power(
     where: Settings,
     operator: Tenant,
 ) -> None:
-    """Ours, Nova's evacuate after the same fence, and Heat's PATCH without one."""
-    service = protect(QUIESCE, HOST_POWER, STOP)
-    service.write()
-    with service.fault("this project"):
-        machines.lose_power(service)
-    ours = service.outages[-1]
-    service.restore_hosts()
+    """Ours, after each of two fences, Nova's evacuate, and Heat's PATCH without a fence."""
+    outages = []
+    for rung in (STORAGE, HOST_POWER):
+        service = protect(QUIESCE, rung, STOP)
+        service.write()
+        with service.fault(f"this project, {rung['kind']}"):
+            machines.lose_power(service)
+        outages.append(service.outages[-1])
+        service.restore_hosts()
+    ours = outages[-1]  # by the same fence as the others
 
     field = unprotected("field-evacuate")
     evacuated = field.outage(lambda: _evacuate(operator, field), "db_a")

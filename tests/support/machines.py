@@ -27,9 +27,9 @@ from testcloud.machines import ceph, fences, guests, network, places, power
 from testcloud.settings import HOSTS, Settings
 from testcloud.tenant import Protected, Tenant, until
 
-Rung = str | dict[str, Any]
+Rung = dict[str, Any]
 MEMBERS = ("db_a", "db_b")
-QUIESCE: dict[str, Any] = {"kind": "quiesce", "limit": 3}
+QUIESCE: Rung = {"kind": "quiesce", "limit": 3}
 HOST_POWER: Rung = {"kind": "host_power", "limit": 90}
 STORAGE: Rung = {"kind": "storage", "limit": 30}
 # libvirt asks the agent of a hung guest for 60 s before Nova cuts its power.
