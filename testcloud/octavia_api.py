@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Octavia's API in one process, run with Octavia's own environment: ``octavia_api.py CONFIG PORT``.
+"""Octavia's API in one process, run with Octavia's own environment: ``octavia_api.py PORT CONFIG``.
 
 Its provider is Octavia's own ``noop_driver``, which accepts everything and does nothing. A real
 provider reports when its load balancer has a change. Here a thread does that, by Octavia's own code
@@ -60,10 +60,10 @@ def _pending(session: Any, model: Any) -> list[dict[str, str]]:
 
 def main() -> None:
     """Serve on loopback, for ever."""
-    application = app.setup_app(argv=["octavia-api", "--config-file", sys.argv[1]])
+    application = app.setup_app(argv=["octavia-api", "--config-file", sys.argv[2]])
     threading.Thread(target=settle, daemon=True).start()
     server = simple_server.make_server(
-        "127.0.0.1", int(sys.argv[2]), application, server_class=_Server
+        "127.0.0.1", int(sys.argv[1]), application, server_class=_Server
     )
     server.serve_forever()
 

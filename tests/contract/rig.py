@@ -117,6 +117,19 @@ class Rig(ABC):
         """Somebody's name and password."""
         return self._people[name]
 
+    def login(self, name: str) -> dict[str, str]:
+        """How a service logs in to Keystone as somebody, as in its configuration."""
+        person = self._people[name]
+        return {
+            "auth_type": "password",
+            "auth_url": self.auth_url,
+            "username": person.user,
+            "password": person.password,
+            "project_name": person.project,
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+
     def token(self, name: str = "demo") -> str:
         """A token of a user that is used nowhere else."""
         person = self._people[name]
@@ -250,8 +263,10 @@ class Rig(ABC):
             }
         )
         cloud = cloud_for(security, guard=guard or Unguarded(), settings=self.settings)
-        if "octavia" in self.places:
-            cloud.balancing = Adapter(cloud.session, endpoint_override=self.places["octavia"])
+        for service, adapter in (("octavia", "balancing"), ("designate", "naming")):
+            if service in self.places:
+                there = Adapter(cloud.session, endpoint_override=self.places[service])
+                setattr(cloud, adapter, there)
         return cloud
 
     # What there is.

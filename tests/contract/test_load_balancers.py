@@ -85,16 +85,6 @@ def octavia(
         yield
         return
     folder = tmp_path_factory.mktemp("octavia")
-    admin = rig.password("admin")
-    auth = {
-        "auth_type": "password",
-        "auth_url": rig.auth_url,
-        "username": admin.user,
-        "password": admin.password,
-        "project_name": admin.project,
-        "user_domain_id": "default",
-        "project_domain_id": "default",
-    }
     with databases.private(folder) as server:
         assert server is not None, "needs mariadbd"
         url = sa.engine.make_url(server)
@@ -103,7 +93,7 @@ def octavia(
             connection.execute(sa.text("CREATE DATABASE octavia"))
         engine.dispose()
         text = url.set(database="octavia").render_as_string(hide_password=False)
-        with testcloud.octavia.running(settings.load(), folder, text, auth) as place:
+        with testcloud.octavia.running(settings.load(), folder, text, rig.login("admin")) as place:
             rig.places["octavia"] = place
             yield
             del rig.places["octavia"]

@@ -17,7 +17,7 @@ from oslo_config import cfg
 
 from mistral_failover import settings as configuration
 from mistral_failover import workflows as shipped
-from mistral_failover.actions import groups, orders, plans, recovery, reports
+from mistral_failover.actions import doctor, groups, orders, plans, recovery, reports
 from mistral_failover.actions import members as member_actions
 from mistral_failover.convergence.records import Ready
 from mistral_failover.emulator.client import EmulatorClient
@@ -75,6 +75,7 @@ ROUTING = {
     "properties": {"parameters": {"active": ACTIVE}},
 }
 RESOURCES = {"data": DATA, "database": DATABASE, "routing": ROUTING}
+FENCE = [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 1}, "confirm"]
 
 
 @pytest.fixture
@@ -216,6 +217,43 @@ class Protected:
         """What failover.status says."""
         return done(reports.Status(self.name).run(context()))
 
+    def observed(self) -> dict[str, Any]:
+        """Look at the group now; how it serves."""
+        done(recovery.Observe(self.name).run(context()))
+        return dict(self.status()["service"])
+
+    def examined(self, check: str) -> dict[str, Any]:
+        """What the doctor finds by a check that has one finding."""
+        findings = done(doctor.Doctor(self.name).run(context()))["findings"]
+        (found,) = [row for row in findings if row["check"] == check]
+        return dict(found)
+
+    def changes_after_stop(self, since: int, server: str, *paths: str) -> bool:
+        """Whether the services with these paths were asked for changes since an event, all of them
+        after the server was stopped."""
+        events = self.cloud.audit(since)
+        changes = [
+            each["seq"]
+            for each in events
+            if each["kind"] == "request"
+            and each["method"] in ("PUT", "POST", "DELETE")
+            and any(path in each["path"] for path in paths)
+        ]
+        stops = (each for each in events if each["kind"] == "server_stopped")
+        stopped = next(each["seq"] for each in stops if each["server"] == server)
+        return bool(changes) and stopped < min(changes)
+
+    def redefine(self, resources: dict[str, Any]) -> None:
+        """Give the group other resources."""
+        definition = {
+            "failover_template_version": "2026-11-21",
+            "stack": self.name,
+            "members": {"servers": list(self.members)},
+            "resources": resources,
+            "fence": FENCE,
+        }
+        done(groups.Define(definition).run(context()))
+
     def member_list(self) -> dict[str, dict[str, Any]]:
         """What failover.members says, by member."""
         rows = done(member_actions.Members(self.name).run(context()))
@@ -256,7 +294,7 @@ def protect(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[
             "stack": name,
             "members": {"servers": list(servers)},
             "resources": resources,
-            "fence": [{"kind": "quiesce", "limit": 0.2}, {"kind": "stop", "limit": 1}, "confirm"],
+            "fence": FENCE,
             **more,
         }
         done(groups.Define(definition, types=types).run(context()))

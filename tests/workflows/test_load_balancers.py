@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from mistral_lib.actions import Result
-from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import doctor, groups, recovery
 from support.operators import Operator
 
 ACTIVE = {"get_param": "active"}
@@ -105,21 +102,6 @@ def led(group: Any, since: int = 0) -> Iterator[set[str]]:
             yield set(now)
 
 
-def observe(group: Any) -> dict[str, Any]:
-    """Look at the group now; how it serves."""
-    context = ActionContext(SecurityContext(), ExecutionContext())
-    assert isinstance(recovery.Observe(group.name).run(context), list)
-    return dict(group.status()["service"])
-
-
-def examined(group: Any) -> dict[str, Any]:
-    """What the doctor finds of the load balancer."""
-    answer = doctor.Doctor(group.name).run(ActionContext(SecurityContext(), ExecutionContext()))
-    assert isinstance(answer, dict), answer
-    (found,) = [row for row in answer["findings"] if row["check"] == "addresses"]
-    return dict(found)
-
-
 def test_the_load_balancer_follows_a_planned_move(moving: Callable[..., Any]) -> None:
     group = moving(drain=0.1)
     assert answers(group) == ["db_a"]
@@ -148,19 +130,7 @@ def test_the_load_balancer_leaves_a_lost_member_after_its_fence(
 
     assert answers(group) == ["db_b"]
     assert all(len(members) < 2 for members in led(group))
-    events = group.cloud.audit(before)
-    stopped = next(
-        each["seq"] for each in events if each["kind"] == "server_stopped" and each["server"] == old
-    )
-    changes = [
-        each["seq"]
-        for each in events
-        if each["kind"] == "request"
-        and each["method"] == "PUT"
-        and "/load-balancer/" in each["path"]
-    ]
-    assert changes
-    assert stopped < min(changes), "nothing changed before the proof"
+    assert group.changes_after_stop(before, old, "/load-balancer/")
 
 
 def test_the_load_balancer_stays_until_it_is_proven_that_the_member_is_off(
@@ -209,17 +179,17 @@ def test_a_member_that_another_role_still_needs_stays_enabled(protect: Callable[
 
 def test_what_was_changed_by_hand_is_seen(moving: Callable[..., Any]) -> None:
     group = moving()
-    assert observe(group)["status"] == "SERVING"
+    assert group.observed()["status"] == "SERVING"
     operator, pool = Operator(group.cloud), physical_id(group, "pool")
     a, b = (physical_id(group, f"{member}_in_pool") for member in ("db_a", "db_b"))
 
     operator.set_pool_member(pool, a, admin_state_up=False)
-    disabled = observe(group)
+    disabled = group.observed()
     operator.set_pool_member(pool, a, admin_state_up=True, weight=0)
-    drained = observe(group)
+    drained = group.observed()
     operator.set_pool_member(pool, a, weight=1)
     operator.set_pool_member(pool, b, admin_state_up=True)
-    both = observe(group)
+    both = group.observed()
 
     assert [found["status"] for found in (disabled, drained, both)] == ["DOWN"] * 3
     assert disabled["reasons"][0].startswith("entry on db_a: ")
@@ -227,7 +197,7 @@ def test_what_was_changed_by_hand_is_seen(moving: Callable[..., Any]) -> None:
     assert "its weight is 0" in drained["reasons"][0]
     assert f"also leads to {group_address(group, 'db_b')}" in both["reasons"][0]
     operator.set_pool_member(pool, b, admin_state_up=False)
-    assert observe(group)["status"] == "SERVING"
+    assert group.observed()["status"] == "SERVING"
 
 
 def group_address(group: Any, member: str) -> str:
@@ -250,7 +220,7 @@ def test_a_member_that_another_one_shares_the_pool_with_is_not_enabled(
     Operator(group.cloud).set_pool_member(
         pool, physical_id(group, "db_a_in_pool"), admin_state_up=True
     )
-    found = examined(group)
+    found = group.examined("addresses")
     assert found["level"] == "error"
     assert "POOL_IN_USE" in found["sentence"]
 
@@ -264,45 +234,29 @@ def test_a_load_balancer_in_error_is_named(moving: Callable[..., Any]) -> None:
 
     assert failed.state == "ERROR"
     assert "LOAD_BALANCER_ERROR" in str(group.status()["traversal"])
-    assert "LOAD_BALANCER_ERROR" in examined(group)["sentence"]
+    assert "LOAD_BALANCER_ERROR" in group.examined("addresses")["sentence"]
 
 
 def test_a_wrong_pool_is_corrected_in_the_group_file(defined: Callable[..., Any]) -> None:
     """What was never made need not be found to be deleted."""
     group = defined(pool="poool")
-    assert "NOT_FOUND" in examined(group)["sentence"]
+    assert "NOT_FOUND" in group.examined("addresses")["sentence"]
     group.run("activate_first", group=group.name).assert_failed_with("FAILED")
     assert "NOT_FOUND" in str(group.status()["traversal"])
 
-    changed = {
-        "failover_template_version": "2026-11-21",
-        "stack": group.name,
-        "members": {"servers": list(group.members)},
-        "resources": {"database": DATABASE, "entry": ENTRY},
-    }
-    context = ActionContext(SecurityContext(), ExecutionContext())
-    assert not isinstance(groups.Define(changed).run(context), Result)
+    group.redefine({"database": DATABASE, "entry": ENTRY})
     outcome = group.activate()
     assert outcome["status"] == "COMPLETE", group.told()
     assert answers(group) == ["db_a"]
-    assert examined(group)["level"] == "ok"
+    assert group.examined("addresses")["level"] == "ok"
 
 
 def test_a_changed_drain_leaves_the_member_enabled(moving: Callable[..., Any]) -> None:
     group = moving()
     before = len(list(led(group)))
 
-    changed = {
-        "failover_template_version": "2026-11-21",
-        "stack": group.name,
-        "members": {"servers": list(group.members)},
-        "resources": {
-            "database": DATABASE,
-            "entry": {**ENTRY, "properties": {**ENTRY["properties"], "drain": 5}},
-        },
-    }
-    context = ActionContext(SecurityContext(), ExecutionContext())
-    assert not isinstance(groups.Define(changed).run(context), Result)
+    longer = {**ENTRY, "properties": {**ENTRY["properties"], "drain": 5}}
+    group.redefine({"database": DATABASE, "entry": longer})
     group.activate()
 
     assert answers(group) == ["db_a"]
