@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test docs drills test-cloud test-octavia test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines machines-soak bench-machines test-losses clean
+.PHONY: drill test docs drills test-cloud test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,10 @@ test-cloud: $(STAMP)
 # The contract of load balancers on a real Octavia API; it needs mariadbd.
 test-octavia: $(STAMP)
 	$(BIN)/pytest --octavia --timeout=900 tests/contract/test_load_balancers.py -n 0
+
+# The contract of DNS names on a real Designate.
+test-designate: $(STAMP)
+	$(BIN)/pytest --designate --timeout=900 tests/contract/test_names.py -n 0
 
 # Each service of the test cloud away for 5 s, 30 s and 5 minutes: some 100 minutes.
 test-outages: $(STAMP)

@@ -43,7 +43,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --cloud and --octavia."""
+    """Add --cloud, --octavia and --designate."""
     parser.addoption(
         "--cloud",
         choices=("emulated", "real"),
@@ -54,4 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--octavia",
         action="store_true",
         help="tests/contract/test_load_balancers.py installs and starts a real Octavia",
+    )
+    parser.addoption(
+        "--designate",
+        action="store_true",
+        help="tests/contract/test_names.py installs and starts a real Designate",
     )

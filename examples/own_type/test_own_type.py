@@ -26,7 +26,7 @@ URL = "http://dns.example.org/records/payments.example.org"
 @pytest.fixture
 def group() -> Group:
     """The group file, read together with the type."""
-    types = [(HERE / "dns_record.yaml").read_text(encoding="utf-8")]
+    types = [(HERE / "house_name.yaml").read_text(encoding="utf-8")]
     return parse_group((HERE / "group.yaml").read_text(encoding="utf-8"), types=types)
 
 
@@ -121,7 +121,7 @@ def history(group: Group, database: Database) -> list[str]:
         return Outcome(physical_id=operation.record.name)
 
     def define(tx: Any) -> str:
-        stored = {"document": group.definition, "types": [group.types["dns_record"].to_dict()]}
+        stored = {"document": group.definition, "types": [group.types["house_name"].to_dict()]}
         identity = groups.define(tx, "project", group.name, stored)
         groups.see_members(tx, identity, [(m, f"server of {m}", None) for m in ("db_a", "db_b")])
         return identity

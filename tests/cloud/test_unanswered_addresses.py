@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.cloud import load_balancers, networks
+from mistral_failover.cloud import load_balancers, names, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.emulator.client import EmulatorClient
@@ -55,6 +55,12 @@ class Neutron:
         self._balanced(f"pools/{pool}/members", {"member": member})
         return pool
 
+    def name(self) -> names.Wanted:
+        """Make a zone, and say what a name of it should be."""
+        zone = f"z-{self.port['id']}.org."
+        made = self._call("POST", "zones", {"name": zone, "email": "a@b.org"}, "dns/v2")
+        return names.Wanted(made["id"], f"db.{zone}", "A", "192.0.2.1", 30, "of the group")
+
     def _balanced(self, path: str, body: Any) -> str:
         base = "load-balancer/v2/lbaas"
         (made,) = self._call("POST", path, body, base).values()
@@ -90,6 +96,12 @@ def hasty(cloud: Cloud, emulator: EmulatorClient) -> Iterator[Cloud]:
 
 
 Change = Callable[[Cloud, Neutron], Any]
+
+
+def _pointed(cloud: Cloud, n: Neutron) -> dict[str, Any]:
+    return {**names.point(cloud, n.name(), 10)[1], "server_id": n.a}
+
+
 CHANGES: list[tuple[str, str, Change]] = [
     (
         "floating_ip_update",
@@ -111,6 +123,7 @@ CHANGES: list[tuple[str, str, Change]] = [
         "/members/",
         lambda cloud, n: load_balancers.enable(cloud, n.pool(), n.a, 10)[1],
     ),
+    ("recordset_create", "/recordsets", _pointed),
 ]
 
 

@@ -17,6 +17,7 @@ _SERVICES = {
     "heat": "orchestration",
     "neutron": "network",
     "octavia": "load-balancer",
+    "designate": "dns",
 }
 _HEADERS = {"nova": "compute {}", "cinder": "volume {}"}
 _NEWEST = {"nova": "2.96", "cinder": "3.70"}
@@ -53,7 +54,8 @@ class Api:
     def call(
         self, service: str, method: str, path: str, body: Any = None, version: str | None = None
     ) -> requests.Response:
-        """The answer to a request; ``service``: nova, cinder, heat, neutron or octavia."""
+        """The answer to a request; ``service``: nova, cinder, heat, neutron, octavia,
+        designate."""
         headers = {}
         if service in _HEADERS:
             version = version or _NEWEST[service]
@@ -95,6 +97,10 @@ class Api:
     def octavia(self, method: str, path: str, body: Any = None) -> requests.Response:
         """Octavia's answer."""
         return self.call("octavia", method, f"/v2/lbaas{path}", body)
+
+    def designate(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """Designate's answer."""
+        return self.call("designate", method, f"/v2{path}", body)
 
     def port(self, port_id: str) -> dict[str, Any] | None:
         """A port, None when there is none."""

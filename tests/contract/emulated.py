@@ -19,6 +19,7 @@ LATENCY = {
     "start": 0.1,
     "delete_server": 0.05,
     "load_balancer": 0.05,
+    "name_server": 0.05,
     "stack_patch": 0.05,
     "rpc_timeout": 0.1,
 }

@@ -38,6 +38,7 @@ NOT_ENDED_WITH = {
     "failover.doctor": {
         *("ADDRESS_IN_USE", "NO_PORT", "PORT_IN_USE"),
         *("LOAD_BALANCER_ERROR", "NO_POOL_MEMBER", "POOL_IN_USE"),
+        *("DNS_RECORD_IN_USE", "NO_DNS_TARGET"),
         *("BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED"),
     },
     # Nothing was enabled there.

@@ -71,6 +71,7 @@ print(json.dumps({
     assert found["mistral"] is False
     assert found["types"] == [
         "activation",
+        "dns_record",
         "fence",
         "floating_ip",
         "group_member",

@@ -9,6 +9,7 @@ import pytest
 
 from mistral_failover.convergence.records import Lock, Node, Operation, Record, Ticket, Verb
 from mistral_failover.mistral.operation_documents import operation_document, outcome_of
+from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import parse_group
 from mistral_failover.store.groups import MemberRow
 
@@ -33,9 +34,21 @@ def test_only_what_takes_something_away_reaches_a_member_that_was_fenced_since(
     node = Node("cleanup" if verb == "delete" else "update", "r")
     ticket = Ticket("t", verb, "k", node, Lock("r", "o", 1, 30.0), "v")
 
-    document = operation_document(Operation(ticket, record, {}, None, {}), GROUP, FENCED_SINCE, 1.0)
+    operation = Operation(ticket, record, {}, None, {})
+    document = operation_document(operation, None, GROUP, FENCED_SINCE, 1.0)
 
     assert document["member"] == {"name": "db_a", "server_id": "s-a", "epoch": epoch}
+
+
+@pytest.mark.parametrize("name", ["routing", "left"])
+def test_a_deletion_is_told_whether_another_record_takes_the_place(name: str) -> None:
+    record = Record("r", "g", name, "stack_parameters")
+    ticket = Ticket("t", "delete", "k", Node("cleanup", "r"), Lock("r", "o", 1, 30.0), "v")
+    goal = render_goal(GROUP, {"active": "db_a"}, [])
+
+    document = operation_document(Operation(ticket, record, {}, None, {}), goal, GROUP, {}, 1.0)
+
+    assert document["wanted"] is (name == "routing")
 
 
 def failure(code: str, **more: Any) -> dict[str, Any]:

@@ -255,6 +255,7 @@ def test_what_still_is_a_reference_is_checked_later() -> None:
 def test_these_types_are_shipped() -> None:
     assert set(installed_types()) == {
         "activation",
+        "dns_record",
         "fence",
         "floating_ip",
         "group_member",
@@ -307,6 +308,7 @@ def test_the_shipped_operations_make_the_stages_of_a_failover() -> None:
     assert stages == {
         ("fence", "create"): Stage.FENCE,
         ("activation", "delete"): Stage.QUIESCE,
+        ("dns_record", "delete"): Stage.QUIESCE,
         ("floating_ip", "delete"): Stage.QUIESCE,
         ("load_balancer_member", "delete"): Stage.QUIESCE,
         ("virtual_ip", "delete"): Stage.QUIESCE,
@@ -317,6 +319,8 @@ def test_the_shipped_operations_make_the_stages_of_a_failover() -> None:
         ("volume_attachment", "update"): Stage.MOVE_VOLUMES,
         ("activation", "create"): Stage.ACTIVATE,
         ("activation", "update"): Stage.ACTIVATE,
+        ("dns_record", "create"): Stage.ACTIVATE,
+        ("dns_record", "update"): Stage.ACTIVATE,
         ("floating_ip", "create"): Stage.ACTIVATE,
         ("load_balancer_member", "create"): Stage.ACTIVATE,
         ("load_balancer_member", "update"): Stage.ACTIVATE,

@@ -251,6 +251,8 @@ OPERATIONS = (
     "disassociate_floating_ip",
     "enable_pool_member",
     "disable_pool_member",
+    "point_name",
+    "remove_name",
     "attach_port",
     "detach_port",
     "allow_address",

@@ -220,6 +220,38 @@ class Operator:
             time.sleep(0.01)
         raise AssertionError(self.pool_member(pool, member))
 
+    def make_zone(self, name: str) -> str:
+        """``openstack zone create``; returns its id."""
+        body = {"name": name, "email": "admin@example.org"}
+        answer = self._done("POST", f"{self._url}/dns/v2/zones", body, self._demo)
+        return str(answer.json()["id"])
+
+    def recordsets(self, zone: str) -> list[dict[str, Any]]:
+        """``openstack recordset list ZONE``"""
+        url = f"{self._url}/dns/v2/zones/{zone}/recordsets"
+        return list(self._done("GET", url, None, self._demo).json()["recordsets"])
+
+    def make_recordset(self, zone: str, name: str, type_: str, record: str) -> str:
+        """``openstack recordset create``; returns its id."""
+        body = {"name": name, "type": type_, "records": [record]}
+        url = f"{self._url}/dns/v2/zones/{zone}/recordsets"
+        return str(self._done("POST", url, body, self._demo).json()["id"])
+
+    def set_recordset(self, zone: str, recordset: str, **values: Any) -> None:
+        """``openstack recordset set``, and wait until the name servers have it, or are in ERROR."""
+        url = f"{self._url}/dns/v2/zones/{zone}/recordsets/{recordset}"
+        self._done("PUT", url, values, self._demo)
+        for _ in range(200):
+            if self._done("GET", url, None, self._demo).json()["status"] != "PENDING":
+                return
+            time.sleep(0.01)
+        raise AssertionError(self.recordsets(zone))
+
+    def delete_recordset(self, zone: str, recordset: str) -> None:
+        """``openstack recordset delete``"""
+        url = f"{self._url}/dns/v2/zones/{zone}/recordsets/{recordset}"
+        self._done("DELETE", url, None, self._demo)
+
     def take_address(self, server: str, address: str) -> None:
         """Take a floating IP, an allowed address or a port with this address from a server:
         ``openstack floating ip unset --port``, ``openstack port unset --allowed-address``,

@@ -32,7 +32,9 @@ def test_at_rest_the_holder_has_everything() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["floating_ip", "load_balancer_member", "port", "virtual_ip"])
+@pytest.mark.parametrize(
+    "kind", ["dns_record", "floating_ip", "load_balancer_member", "port", "virtual_ip"]
+)
 def test_an_address_is_known_as_one(kind: str) -> None:
     address = resource("service", kind, "db_b", "CREATE_COMPLETE")
 

@@ -14,6 +14,7 @@ from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.resources import (
     activation,
+    dns_record,
     floating_ip,
     group_member,
     load_balancer_member,
@@ -141,6 +142,18 @@ class DisablePoolMember(RemovalOfShared):
     needs it."""
 
     perform = load_balancer_member.disable
+
+
+class PointName(OperationAction):
+    """Point a DNS name to a member."""
+
+    perform = dns_record.point
+
+
+class RemoveName(OperationAction):
+    """Delete a DNS name that the group no longer wants."""
+
+    perform = dns_record.remove
 
 
 class AttachPort(OperationAction):

@@ -89,6 +89,12 @@ class Cloud:
         return self._adapter("load-balancer")
 
     @cached_property
+    def naming(self) -> Adapter:
+        """Designate, by plain requests: an endpoint has no version in its path, and there is only
+        v2."""
+        return self._adapter("dns")
+
+    @cached_property
     def alarming(self) -> Adapter:
         """Aodh, by plain requests: openstacksdk has no proxy of it."""
         return self._adapter("alarming")

@@ -71,6 +71,7 @@ SERVICES = {
     "block-storage": "Cinder",
     "block-store": "Cinder",
     "compute": "Nova",
+    "dns": "Designate",
     "identity": "Keystone",
     "load-balancer": "Octavia",
     "network": "Neutron",
@@ -383,9 +384,12 @@ def _words(exc: BaseException, response: Any) -> str:
 
 def _message(body: Any) -> str | None:
     """Find the message in an error body: {"message"} at the top or one level below it; as Mistral
-    and Octavia have it, {"faultstring"}; or, also of Octavia, {"description"}."""
+    and Octavia have it, {"faultstring"}; also of Octavia, {"description"}; or, of Designate,
+    {"errors": {"errors": [{"message"}]}}."""
     if not isinstance(body, dict):
         return None
+    if isinstance(errors := body.get("errors"), dict) and isinstance(errors.get("errors"), list):
+        return _message(dict(enumerate(errors["errors"])))
     for key in ("faultstring", "description"):
         if isinstance(body.get(key), str):
             return " ".join(body[key].split())

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from openstack import exceptions
 from openstack.utils import maximum_supported_microversion
 
-from mistral_failover.cloud import load_balancers, networks
+from mistral_failover.cloud import load_balancers, names, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.event_alarms import WatchingAlarm, watching_alarms
@@ -99,6 +99,13 @@ class ProjectListing:
                 raise
 
         return self._once(f"members of pool {pool_id}", read)
+
+    def recordset(self, zone_id: str, recordset_id: str) -> names.Recordset | None:
+        """A recordset of a zone, by a call of its own; None where it does not exist. Raises
+        `CloudError`."""
+        return self._once(
+            f"recordset {recordset_id}", lambda: names.recordset(self._cloud, zone_id, recordset_id)
+        )
 
     def _neutron(self, kind: str, identity: str) -> Mapping[str, Any] | None:
         """One of the project's rows. Neutron lists them all: what it does not list is gone."""

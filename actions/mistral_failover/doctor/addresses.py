@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from mistral_failover.cloud import load_balancers, networks
+from mistral_failover.cloud import load_balancers, names, networks
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Finding, Subject, error, ok
 from mistral_failover.groups import refresh_members
@@ -15,7 +15,7 @@ from mistral_failover.model.group import ResourceSpec
 
 
 def addresses(subject: Subject) -> Iterable[Finding]:
-    """Check each address of the group file, as Neutron and Octavia report it."""
+    """Check each address of the group file, as Neutron, Octavia and Designate report it."""
     group = subject.snapshot.group
     specs = [spec for spec in group.resources.values() if spec.type in ADDRESSES]
     if not specs or subject.out_of_service:
@@ -42,6 +42,8 @@ def _address(subject: Subject, spec: ResourceSpec, members: Sequence[Seen]) -> s
         return f"floating IP {found.address} can lead to {len(ports)} members"
     if spec.type == "load_balancer_member":
         return _pool(subject, spec, own)
+    if spec.type == "dns_record":
+        return _name(subject, spec, own)
     port = networks.port(cloud, networks.resolve_port(cloud, stack, str(given["port"])))
     if spec.type == "port":
         if port.device_id and port.device_id not in own:
@@ -71,6 +73,18 @@ def _pool(subject: Subject, spec: ResourceSpec, own: Iterable[str]) -> str:
         for each in enabled[:1] or found[:1]:
             load_balancers.refuse_others(rows, each)
     return f"pool {pool_id} can lead to {len(found)} members"
+
+
+def _name(subject: Subject, spec: ResourceSpec, own: Mapping[str, str]) -> str:
+    """Return what is right about a DNS name. Raises `CloudError` for what would fail."""
+    cloud, given = subject.look.cloud, spec.properties
+    zone_id, kind = names.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
+    found = names.named(cloud, zone_id, str(given["name"]), kind)
+    if found is not None:
+        names.refuse_foreign(found, names.owner(subject.snapshot.group.name, spec.name))
+    for server, member in own.items():
+        names.target_of(cloud, member, server, kind, given.get("network"), given.get("targets"))
+    return f"{names.absolute(given['name'])} can lead to {len(own)} members"
 
 
 def _refuse_foreign_network(subject: Subject, port: networks.Port) -> None:

@@ -118,6 +118,7 @@ def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[
         ("block-storage", "cinder", f"{url}/volume/v3/{project_id}"),
         ("network", "neutron", f"{url}/network"),
         ("load-balancer", "octavia", f"{url}/load-balancer"),
+        ("dns", "designate", f"{url}/dns"),
         ("orchestration", "heat", f"{url}/orchestration/v1/{project_id}"),
         ("alarming", "aodh", f"{url}/alarming"),
         *([workflow] if workflow_url else []),

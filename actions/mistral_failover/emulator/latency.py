@@ -19,6 +19,7 @@ MEASURED: dict[str, float] = {
     "start": 1.0,
     "delete_server": 1.0,
     "load_balancer": 1.0,
+    "name_server": 4.0,
     "stack_create": 7.0,
     "stack_patch": 2.0,
     "stack_delete": 1.0,

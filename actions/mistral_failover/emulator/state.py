@@ -258,6 +258,33 @@ class PoolMember:
 
 
 @dataclass
+class Zone:
+    """A zone of Designate's."""
+
+    id: str
+    project_id: str
+    name: str
+    email: str
+
+
+@dataclass
+class Recordset:
+    """The records of a name and a type; `version`: how often they were changed. The name servers
+    have them when `status` is ACTIVE."""
+
+    id: str
+    zone_id: str
+    name: str
+    type: str
+    records: list[str]
+    ttl: int | None = None
+    description: str | None = None
+    status: str = "PENDING"
+    deleted: bool = False
+    version: int = 0
+
+
+@dataclass
 class Guest:
     """The machine inside a server: it still runs when Nova loses sight of it.
 
@@ -409,6 +436,8 @@ class CloudState:
     load_balancers: dict[str, LoadBalancer] = field(default_factory=dict)
     pools: dict[str, Pool] = field(default_factory=dict)
     pool_members: dict[str, PoolMember] = field(default_factory=dict)
+    zones: dict[str, Zone] = field(default_factory=dict)
+    recordsets: dict[str, Recordset] = field(default_factory=dict)
     guests: dict[str, Guest] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
@@ -491,6 +520,8 @@ _KINDS: dict[str, type] = {
     "load_balancers": LoadBalancer,
     "pools": Pool,
     "pool_members": PoolMember,
+    "zones": Zone,
+    "recordsets": Recordset,
     "guests": Guest,
     "applications": Application,
     "stacks": Stack,

@@ -82,8 +82,8 @@ def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -
 
 
 def addresses_of(records: Iterable[Record]) -> dict[str, str]:
-    """Return each resource that is an address, by the id of its port, floating IP or member of a
-    pool, and by the id of the member's port or the pool that has it."""
+    """Return each resource that is an address, by the id of its port, floating IP, member of a
+    pool or DNS record, and by the id of the member's port, the pool or the zone that has it."""
     return {
         str(identity): record.name
         for record in records
@@ -92,6 +92,7 @@ def addresses_of(records: Iterable[Record]) -> dict[str, str]:
             record.physical_id,
             record.attributes.get("port_id"),
             record.attributes.get("pool_id"),
+            record.attributes.get("zone_id"),
         )
         if identity
     }

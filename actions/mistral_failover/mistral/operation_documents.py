@@ -14,6 +14,7 @@ resource        id, name, type, physical_id, attributes of the record
 member          name, server_id, epoch of the member that the resource sits on; or null
 properties      what it shall become (for delete: what it was)
 previous        last applied successfully; where unknown, an attempt since may be in effect instead
+wanted          whether the goal has a resource of this name; in a delete: its place is taken
 written         the properties that the group file states now, unresolved; null if it states none
 inputs          id and attributes of what it waited for, by resource name
 unknown         an earlier attempt's outcome is not known: look at reality first
@@ -29,6 +30,7 @@ from typing import Any
 
 from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Lock, Node, Operation, Outcome, Ticket
+from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.store.groups import MemberRow
@@ -76,9 +78,14 @@ def read_ticket(document: Any) -> Ticket:
 
 
 def operation_document(
-    operation: Operation, group: Group, members: Mapping[str, MemberRow], timeout: float
+    operation: Operation,
+    goal: Goal | None,
+    group: Group,
+    members: Mapping[str, MemberRow],
+    timeout: float,
 ) -> dict[str, Any]:
-    """Return an operation in the form for its workflow; see the module."""
+    """Return an operation in the form for its workflow; see the module. ``goal``: that of its
+    traversal; without one it is taken for wanted."""
     record = operation.record
     member = members.get(record.member) if record.member else None
     spec = group.resources.get(record.name)
@@ -100,6 +107,7 @@ def operation_document(
         "member": _member_document(member, operation) if member else None,
         "properties": dict(operation.properties),
         "previous": None if operation.previous is None else dict(operation.previous),
+        "wanted": goal is None or record.name in goal.document["resources"],
         "written": written,
         "inputs": {name: dict(data) for name, data in operation.inputs.items()},
         "unknown": operation.unknown,

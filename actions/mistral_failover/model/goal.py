@@ -29,7 +29,7 @@ from mistral_failover.model.types import check_properties
 
 ACTIVATION = "activation"
 ATTACHMENT = "volume_attachment"
-ADDRESSES = frozenset({"floating_ip", "load_balancer_member", "port", "virtual_ip"})
+ADDRESSES = frozenset({"dns_record", "floating_ip", "load_balancer_member", "port", "virtual_ip"})
 STACK_TEMPLATE = "stack_template"
 
 FORMAT = 1

@@ -11,6 +11,7 @@ from mistral_failover.model.goal import ADDRESSES, ATTACHMENT, STACK_TEMPLATE
 from mistral_failover.model.observation import Look
 from mistral_failover.resources import (
     activation,
+    dns_record,
     floating_ip,
     load_balancer_member,
     port,
@@ -23,6 +24,7 @@ from mistral_failover.resources import (
 OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
     ATTACHMENT: volume_attachment.observe,
     "activation": activation.observe,
+    "dns_record": dns_record.observe,
     "floating_ip": floating_ip.observe,
     "load_balancer_member": load_balancer_member.observe,
     "port": port.observe,

@@ -76,7 +76,8 @@ def _as_stored(
         given["unknown"] is True,
     )
     members = groups.members_of(tx, state.id)
-    stored = operation_document(operation, group, members, spec.timeout)
+    goal = tx.goal(state.id, ticket.goal_version)
+    stored = operation_document(operation, goal, group, members, spec.timeout)
     return ticket, _in_the_epoch_given(stored, given)
 
 

@@ -16,6 +16,7 @@ from mistral_failover.convergence.waiting import TARGET_DOWN
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral import action_runner, event_hooks, user_workflows
 from mistral_failover.mistral.operation_documents import operation_document
+from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec
 from mistral_failover.runtime import rights
@@ -108,12 +109,14 @@ def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
 def described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
     """Return what an operation is given, and what its type says about it. Raises UnknownGroup."""
 
-    def read(tx: SqlTransaction) -> tuple[Group, dict[str, groups.MemberRow]]:
+    def read(tx: SqlTransaction) -> tuple[Group, dict[str, groups.MemberRow], Goal | None]:
         state = groups.get(tx, operation.record.group_id)
         if state is None:
             raise UnknownGroup(operation.record.group_id)
-        return request.runtime.definitions.group(tx, state), groups.members_of(tx, state.id)
+        goal = tx.goal(state.id, operation.ticket.goal_version)
+        definition = request.runtime.definitions.group(tx, state)
+        return definition, groups.members_of(tx, state.id), goal
 
-    group, members = request.runtime.database.reading(read)
+    group, members, goal = request.runtime.database.reading(read)
     spec = group.types[operation.record.type].operations[operation.ticket.verb]
-    return operation_document(operation, group, members, spec.timeout), spec
+    return operation_document(operation, goal, group, members, spec.timeout), spec

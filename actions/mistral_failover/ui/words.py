@@ -19,6 +19,8 @@ _VERBS = {
     (ATTACHMENT, "delete"): "Detach",
     ("port", "create"): "Attach",
     ("port", "delete"): "Detach",
+    ("dns_record", "create"): "Point",
+    ("dns_record", "delete"): "Release",
     ("floating_ip", "create"): "Give",
     ("floating_ip", "delete"): "Take",
     ("load_balancer_member", "create"): "Enable",

@@ -194,6 +194,7 @@ def test_a_member_without_volumes_or_with_more_than_volumes_is_not_fenced_by_its
 
 
 ADDRESSES = {
+    "dns_record": {"zone": "example.org.", "name": "db.example.org.", "ttl": 30},
     "port": {"port": "inside"},
     "floating_ip": {"floating_ip": "entry"},
     "load_balancer_member": {"pool": "entry"},

@@ -57,7 +57,7 @@ def record(name: str, type_: str, *, member: str = "db_a", server: str | None = 
             ("data",),
         ),
         (
-            [record("db", "activation"), record("other", "dns_record", server=None)],
+            [record("db", "activation"), record("other", "house_name", server=None)],
             ("s-1", "s-a"),
             (("s-1", "pg-stop"),),
             ("other",),
@@ -94,7 +94,7 @@ def test_what_has_to_be_fenced_follows_from_what_is_on_the_member(
 
 
 @pytest.mark.parametrize(
-    "type_", ["port", "floating_ip", "load_balancer_member", "virtual_ip", "mount"]
+    "type_", ["dns_record", "port", "floating_ip", "load_balancer_member", "virtual_ip", "mount"]
 )
 def test_a_fence_of_the_volumes_does_not_cover_what_is_beside_them(type_: str) -> None:
     """The guest runs on, and answers at its address."""

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of a ``dns_record``.
+
+A name that vanished would be remembered as missing by the name servers of the clients, often for an
+hour. So a move deletes nothing: the new member's record takes the place of the old one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.cloud import names
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.resources.operation_tools import Document, Tools, member_server
+from mistral_failover.runtime.remedies import going_on
+
+
+def point(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Point the name to the member."""
+    server_id, properties = member_server(operation), operation["properties"]
+    kind = properties.get("type", "A")
+    with going_on(operation["group"]):
+        target = names.target_of(
+            tools.cloud,
+            operation["member"]["name"],
+            server_id,
+            kind,
+            properties.get("network"),
+            properties.get("targets"),
+        )
+        wanted = names.Wanted(
+            names.resolve_zone(tools.cloud, properties["zone"]),
+            properties["name"],
+            kind,
+            target,
+            properties["ttl"],
+            names.owner(operation["group"], operation["resource"]["name"]),
+        )
+        identity, attributes = names.point(
+            tools.cloud, wanted, operation["timeout"], unknown=operation["unknown"]
+        )
+    return {"physical_id": identity, "attributes": {**attributes, "server_id": server_id}}
+
+
+def remove(tools: Tools, operation: Document) -> dict[str, Any]:
+    """Delete the name, unless the goal has another record that takes its place."""
+    if operation.get("wanted", True):
+        return {}
+    with going_on(operation["group"]):
+        found = _found(tools, operation)
+        if found is not None:
+            names.remove(
+                tools.cloud,
+                *found,
+                names.owner(operation["group"], operation["resource"]["name"]),
+                operation["timeout"],
+                unknown=operation["unknown"],
+            )
+    return {}
+
+
+def _found(tools: Tools, operation: Document) -> tuple[str, str] | None:
+    """Return the ids of the zone and the recordset that the resource was created with; without a
+    record, of those that the group file names. None if there are none."""
+    record, properties = operation["resource"], operation["properties"]
+    if record["physical_id"] is not None:
+        return str(record["attributes"]["zone_id"]), str(record["physical_id"])
+    try:
+        zone_id = names.resolve_zone(tools.cloud, properties["zone"])
+        kind = properties.get("type", "A")
+        found = names.named(tools.cloud, zone_id, properties["name"], kind)
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            return None
+        raise
+    return None if found is None else (found.zone_id, found.id)
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Return whether Designate still leads the name to the recorded target."""
+    zone_id, target = record.attributes.get("zone_id"), record.attributes.get("target")
+    if zone_id is None or target is None or record.physical_id is None:
+        return Look(Presence.UNKNOWN, "no zone or no target is recorded")
+    try:
+        found = view.listing.recordset(zone_id, record.physical_id)
+    except CloudError as error:
+        return unknown(error)
+    if found is None:
+        name = record.attributes.get("name", record.physical_id)
+        return Look(Presence.GONE, f"record {name} no longer exists in zone {zone_id}")
+    if not found.leads_to(target):
+        there = ", ".join(found.records)
+        return Look(Presence.CHANGED, f"{found} leads to {there}, not {target}")
+    if found.status == "ERROR":
+        return Look(Presence.UNKNOWN, f"{found} is in ERROR: some name server may lack it")
+    return AS_RECORDED
