@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import recovery
+from support.operators import Operator
 
 ACTIVE = {"get_param": "active"}
 DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
@@ -104,3 +108,32 @@ def test_a_template_without_the_active_member_is_refused(shaped: Callable[..., A
     assert "TEMPLATE_REPLACES" in str(group.status()) + str(run.output)
     assert group.server("db_b") == server
     assert sign(group) == "db_a"
+
+
+def observe(group: Any) -> tuple[str, list[str]]:
+    """Look at the group now; whether it serves, and why not."""
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    assert isinstance(recovery.Observe(group.name).run(context), list)
+    service = group.status()["service"]
+    return service["status"], service["reasons"]
+
+
+def test_a_template_that_the_owner_of_the_stack_gave_it_is_seen_until_it_is_the_chosen_one_again(
+    shaped: Callable[..., Any],
+) -> None:
+    group = shaped()
+    group.activate()
+    assert observe(group) == ("SERVING", [])
+    chosen = group.cloud.template(group.name)
+    other = json.loads(json.dumps(chosen))
+    other["resources"]["sign"]["properties"]["value"] = "by hand"
+    owner = Operator(group.cloud)
+
+    owner.update_template(group.name, other)
+
+    reason = f"shape: stack {group.name} has another template than the group chose"
+    assert observe(group) == ("DEGRADED", [reason])
+    assert group.runs_on() == ["db_a"]
+
+    owner.update_template(group.name, chosen)
+    assert observe(group) == ("SERVING", [])
