@@ -15,6 +15,7 @@ import yaml
 from mistral_failover.agent import wire
 from mistral_failover.agent.channel.keys import read_secret
 from mistral_failover.drill.guest import CONFIG
+from mistral_failover.drill.node import ADDRESSES
 
 GROUP_FILE = "postgresql-on-a-volume/group.yaml"
 """The example's group whose commands the nodes have."""
@@ -79,7 +80,8 @@ def write(node: Path, installation: Installation, member: Member, *, own_disk: b
 
 
 def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
-    """Return the example's allow-list, with directories for volumes and a simpler application."""
+    """Return the example's allow-list, with directories for volumes and a simpler application, and
+    with addresses, each a file."""
     example = Path(str(files("mistral_failover.examples"))) / "postgresql-on-a-volume"
     volume = [sys.executable, str(example / "volume.py")]
     application = [sys.executable, "-m", "mistral_failover.drill.application"]
@@ -95,6 +97,8 @@ def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
     common = {"repeatable": True, "limit": 60, "environment": environment}
     of_application = {**common, "environment": environment | written}
     which = ["{volume}", "{data_device}"]
+    address = [str(node / ADDRESSES), "{address}"]
+    of_addresses = {**common, "arguments": {"address": "[0-9a-f.:]+"}}
     return {
         "volume-up": {
             "argv": [*volume, "up", *which],
@@ -113,6 +117,11 @@ def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
             "check": [*application, "is-stopped"],
             **of_application,
         },
+        "address-up": {
+            "argv": ["/bin/sh", "-c", 'mkdir -p "$0" && : > "$0/$1"', *address],
+            **of_addresses,
+        },
+        "address-down": {"argv": ["/bin/sh", "-c", 'rm -f "$0/$1"', *address], **of_addresses},
     }
 
 

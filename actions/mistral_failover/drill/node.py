@@ -17,6 +17,8 @@ from mistral_failover.drill.application import Application
 from mistral_failover.drill.processes import Process, kill_below, users
 
 _LIMIT = 20.0
+ADDRESSES = "addresses"
+"""The folder of a node with a file for each address that its agent has set."""
 
 
 class NodeError(Exception):
@@ -80,6 +82,7 @@ class Node:
         self.kill()
         with suppress(FileNotFoundError):  # what is mounted does not outlive a boot
             (self.folder / "data").unlink()
+        shutil.rmtree(self.folder / ADDRESSES, ignore_errors=True)  # nor do these
         boot.write_text(str(number), encoding="ascii")
         argv = [sys.executable, "-m", "mistral_failover.drill.guest", str(self.folder), str(cloud)]
         with (self.folder / guest.LOG).open("ab") as log:
