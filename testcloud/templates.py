@@ -75,17 +75,28 @@ def member() -> str:
 def moved_by_heat(volumes: int) -> str:
     """Two servers, and volumes whose attachments follow a parameter: what a PATCH moves."""
     active = {"if": ["on_a", {"get_resource": "db_a"}, {"get_resource": "db_b"}]}
-    resources: dict[str, Any] = {"spread": _SPREAD, "db_a": _SERVER, "db_b": _SERVER}
     return _dumped(
-        {
-            "heat_template_version": "2021-04-16",
+        _pair(volumes, active)
+        | {
             "parameters": {"active": {"type": "string", "default": "db_a"}},
             "conditions": {"on_a": {"equals": [{"get_param": "active"}, "db_a"]}},
-            "resources": resources | _attached(volumes, active),
-            "outputs": _told(volumes)
-            | {name: {"value": {"get_resource": name}} for name in ("db_a", "db_b")},
         }
     )
+
+
+def attached_to(member: str, volumes: int = 1) -> str:
+    """Two servers, and volumes attached to one of them: what another template moves."""
+    return _dumped(_pair(volumes, {"get_resource": member}))
+
+
+def _pair(volumes: int, server: Any) -> dict[str, Any]:
+    resources: dict[str, Any] = {"spread": _SPREAD, "db_a": _SERVER, "db_b": _SERVER}
+    members = {name: {"value": {"get_resource": name}} for name in ("db_a", "db_b")}
+    return {
+        "heat_template_version": "2021-04-16",
+        "resources": resources | _attached(volumes, server),
+        "outputs": _told(volumes) | members,
+    }
 
 
 def healed_by_heat(volumes: int) -> str:
