@@ -420,11 +420,11 @@ class Rig(ABC):
         )
 
     def make_stack(
-        self, template: Mapping[str, Any], files: Mapping[str, str] | None = None
+        self, template: Mapping[str, Any], files: Mapping[str, str] | None = None, **more: Any
     ) -> Made:
-        """A stack, complete."""
+        """A stack, complete; ``more``: of Heat's request."""
         name = self.name()
-        body = {"stack_name": name, "template": template, "files": files or {}}
+        body = {"stack_name": name, "template": template, "files": files or {}, **more}
         answer = self.api().heat("POST", "/stacks", body)
         assert answer.status_code == 201, answer.text
         made = Made(name, str(answer.json()["stack"]["id"]), {})

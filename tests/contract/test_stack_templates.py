@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,11 +18,19 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.patches import patch_template
 from mistral_failover.cloud.update_guard import KeptParts, refuse_template
 
+NOTE = """
+heat_template_version: 2021-04-16
+resources:
+  note: {type: OS::Heat::TestResource, properties: {value: kept}}
+"""
+
 
 @pytest.fixture(scope="module")
 def templated(rig: Rig) -> Iterator[Made]:
-    """A stack of these tests' own, with a parameter that is not its default."""
-    made = rig.make_stack(of(PAIR, rig))
+    """A stack of these tests' own, with a file, a parameter of its environment, and one of an
+    update, which are not the defaults."""
+    environment = {"parameters": {"options": {"k": 2}}}
+    made = rig.make_stack(template(rig), {"note.yaml": NOTE}, environment=environment)
     try:
         assert rig.patch(made, parameters={"copies": 2}).status_code == 202
         rig.until(lambda: rig.stack(made)["stack_status"] == "UPDATE_COMPLETE")
@@ -41,6 +50,7 @@ def template(rig: Rig) -> dict[str, Any]:
     """The stack's template, as an object to be changed."""
     found: dict[str, Any] = yaml.safe_load(of(PAIR, rig))
     found["heat_template_version"] = str(found["heat_template_version"])
+    found["resources"]["note"] = {"type": "note.yaml"}
     return found
 
 
@@ -50,7 +60,7 @@ def kept(made: Made) -> KeptParts:
     return KeptParts("payments", members, {made.ids["data"]: "data"})
 
 
-def test_a_stack_gets_another_template_and_keeps_its_parameters(
+def test_a_stack_gets_another_template_and_keeps_its_parameters_environment_and_files(
     cloud: Cloud, rig: Rig, templated: Made
 ) -> None:
     wanted = template(rig)
@@ -62,7 +72,8 @@ def test_a_stack_gets_another_template_and_keeps_its_parameters(
     patched = patch_template(cloud, templated.name, wanted, 120, lambda: kept(templated))
 
     assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
-    assert rig.stack(templated)["parameters"]["copies"] == "2"
+    parameters = rig.stack(templated)["parameters"]
+    assert (parameters["copies"], json.loads(parameters["options"])) == ("2", {"k": 2})
     rows = rig.api().heat("GET", f"{templated.path}/resources").json()["resources"]
     ids = {row["resource_name"]: row["physical_resource_id"] for row in rows}
     assert ids["sign"]
@@ -78,8 +89,8 @@ def test_a_stack_gets_another_template_and_keeps_its_parameters(
 
 
 def kept_names() -> tuple[str, ...]:
-    """The resources that no update may take."""
-    return ("db_a", "db_b", "data")
+    """The resources that no update may take; that of the file is a stack."""
+    return ("db_a", "db_b", "data", "note")
 
 
 @pytest.mark.parametrize(
