@@ -47,24 +47,29 @@ class Shapes:
 
 @pytest.fixture
 def shaped(protect: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a group that gives its stack a template by its role, and bring it up on db_a."""
+    """Make a group that gives its stack a template by its role: after its database, or nothing but
+    that (``alone``)."""
 
-    def make(**without: str) -> Any:
+    def make(alone: bool = False, **without: str) -> Any:
         shapes = Shapes()
         resources: dict[str, Any] = {}  # complete when the stack's template is known
 
         def template(made: dict[str, Any]) -> dict[str, Any]:
             shapes.remember(made)
             texts = {m: yaml.safe_dump(shapes.of(m, without.get(m))) for m in ("db_a", "db_b")}
-            shape = {
+            shape: dict[str, Any] = {
                 "type": "stack_template",
-                "depends_on": "database",
                 "properties": {"templates": texts, "use": ACTIVE},
             }
-            resources.update(data=DATA, database=DATABASE, shape=shape)
+            if not alone:
+                shape["depends_on"] = "database"
+                resources.update(data=DATA, database=DATABASE)
+            resources["shape"] = shape
             return made
 
-        return protect(resources, template=template)
+        return protect(
+            resources, template=template, fence=[{"kind": "stop", "limit": 1}, "confirm"]
+        )
 
     return make
 
@@ -95,6 +100,24 @@ def test_a_rollback_gives_the_stack_its_template_back(shaped: Callable[..., Any]
 
     assert sign(group) == "db_a"
     assert group.runs_on() == ["db_a"]
+
+
+def test_a_template_that_depends_on_nothing_waits_for_the_fence_of_a_lost_member(
+    shaped: Callable[..., Any],
+) -> None:
+    """It may move a volume by itself."""
+    group = shaped(alone=True)
+    group.activate()
+    group.fails("power_off")
+
+    group.run("failover", group=group.name)
+
+    assert group.status()["traversal"]["status"] == "BLOCKED"
+    assert sign(group) == "db_a", "nothing is proven"
+
+    said = {"group": group.name, "member": "db_a", "because": "its power is off"}
+    group.run("confirm_fenced", **said).assert_succeeded()
+    assert sign(group) == "db_b"
 
 
 def test_a_template_without_the_active_member_is_refused(shaped: Callable[..., Any]) -> None:

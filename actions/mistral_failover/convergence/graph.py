@@ -14,6 +14,7 @@ cleanup(old) -> update(new)               delete-first: both must never exist at
 update(new) -> cleanup(old)               create-first: the group always has one
 update(fence of m) -> cleanup(X)          X is on the lost member m
 update(fence of m) -> update(new X)       X comes to any member: m is proven off first
+update(fence of m) -> update(X)           X is the stack's template, which may take from m, too
 cleanup(X) -> update(new Y)               X is no longer wanted, Y is new; both are on members
 cleanup(X on m) -> update(new Y on m)     X goes first, Y is of its type: they may share an object
 cleanup(fence of m) -> update(X)          X comes to m, which comes back
@@ -51,7 +52,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import networkx as nx
 
@@ -62,6 +63,7 @@ from mistral_failover.model.changes import compare
 from mistral_failover.model.goal import (
     FENCE_TYPE,
     REPLACE_TYPE,
+    STACK_TEMPLATE,
     Goal,
     fence_name,
     goal_resources,
@@ -339,7 +341,8 @@ class _Draft:
         }
         making = [r for r in self.chosen.values() if r.member is not None and self._is_made(r)]
         made = [updates[record.id] for record in making]
-        graph.add_edges_from((fence, node) for fence in fences.values() for node in made)
+        templates = [updates[r.id] for r in self.chosen.values() if r.type == STACK_TEMPLATE]
+        graph.add_edges_from(product(fences.values(), made + templates))
         lifted = {fence_name(member): member for member in self.epochs if member not in fences}
         for record in self.live:
             if record.id in cleanups and record.member in fences:
