@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.drills
+pytestmark = [pytest.mark.drills, pytest.mark.timeout(240)]
 
 TESTS = Path(__file__).parents[1]
 
@@ -24,7 +24,7 @@ def test_a_client_finds_one_member_at_each_address_and_after_a_gap_the_next_one(
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=220,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout)
