@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -375,6 +376,27 @@ def test_a_person_who_vouches_while_the_ladder_is_climbed_is_heard_at_its_end(gr
     group.workflows.wait(execution, timeout=20)
     fence = next(row for row in group.status()["resources"] if row["type"] == "fence")
     assert fence["attributes"]["observed"] == "an operator confirmed it: it burnt down"
+
+
+@pytest.mark.parametrize(("fault", "rung"), [("hang", "quiesce"), ("power_off", "stop")])
+def test_a_confirmation_ends_the_rung_that_is_under_way(
+    protect: Callable[..., Any], fault: str, rung: str
+) -> None:
+    limit = 60.0
+    group = protect(fence=[{"kind": rung, "limit": limit}, "confirm"])
+    group.activate()
+    execution = group.workflows.start("failover.on_alarm", group.fails(fault))
+    while not any("fence" in row["name"] for row in under_way(group)):
+        assert group.workflows.look(execution).state == "RUNNING"
+
+    confirmed = time.monotonic()
+    group.run("confirm_fenced", group=group.name, member="db_a", because="I pulled the plug")
+    group.ended(execution)
+    took = time.monotonic() - confirmed
+
+    fence = next(row for row in group.status()["resources"] if row["type"] == "fence")
+    assert fence["attributes"]["rung"] == "confirm"
+    assert took < limit / 3
 
 
 def under_way(group: Any) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from mistral_failover.resources import (
 )
 from mistral_failover.resources.fence import ladder
 from mistral_failover.resources.fence.rung import FenceTarget
+from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_tools import Document, Tools, sharing
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, groups
@@ -207,7 +209,11 @@ class Fence(OperationAction):
     """Climb the ladder until it is proven that a member no longer writes."""
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
-        return ladder.fence(tools, operation, self._suspect(request, operation))
+        target = self._suspect(request, operation)
+        guard = WatchfulGuard(tools.cloud.guard, target.confirmed)
+        cloud = request.cloud(guard)
+        climbing = replace(tools, cloud=cloud, channel=request.channel(cloud, guard))
+        return ladder.fence(tools, operation, target, climbing)
 
     def _suspect(self, request: Request, operation: Document) -> FenceTarget:
         name = operation["properties"]["member"]

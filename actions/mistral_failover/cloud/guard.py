@@ -33,6 +33,11 @@ class HandedBack(LeaseLost):
         self.code = "HANDED_BACK"
 
 
+class NoLongerNeeded(Exception):
+    """What an operation waits for has been decided elsewhere: the wait ends at once. It is no
+    `CloudError`, so nothing takes it for an answer of a service."""
+
+
 class Guard(Protocol):
     """Permission to call the cloud."""
 
@@ -46,7 +51,8 @@ class Guard(Protocol):
         """Return how many seconds a call that starts now may last: the lease less a margin.
 
         ``method`` is the HTTP method, in upper case. Raises :class:`LeaseLost` when the lock is
-        gone or too little of the lease remains. Called from several threads.
+        gone or too little of the lease remains. Waits ask for "GET" before each pause; then a guard
+        may raise :class:`NoLongerNeeded`, too. Called from several threads.
         """
         ...
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
 from mistral_failover.cloud.waits import Look, wait_until
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.fault_points import reach
@@ -67,8 +67,11 @@ def run_to_its_end(
     """Start a workflow unless it was started before, and wait for its end, at most ``limit``
     seconds; then it is stopped, as long as this process lives.
 
+    It is stopped as well if the guard ends the wait before.
+
     ``stale``: whether an execution that had already ended proves nothing about the present; then a
-    new one is started, whose id is derived from ``again``. Raises CloudError, LeaseLost.
+    new one is started, whose id is derived from ``again``. Raises CloudError, LeaseLost,
+    NoLongerNeeded.
     """
     execution, state = start.execution, ""
 
@@ -90,10 +93,14 @@ def run_to_its_end(
     deadline = time.monotonic() + limit
     try:
         found = wait(step, what=f"the end of {start.workflow}", limit=limit)
+    except NoLongerNeeded as reason:
+        _stop(mistral, execution, f"NOT_NEEDED: {reason}")
+        raise
     except CloudError as error:
         if error.transient or error.code != "TIMEOUT" or time.monotonic() < deadline:
             raise
-        return Ended(execution, None, state, _stop(mistral, execution, limit))
+        why = f"TIMEOUT: it did not end within {limit:g} s"
+        return Ended(execution, None, state, _stop(mistral, execution, why))
     if found.state == "ERROR" and not found.output.get("error"):
         failure = mistral.failure(execution)
         if failure is not None and failure.said:
@@ -186,10 +193,10 @@ def _failed(code: str, message: str, remedy: str, **more: Any) -> Outcome:
     return outcome_of(None, {"code": code, "message": message, "remedy": remedy, **more})
 
 
-def _stop(mistral: Mistral, execution: str, limit: float) -> str:
-    """Stop an execution that takes too long, if possible; return the result in words."""
+def _stop(mistral: Mistral, execution: str, why: str) -> str:
+    """Stop an execution, if possible; return the result in words."""
     try:
-        mistral.end(execution, "CANCELLED", f"TIMEOUT: it did not end within {limit:g} s")
+        mistral.end(execution, "CANCELLED", why)
     except LeaseLost:
         raise
     except CloudError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from mistral_failover.agent.channel.interface import CommandResult
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
 from mistral_failover.mistral.api import Failure, Outcome
 from mistral_failover.model.ids import derived_id
 from support.fence_attempts import STILL_ON, Attempt, nova_has_it_in, observed
@@ -126,6 +126,20 @@ def test_a_workflow_that_takes_too_long_is_stopped(attempt: Attempt) -> None:
     ((execution, state),) = attempt.mistral.ended
     assert state == "CANCELLED"
     assert f"(execution {execution}) is RUNNING after 0.02 s, and was stopped" in said
+
+
+def test_a_workflow_is_stopped_once_an_operator_confirms_the_fence(attempt: Attempt) -> None:
+    class Confirmed(Mistral):
+        def outcome(self, execution: str) -> Outcome | None:
+            if self.started:
+                attempt.answers["confirm"] = "I saw it"
+                raise NoLongerNeeded("an operator confirmed the fence")
+            return None
+
+    attempt.mistral = Confirmed()
+
+    assert attempt.climb(POWER_OFF, "confirm")["rung"] == "confirm"
+    assert [state for _, state in attempt.mistral.ended] == ["CANCELLED"]
 
 
 def test_one_that_can_not_be_stopped_either_is_told_so(attempt: Attempt) -> None:

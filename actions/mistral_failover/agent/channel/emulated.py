@@ -23,6 +23,7 @@ from mistral_failover.cloud.errors import cause
 
 # fraction of the session's timeout, so that the emulator answers before the transport gives up
 _SLICE = 0.8
+_LONGEST_SLICE = 2.0  # seconds between two questions to the guard
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
 _LONGEST_PAUSE = 1.0
 _REFUSALS = ("OLD_EPOCH", "REFUSED")
@@ -50,6 +51,7 @@ class EmulatedChannel:
             raise ChannelError("CONFIG", "The emulator listens on 127.0.0.1 only.")
         self._base = f"http://{parts.netloc}/emulator/nodes"
         self._session = means.session
+        self._guard = means.guard
         self._clock = clock
         self._sleep = sleep
 
@@ -86,6 +88,7 @@ class EmulatedChannel:
             left = deadline - self._clock()
             if left <= 0:
                 raise error from None
+            self._guard.permit("GET")
             if error.code == "UNREACHABLE":
                 self._sleep(min(pause, left))
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -110,7 +113,7 @@ class EmulatedChannel:
 
     @property
     def _slice(self) -> float:
-        return (self._session.timeout or 10.0) * _SLICE
+        return min((self._session.timeout or 10.0) * _SLICE, _LONGEST_SLICE)
 
     def _url(self, to: Address, end: str) -> str:
         return f"{self._base}/{quote(to.server_id, safe='')}/{end}"

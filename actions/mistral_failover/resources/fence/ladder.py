@@ -19,7 +19,7 @@ from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Record
@@ -111,18 +111,21 @@ def _server_of(record: Record, member: MemberRow) -> str | None:
     return server
 
 
-def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, Any]:
+def fence(
+    tools: Tools, operation: Document, target: FenceTarget, climbing: Tools | None = None
+) -> dict[str, Any]:
     """Climb the ladder; return rung and observed, the proof in a sentence.
 
     First tell the member's agents that they are deposed, if they are reachable. An operator's
-    confirmation counts before any rung. If a member quiesced but Nova has its server in ERROR,
-    climb on, because Nova detaches nothing from such a server until it is stopped; without a
-    further proof the agent's confirmation is the proof, and for that nothing is deleted and no
-    workflow is run. Raises ActionError FENCE_UNPROVEN, blocked, if nothing yields a proof; also
-    transient, if a rung's service was unreachable.
+    confirmation counts before any rung; ``climbing`` are the rungs' tools, whose guard ends the
+    rung that is under way when the confirmation comes. If a member quiesced but Nova has its server
+    in ERROR, climb on, because Nova detaches nothing from such a server until it is stopped;
+    without a further proof the agent's confirmation is the proof, and for that nothing is deleted
+    and no workflow is run. Raises ActionError FENCE_UNPROVEN, blocked, if nothing yields a proof;
+    also transient, if a rung's service was unreachable.
     """
-    attempt = FenceAttempt(tools, operation, target)
-    _depose(attempt)
+    attempt = FenceAttempt(climbing or tools, operation, target)
+    _depose(tools, attempt)
     quiesced: Evidence | None = None
     for rung in operation["properties"]["ladder"]:
         kind = rung_kind(rung["kind"])
@@ -161,7 +164,7 @@ def fence(tools: Tools, operation: Document, target: FenceTarget) -> dict[str, A
     )
 
 
-def _depose(attempt: FenceAttempt) -> None:
+def _depose(tools: Tools, attempt: FenceAttempt) -> None:
     """Tell the agent of every server that its epoch has ended. An unreachable agent learns it when
     it comes back; an unreachable channel does not prevent the fence."""
     operation, member = attempt.operation, attempt.target.member
@@ -169,7 +172,7 @@ def _depose(attempt: FenceAttempt) -> None:
         address = Address(operation["group_id"], operation["group"], member.name, server)
         reach("depose.before")
         try:
-            attempt.tools.channel.depose(address, member.epoch)
+            tools.channel.depose(address, member.epoch)
         except Exception as error:  # noqa: BLE001 - whatever it is, the ladder is to be climbed
             _raise_ours(error)
             said = f"depose: {_words(error)}"
@@ -200,6 +203,8 @@ def _climb(attempt: FenceAttempt, kind: RungKind, rung: Rung) -> Evidence:
         return Evidence(False, kind.kind, "no installed package provides this rung")
     try:
         return kind.prove(attempt, rung)
+    except NoLongerNeeded as ended:
+        return Evidence(False, kind.kind, f"not awaited: {ended}")
     except (CloudError, ChannelError, ActionError) as error:
         _raise_ours(error)
         if isinstance(error, CloudError | ChannelError) and error.transient:

@@ -67,7 +67,7 @@ class Quiesce(FenceRung):
         from mistral_failover.agent.channel.interface import ChannelError, Command
         from mistral_failover.agent.wire import Address
         from mistral_failover.cloud.errors import CloudError
-        from mistral_failover.cloud.guard import LeaseLost
+        from mistral_failover.cloud.guard import NoLongerNeeded
         from mistral_failover.cloud.servers import Evidence
         from mistral_failover.model.ids import derived_id
         from mistral_failover.resources.commands import run_command
@@ -89,7 +89,7 @@ class Quiesce(FenceRung):
             )
             try:
                 run_command(attempt.tools.channel, command)
-            except (ActionError, ChannelError, CloudError, LeaseLost, SQLAlchemyError):
+            except (ActionError, ChannelError, CloudError, NoLongerNeeded, SQLAlchemyError):
                 raise
             except Exception as error:  # noqa: BLE001 - no client of a broker holds a fence up
                 said = f"the command channel failed ({type(error).__name__})"

@@ -16,6 +16,7 @@ from mistral_failover.model.rungs import Rung
 from mistral_failover.resources.fence.rung import DeviceRung, Examined, FenceAttempt, Missing
 
 if TYPE_CHECKING:
+    from mistral_failover.cloud.guard import Guard
     from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
 
@@ -86,6 +87,7 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
         named = ", ".join(target.beside_volumes)
         raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
     blocked: frozenset[str] = frozenset()
+    guard = attempt.tools.cloud.guard
     for volume_id in target.volumes:
         own = own_clients(attempt, known, volume_id)
         image = cluster.image_of(volume_id)
@@ -97,7 +99,7 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
             )
         for client in sorted(suspects):
             cluster.block(client)
-        blocked |= suspects | _until_gone(cluster, image.name, own, suspects, deadline)
+        blocked |= suspects | _until_gone(cluster, image.name, own, suspects, deadline, guard)
     if not blocked <= cluster.blocked():
         raise power.Unproven("a client is missing on the blocklist after it was added")
     count = f"{len(blocked)} client{'s' if len(blocked) > 1 else ''}"
@@ -105,7 +107,12 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
 
 
 def _until_gone(
-    cluster: Cluster, image: str, own: Own, blocked: frozenset[str], deadline: float
+    cluster: Cluster,
+    image: str,
+    own: Own,
+    blocked: frozenset[str],
+    deadline: float,
+    guard: Guard,
 ) -> frozenset[str]:
     """Wait until no client of the member watches the image. A new one is blocked as well. Return
     the new ones. Raises Unproven."""
@@ -121,6 +128,7 @@ def _until_gone(
                 "contradicted: a client that Ceph blocks still watches a volume",
                 f"{image} is still watched by {', '.join(sorted(watching))}",
             )
+        guard.permit("GET")
         time.sleep(_PAUSE)
     return new
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard of a climb: it ends the rung that is under way once the fence is confirmed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from mistral_failover.cloud.guard import Guard, NoLongerNeeded
+
+LOOK = 1.0
+"""Seconds at least between two looks into the state store."""
+
+
+class WatchfulGuard:
+    """Permits what another guard permits, until an operator has confirmed the fence.
+
+    Only reads and waits end by that. A request that changes something is sent: a rung must not stop
+    between two requests that belong together.
+    """
+
+    def __init__(self, guard: Guard, confirmed: Callable[[], str | None]) -> None:
+        """``confirmed``: reads the operator's confirmation; None if there is none."""
+        self._guard = guard
+        self._confirmed = confirmed
+        self._looked = time.monotonic()  # the ladder itself has looked right before
+
+    @property
+    def request_id(self) -> str | None:
+        """See ``cloud.guard.Guard``."""
+        return self._guard.request_id
+
+    def permit(self, method: str) -> float:
+        """See ``cloud.guard.Guard``. Raises NoLongerNeeded."""
+        if method == "GET" and time.monotonic() - self._looked >= LOOK:
+            self._looked = time.monotonic()
+            # Without the store no more is known than a second ago; the next look may succeed.
+            with suppress(SQLAlchemyError):
+                if self._confirmed() is not None:
+                    raise NoLongerNeeded("an operator confirmed the fence")
+        return self._guard.permit(method)
