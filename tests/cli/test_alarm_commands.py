@@ -116,7 +116,7 @@ def on_a_host(deployment: Any, request: pytest.FixtureRequest) -> tuple[str, str
 
 
 @pytest.fixture
-def alone(deployment: Any, on_a_host: tuple[str, str]) -> Iterator[None]:
+def alone(deployment: Any) -> Iterator[None]:
     """Hold the alarms of other tests' groups, which have members on the host too."""
     paused = []
     for row in deployment.shown("group", "list"):
@@ -163,6 +163,22 @@ def test_a_lost_host_is_an_alarm_about_each_group_there_and_all_are_admitted_tog
     assert f"{group}: its failover started; 0 alarms left" in done.stderr
     assert deployment.status(group)["lost"] == mine["lost"]
     assert deployment.shown("alarms", group) == []
+
+
+def test_all_held_alarms_are_admitted_at_once(
+    deployment: Any, held: tuple[str, str], alone: None
+) -> None:
+    group, _ = held
+    hear(deployment, group, f"again-{group}", member="db_a")
+
+    done = deployment.failover(
+        "admit", "--all", "--rate", "600", "--because", "it is off", "-f", "json"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"admitted": [group], "refused": {}, "left": 0}
+    assert deployment.status(group)["lost"] == ["db_a"]
+    assert deployment.shown("alarms") == []
 
 
 def test_all_held_alarms_are_dismissed_at_once(
