@@ -20,6 +20,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli import connection
+from mistral_failover.cli.table import FittingTable
 from mistral_failover.model.text import clean, clean_value
 
 COMPLETE, FAILED, USAGE, BLOCKED, UNDER_WAY = 0, 1, 2, 3, 4
@@ -39,6 +40,7 @@ class Asking:
 
     app: Any
     exit_code = COMPLETE
+    formatter: Any  # cliff's, by the command line
     _escaping = False  # the output format escapes control characters by itself
 
     def ask(self, action: str, *, save_result: bool = True, **inputs: Any) -> Any:
@@ -75,6 +77,7 @@ class Asking:
             shown = _dashed(shown)
             # cliff would let a table without a terminal be of any width.
             parsed_args.max_width = getattr(parsed_args, "max_width", 0) or width()
+            self.formatter = FittingTable()
         elif not self._escaping:
             rows = shown if isinstance(self, Lister) else [shown]
             rows = [[*map(_in_text, column_names, row)] for row in rows]
