@@ -12,13 +12,30 @@ from packaging.requirements import Requirement
 SETUP = Path(__file__).parents[2] / "setup.cfg"
 
 
-def requirements() -> dict[str, Requirement]:
-    """Every dependency of the package and of its extras, by name."""
+BESIDE = {"uvicorn": "h11"}
+"""What a dependency brings with it whose own lower bound is too low: an extra names it as well."""
+
+
+def lists() -> dict[str, dict[str, Requirement]]:
+    """The dependencies of the package ("") and of each extra, by name."""
     parser = configparser.ConfigParser()
     parser.read(SETUP, encoding="utf-8")
-    lists = [parser["options"]["install_requires"], *parser["options.extras_require"].values()]
-    found = [Requirement(line) for each in lists for line in each.split("\n") if line.strip()]
-    return {each.name.lower(): each for each in found}
+    written = {"": parser["options"]["install_requires"], **parser["options.extras_require"]}
+    return {
+        extra: {
+            each.name.lower(): each
+            for each in map(Requirement, filter(str.strip, lines.split("\n")))
+        }
+        for extra, lines in written.items()
+    }
+
+
+def test_an_extra_names_the_version_of_what_its_dependencies_bring() -> None:
+    named = lists()
+
+    bringing = [(extra, name) for extra, each in named.items() for name in BESIDE if name in each]
+    assert bringing
+    assert [(e, name) for e, name in bringing if BESIDE[name] not in named[e]] == []
 
 
 @pytest.mark.parametrize(
@@ -33,4 +50,7 @@ def requirements() -> dict[str, Requirement]:
     ],
 )
 def test_a_vulnerable_version_does_not_satisfy_the_lower_bound(name: str, vulnerable: str) -> None:
-    assert not requirements()[name].specifier.contains(vulnerable)
+    stated = [each[name] for each in lists().values() if name in each]
+
+    assert stated
+    assert [str(each) for each in stated if each.specifier.contains(vulnerable)] == []
