@@ -185,7 +185,18 @@ def test_a_form_says_what_it_does_and_shows_the_plan(opened: Opened, asked: str)
     assert ("Type the group&#39;s name" in page or "Type the group's name" in page) == (
         order.dangerous
     )
-    assert ("What would happen" in page) == (order.name in ("admit", "start"))
+    assert ("What would happen" in page) == (order.name in ("admit", "start", "confirm-fenced"))
+
+
+def test_a_member_can_be_confirmed_as_fenced_although_no_plan_can_be_made(opened: Opened) -> None:
+    refused = Trouble("db_a has left the stack", "Look.", "UNKNOWN_MEMBER")
+
+    page = opened(Answers(plan=refused)).get(
+        "/order?what=confirm-fenced&group=payments&member=db_a"
+    )
+
+    assert "payments would be refused: db_a has left the stack" in page.text
+    assert "Confirm that the member is off" in page.text
 
 
 def test_an_alarm_is_shown_with_the_plan_for_all_of_its_members_before_it_is_admitted(

@@ -240,6 +240,8 @@ class Pages:
                 content["plan"] = self._admitted(alarm)
         if order.name == "start" and given.get("plan"):
             content["plan"] = plan_view(self._asking.ask("failover.plan", plan=given["plan"]))
+        if order.name == "confirm-fenced":
+            content["plans"] = [self._planned((group, [_needed(given, "member")]))]
         return Page("order.html", f"{order.title}: {group}", content)
 
     def _host_order(self, order: Order, given: Parameters) -> Page:
