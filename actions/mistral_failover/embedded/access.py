@@ -3,8 +3,8 @@
 
 Mistral's own authentication needs Keystone. Without it every program that reaches the port could
 give orders: any user of this machine, and any web page in a browser here, because a browser sends
-forms and plain text to other sites without asking. So each request is checked before Mistral reads
-a byte of its body, in this order:
+forms and plain text to other sites without asking. So each request is checked before Mistral sees
+it, in this order:
 
 1. ``Host`` is a name of this API, else 403. A page whose own name is rebound to 127.0.0.1 sends
    that name.
@@ -12,12 +12,15 @@ a byte of its body, in this order:
 3. The token is in ``X-Auth-Token``, else 401. A caller whose ``X-Auth-Token`` is a cloud's, for the
    actions, sends it as ``Authorization: Bearer`` instead.
 4. The body's length is given once, else 400.
-5. The body is JSON, or plain text where Mistral reads definitions, else 415.
+5. The path is none that this package has no use for, else 403.
+6. The body is JSON, or plain text where Mistral reads definitions, else 415.
+7. A JSON body is an object, else 400: to anything else Mistral answers 500.
 """
 
 from __future__ import annotations
 
 import hmac
+import io
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterable
@@ -34,7 +37,8 @@ LARGEST = 16 * 1024 * 1024
 """Maximum size of a body in bytes."""
 _BYTES = 32
 _BEARER = "bearer "
-_DEFINITIONS = frozenset({"workflows", "workbooks", "actions", "code_sources"})
+_DEFINITIONS = frozenset({"workflows", "workbooks", "actions"})
+_CLOSED = frozenset({"code_sources", "dynamic_actions", "event_triggers"})
 _OWN = frozenset({"same-origin", "none"})  # none: typed by the user
 
 Environ = dict[str, Any]
@@ -128,11 +132,18 @@ class Gate:
             )
         if "HTTP_TRANSFER_ENCODING" in environ and environ.get("CONTENT_LENGTH"):
             return HTTPStatus.BAD_REQUEST, "Send one Content-Length, and no Transfer-Encoding."
+        if _closed(environ):
+            return HTTPStatus.FORBIDDEN, (
+                "This server has no code sources, dynamic actions, event triggers or members of "
+                "workflows."
+            )
         if not _readable(environ):
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, (
                 "Send the body as application/json; definitions of workflows, workbooks and "
                 "actions as text/plain."
             )
+        if not _is_object(environ):
+            return HTTPStatus.BAD_REQUEST, "The body must be a JSON object."
         return None
 
     def _authenticated(self, environ: Environ) -> bool:
@@ -181,3 +192,24 @@ def _of_definitions(environ: Environ) -> bool:
     parts = str(environ.get("PATH_INFO", "")).split("/")
     known = parts[:2] == ["", "v2"] and len(parts) > 2 and parts[2] in _DEFINITIONS
     return known and str(environ["REQUEST_METHOD"]) in ("POST", "PUT")
+
+
+def _closed(environ: Environ) -> bool:
+    # Mistral ignores empty parts of a path, and an extension.
+    parts = [part.partition(".")[0] for part in environ.get("PATH_INFO", "").split("/") if part]
+    shared = parts[1:2] == ["workflows"] and parts[3:4] == ["members"]
+    return parts[:1] == ["v2"] and (shared or not _CLOSED.isdisjoint(parts[1:2]))
+
+
+def _is_object(environ: Environ) -> bool:
+    """Whether the body, which is read here and put back, is a JSON object where Mistral expects
+    one."""
+    length = str(environ.get("CONTENT_LENGTH", ""))
+    if not length.isdecimal() or not int(length) or _of_definitions(environ):
+        return True
+    body = environ["wsgi.input"].read(int(length))
+    environ["wsgi.input"] = io.BytesIO(body)
+    try:
+        return isinstance(json.loads(body), dict)
+    except (ValueError, RecursionError):
+        return False
