@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -84,6 +85,79 @@ def test_what_was_started_with_a_mistyped_stop_command_is_fenced_by_the_correcte
 
     assert group.status()["roles"] == {"active": "db_b"}
     assert group.runs_on() == ["db_b"]
+
+
+@pytest.fixture
+def mistyped(protect: Any) -> Callable[..., Any]:
+    """Make a group whose activation names commands that the agents may not know."""
+
+    def make(**names: str) -> Any:
+        group = protect()
+        change(group, "database", **names)
+        return group
+
+    return make
+
+
+def fails_to_start(group: Any) -> None:
+    """Start the group, which fails."""
+    assert group.run("failover", group=group.name, lost=[]).state == "ERROR"
+    assert group.status()["status"] == "FAILED"
+
+
+def test_both_names_of_what_never_started_can_be_corrected(mistyped: Any) -> None:
+    group = mistyped(start="strt", stop="stpo")
+    fails_to_start(group)
+
+    change(group, "database", start="start", stop="stop")
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    assert group.runs_on() == ["db_a"]
+
+
+def test_what_never_started_needs_no_stop_command(mistyped: Any) -> None:
+    group = mistyped(start="strt", stop="stpo")
+    fails_to_start(group)
+
+    group.run("remove", group=group.name).assert_succeeded()
+
+    assert group.status()["roles"] == {}
+    assert group.holders() == []
+
+
+def test_what_started_and_failed_is_not_left_without_a_stop(mistyped: Any) -> None:
+    group = mistyped(stop="stpo")
+    group.cloud.api_fault("command_start", "fail")
+    fails_to_start(group)
+
+    removal = group.run("remove", group=group.name)
+
+    assert removal.state == "ERROR"
+    assert "stpo is not on the member's allow-list" in str(removal.output["error"])
+    assert group.holders() == ["db_a"]
+
+
+def test_a_start_that_was_refused_for_another_reason_needs_its_stop(mistyped: Any) -> None:
+    group = mistyped(stop="stpo")
+    group.cloud.api_fault("command", status=401, times=2)  # Keystone's client tries it twice
+    fails_to_start(group)
+    assert "REFUSED" in group.status()["reason"]
+
+    assert group.run("remove", group=group.name).state == "ERROR"
+
+
+def test_both_names_can_be_corrected_while_the_application_runs(mistyped: Any) -> None:
+    group = mistyped(stop="stpo")
+    group.activate()
+    group.cloud.add_application(
+        group.name, start="begin", stop="end", needs_volume=True, stack=group.name
+    )
+
+    change(group, "database", start="begin", stop="end")
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    assert group.runs_on() == ["db_a"]
+    assert "quiesce: database on db_a: done" in group.told("done")
 
 
 def test_a_group_without_its_volume_can_be_taken_out_of_service(without_volume: Any) -> None:

@@ -31,7 +31,7 @@ from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_tools import Document, Tools, sharing
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import attached_volumes, groups
+from mistral_failover.store import attached_volumes, details, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -116,9 +116,19 @@ class Reactivate(OperationAction):
 
 
 class Quiesce(OperationAction):
-    """Stop the application on a member."""
+    """Stop the application on a member, unless it never ran there."""
 
     perform = activation.quiesce
+
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        """Run the stop command, unless the agent never knew the start command."""
+        record_id = operation["resource"]["id"]
+        errors = request.runtime.database.reading(
+            lambda tx: details.errors_of_making(tx, record_id)
+        )
+        if activation.never_ran(errors):
+            return {}
+        return super().carry_out(request, tools, operation)
 
 
 class AssociateFloatingIp(OperationAction):

@@ -50,6 +50,9 @@ MAX_KNOWN = 8 * 1024
 MAX_NAME = 255
 """Characters of a name."""
 
+NOT_ALLOWED = "is not on the member's allow-list"
+"""What a refusal (REFUSED) says of a command that the agent does not know, after its name."""
+
 Kind = Literal["command", "notice", "result", "heartbeat"]
 
 KIND = "failover-kind"

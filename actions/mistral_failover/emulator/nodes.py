@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from mistral_failover.agent.wire import NOT_ALLOWED
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import Application, Guest, Server
 from mistral_failover.emulator.web import Call, plain_error, take_fault
@@ -281,7 +282,7 @@ def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
         raise plain_error(
             "REFUSED",
             403,
-            f"The command {wanted['name']!r} is not on the node's allow-list.",
+            f"{wanted['name']} {NOT_ALLOWED}.",
             "Add it to the allow-list, or correct the name in the group file.",
         )
     verb, application = found

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from mistral_failover.agent.channel.interface import ChannelError, refused_as_unknown
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.convergence.records import Record
@@ -50,9 +52,29 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
     if proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING:
         server_id = recorded_server(operation)
         if not _was_deleted(tools, operation, server_id):
-            stop = stop_command(operation["properties"], operation.get("written"))
-            command_member(tools, operation, stop, {}, server_id)
+            _stop(tools, operation, server_id)
     return {}
+
+
+def never_ran(errors: Sequence[Document | None]) -> bool:
+    """Return whether the start command of an activation never ran: ``errors`` are those of each of
+    its creations and updates, None for one that did not fail for certain at its only attempt, and
+    each says that the agent does not know the command."""
+    return bool(errors) and all(error and refused_as_unknown(error) for error in errors)
+
+
+def _stop(tools: Tools, operation: Document, server_id: str) -> None:
+    """Run the stop command; if the agent does not know it, run the one that the group file names
+    now, which the agent may know."""
+    written = operation.get("written")
+    stop = stop_command(operation["properties"], written)
+    try:
+        command_member(tools, operation, stop, {}, server_id)
+    except ChannelError as error:
+        corrected = written["stop"] if written is not None else None
+        if not error.not_allowed or not isinstance(corrected, str) or corrected == stop:
+            raise
+        command_member(tools, operation, corrected, {}, server_id)
 
 
 def stop_command(applied: Document, written: Document | None) -> str:

@@ -4,6 +4,7 @@ runs in one transaction. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -54,6 +55,20 @@ def carried_out(
     if key is not None:
         query = query.where(operations.c.key == key)
     return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
+def errors_of_making(tx: Session, resource_id: str) -> list[Mapping[str, Any] | None]:
+    """Return the error of each create and update of a record. It is None for one that may
+    have had an effect: it has not failed, or not at its only attempt."""
+    rows = tx.connection.execute(
+        sa.select(operations.c.status, operations.c.attempts, operations.c.result).where(
+            operations.c.resource_id == resource_id, operations.c.verb.in_(("create", "update"))
+        )
+    )
+    return [
+        (row.result or {}).get("error") if row.status == "failed" and row.attempts == 1 else None
+        for row in rows
+    ]
 
 
 def deferrals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ def check_allowed(request: Request, commands: Mapping[str, CommandSpec]) -> Comm
     not match its declaration."""
     spec = commands.get(request.name)
     if spec is None:
-        raise Refused("REFUSED", f"{request.name} is not on the member's allow-list.")
+        raise Refused("REFUSED", f"{request.name} {wire.NOT_ALLOWED}.")
     values_of(request.arguments, spec)
     return spec
 
