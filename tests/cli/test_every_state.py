@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cli.conftest import Deployment
 from mistral_failover.cli.status_screen import helps
@@ -115,15 +116,38 @@ def holder_off(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
-def volume_detached(make: Callable[..., Walk]) -> Walk:
-    walk = make()
+def detach_volume(walk: Walk) -> None:
+    """Stop the application and detach its volume by hand."""
     server = walk.server("db_a")
     (epoch,) = (m["epoch"] for m in walk.status()["members"] if m["name"] == "db_a")
     walk.deployment.cloud.run_command(
         server, "pg-stop", command_id=f"by-hand-{walk.group}", epoch=epoch
     )
     walk.operator.detach(walk.volume(), server)
+
+
+def volume_detached(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    detach_volume(walk)
     return walk
+
+
+def volume_deleted(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    detach_volume(walk)
+    walk.operator.delete_volume(walk.volume())
+    return walk
+
+
+def another_volume(walk: Walk) -> None:
+    """Name another volume in the group file, and type what the doctor advises."""
+    remedy = walk.remedy("volumes")
+    definition = examples.group(1, walk.group)
+    definition["resources"]["data"]["properties"]["volume"] = walk.operator.make_volume()
+    file = walk.deployment.folder / f"{walk.group}.yaml"
+    file.write_text(yaml.safe_dump(definition), encoding="utf-8")
+    command = remedy[remedy.index("failover group update FILE") :].replace("FILE", str(file))
+    assert walk.types(*shlex.split(command)[1:]) == 0
 
 
 def no_standby(make: Callable[..., Walk]) -> Walk:
@@ -271,6 +295,13 @@ STATES = {
         "a volume was detached by hand",
         "failover doctor GROUP",
         repaired("volumes", lambda walk: walk.operator.attach(walk.volume(), walk.server("db_a"))),
+    ),
+    "volume deleted": State(
+        volume_deleted,
+        ("COMPLETE", "DOWN"),
+        "a volume was deleted",
+        "failover doctor GROUP",
+        repaired("volumes", another_volume),
     ),
     "no standby": State(
         no_standby,

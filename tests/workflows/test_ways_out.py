@@ -165,6 +165,20 @@ def test_a_group_without_its_volume_can_be_taken_out_of_service(without_volume: 
     assert without_volume.status()["roles"] == {}
 
 
+def test_a_deleted_volume_names_the_command_that_gives_the_group_another_one(
+    without_volume: Any,
+) -> None:
+    group, command = without_volume, "failover group update FILE"
+    findings = doctor.Doctor(group.name).run(CONTEXT)["findings"]
+    (found,) = (row for row in findings if row["check"] == "volumes" and row["level"] == "error")
+    assert command in found["remedy"]
+
+    refused = group.run("failover", group=group.name, lost=[], to="db_b")
+
+    assert refused.state == "ERROR"
+    assert command in group.status()["reason"]
+
+
 def test_a_group_goes_on_with_another_volume(without_volume: Any, operator: Operator) -> None:
     group = without_volume
     other = operator.make_volume()

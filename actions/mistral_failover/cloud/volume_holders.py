@@ -22,6 +22,12 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import deletion, server_state, takes_along
 from mistral_failover.fault_points import reach
 
+ANOTHER = (
+    "Name a volume resource of the stack, or an existing volume's id, in the group file, then: "
+    "failover group update FILE"
+)
+"""The remedy for a volume that does not exist, or not any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class VolumeHolder:
@@ -42,9 +48,15 @@ class VolumeHolder:
 
 
 def volume_of(cloud: Cloud, volume_id: str) -> Any:
-    """Return the volume as Cinder shows it. Raises `CloudError` NOT_FOUND."""
-    with translated(f"read volume {volume_id}"):
-        return cloud.volumes.volumes.get(volume_id)
+    """Return the volume as Cinder shows it. Raises `CloudError` NOT_FOUND, whose remedy gives the
+    group another volume."""
+    try:
+        with translated(f"read volume {volume_id}"):
+            return cloud.volumes.volumes.get(volume_id)
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            error.remedy = ANOTHER
+        raise
 
 
 def held_by(volume: Any, server_id: str) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Detach, Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import VOLUME, StackResource, stack_map, wrong_type
-from mistral_failover.cloud.volume_holders import volume_of
+from mistral_failover.cloud.volume_holders import ANOTHER, volume_of
 from mistral_failover.cloud.volume_steps import refuse_root
 
 _UNPROVEN = Release()
@@ -91,8 +91,7 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
     raise CloudError(
         "NOT_FOUND",
         f"{name} is neither a volume of stack {stack} nor the id of a volume.",
-        remedy="Name a volume resource of the stack, or an existing volume's id, in the group "
-        "file.",
+        remedy=ANOTHER,
     )
 
 
