@@ -2,12 +2,13 @@
 """A role stays where it is while it can; else it goes to the member that the group prefers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.assignment import MemberFact, assign_roles, passed_over
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.group import Group, parse_group
 
@@ -152,6 +153,21 @@ def test_a_target_that_is_not_eligible_is_refused_with_the_reason(
     assert remedy in caught.value.remedy
 
 
+def test_each_member_that_would_come_first_is_named_with_the_reason() -> None:
+    off = replace(OLD, healthy=False, why_not="its server is SHUTOFF")
+    silent = replace(MIDDLE, silent="its agent is silent")
+    last = replace(UNKNOWN, healthy=False, why_not="its server is SHUTOFF")
+    members = [off, silent, NEW, last]
+
+    roles = assign_roles(group(), members, {}, set())
+
+    assert roles == {"active": "b_new"}
+    assert passed_over(group(), members, {}, set(), roles) == {
+        "c_old": "its server is SHUTOFF",
+        "a_middle": "its agent is silent",
+    }
+
+
 def test_a_role_that_the_group_does_not_have_is_refused() -> None:
     with pytest.raises(InvalidDocument) as caught:
         assign_roles(group(), ALL, {}, set(), {"activ": "c_old"})
@@ -195,5 +211,8 @@ def test_whatever_the_facts_roles_go_to_members_that_are_not_lost(
             assert member == kept
         else:
             assert present[member].healthy
+    over = passed_over(three, members, current, lost, roles)
+    assert not over.keys() & (lost | set(roles.values()))
+    assert all(not present[member].healthy for member in over)
     dice.shuffle(members)  # type: ignore[attr-defined]
     assert assign_roles(three, members, current, lost) == roles

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from support.operators import Operator
+
 VOLUME = {"volume": "data_volume", "server": {"get_param": "active"}}
 
 
@@ -278,6 +280,20 @@ def test_without_an_eligible_member_the_failover_says_why_each_cannot(group: Any
         "db_b": "it is declared lost",
     }
     assert group.status()["roles"] == {"active": "db_a"}
+
+
+def test_a_failover_and_its_plan_say_why_a_member_is_passed_over(protect: Any) -> None:
+    group = protect(servers=("db_a", "db_b", "db_c"))
+    group.activate()
+    Operator(group.cloud).stop_server(group.server("db_b"))
+    said = "db_b is passed over: its server is SHUTOFF"
+
+    risks = group.plan(lost=["db_a"])["risks"]
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+
+    assert any(row["sentence"].startswith(said) for row in risks)
+    assert said in group.traversals()[-1]
+    assert group.status()["roles"] == {"active": "db_c"}
 
 
 def test_an_alarm_that_finds_no_eligible_member_is_kept_for_the_sweep(group: Any) -> None:

@@ -161,6 +161,30 @@ def doubts(members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
     return found
 
 
+def passed_over(
+    group: Group,
+    members: Sequence[MemberFact],
+    current: Mapping[str, str],
+    lost: Set[str],
+    roles: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the reason, in words, for each member that would have got a role, if nothing spoke
+    against it, and was given none. ``roles``: what :func:`assign_roles` returned for these facts
+    without ``to``."""
+    why = doubts(members, lost) | reasons(group, members, lost)
+    found: dict[str, str] = {}
+    while True:
+        supposed = [
+            MemberFact(fact.name, fact.created_at, healthy=fact.name not in found)
+            for fact in members
+        ]
+        ideal = assign_roles(group, supposed, current, lost)
+        over = set(ideal.values()) & why.keys() - roles.values() - found.keys()
+        if not over:
+            return found
+        found |= {name: why[name] for name in sorted(over)}
+
+
 def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
     """Return the facts for a planned move. A member with a silent agent is no target, because a
     planned move can wait for the agent."""

@@ -18,7 +18,7 @@ move fails or needs an operator, the group returns to the goal that it reached l
 import copy
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mistral_failover.model.canonical import version_of
@@ -46,6 +46,8 @@ class Goal:
 
     document: Mapping[str, Any]
     """Plain JSON, see the module. It never changes after construction."""
+    passed_over: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Why these members were not chosen for a role, in words. Not stored with the goal."""
 
     @functools.cached_property
     def version(self) -> str:

@@ -15,7 +15,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
-from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.assignment import MemberFact, assign_roles, passed_over
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
 from mistral_failover.model.group import SHIPPED_CHAIN, Group
@@ -69,7 +69,11 @@ def next_goal(snapshot: GroupSnapshot, facts: FailoverRequest, members: list[Mem
         for name, wish in replaced.items()
         if name in facts.replaced or name not in roles.values()
     }
-    return render_goal(snapshot.group, roles, lost, replaced=going)
+    goal = render_goal(snapshot.group, roles, lost, replaced=going)
+    if facts.to is not None:
+        return goal
+    over = passed_over(snapshot.group, members, snapshot.roles, lost, roles)
+    return replace(goal, passed_over=over)
 
 
 def _refuse_gone_holders(
@@ -263,12 +267,13 @@ def begin(
     for _ in range(_ATTEMPTS):
         # A repeat uses the goal that was derived then, because the facts may have changed since.
         goal = given or derive(snapshot)
+        said = "; ".join([cause, *_passed_over(goal)])
         started = request.runtime.engine.start(
             snapshot.state.id,
             goal,
             traversal_id=traversal_id,
             expected=snapshot.state.current_traversal,
-            cause=cause,
+            cause=said,
             incident_id=incident_id,
             # A group's own chain may put its own tasks between the stages.
             through=None if snapshot.group.workflow is None else Stage.FENCE,
@@ -287,7 +292,7 @@ def begin(
                 worker = NodeWorker(request, snapshot.state.id)
                 for ready in started.ready:
                     worker.submit(ready)
-            sentence = cause if started.created else f"{cause} (it was started before)"
+            sentence = said if started.created else f"{cause} (it was started before)"
             return _answer(snapshot.group, traversal_id, goal, sentence)
         # A newer request won. Its facts are also true, so derive the goal from both.
         snapshot = group_snapshot(request, name)
@@ -296,6 +301,10 @@ def begin(
         f"{name} received new goals {_ATTEMPTS} times while this one was being started",
         f"Check its status before you repeat the order: failover status {quote(name)}",
     )
+
+
+def _passed_over(goal: Goal) -> list[str]:
+    return [f"{member} is passed over: {why}" for member, why in goal.passed_over.items()]
 
 
 def traversal_of(group_id: str, incident_id: str) -> str:

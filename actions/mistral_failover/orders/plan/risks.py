@@ -140,6 +140,12 @@ def _members(case: Case) -> Iterator[Risk]:
             "Repair it first, or name another member with to; failover member list shows all "
             "members.",
         )
+    for member, why in case.goal.passed_over.items():
+        yield risk(
+            "PASSED_OVER",
+            f"{member} is passed over: {why}",
+            f"Repair it first, if the roles should go to {member}; or name it with to.",
+        )
     refused = unfit(case.snapshot, case.found, lost)
     spare = facts.keys() - refused.keys() - set(holders.values())
     if holders and not spare:
