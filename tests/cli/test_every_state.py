@@ -164,7 +164,15 @@ def after_a_failover(make: Callable[..., Walk]) -> Walk:
 
 
 def fence_unproven(make: Callable[..., Walk]) -> Walk:
-    walk = make(fence=["confirm"])
+    return fence_blocked(make, {"kind": "quiesce", "limit": 0.5}, "confirm")
+
+
+def fence_unprovable(make: Callable[..., Walk]) -> Walk:
+    return fence_blocked(make, "confirm")
+
+
+def fence_blocked(make: Callable[..., Walk], *ladder: Any) -> Walk:
+    walk = make(fence=list(ladder))
     walk.deployment.crash(walk.group)
     assert walk.types("start", walk.group, "--lost", "db_a") == 3
     return walk
@@ -175,7 +183,7 @@ def volume_on_a_dead_host(make: Callable[..., Walk]) -> Walk:
     cloud = walk.deployment.cloud
     cloud.fault("host", cloud.nodes()[walk.server("db_a")]["host"], "power_off")
     assert walk.types("start", walk.group, "--lost", "db_a") == 3
-    assert walk.obeys(1, "--yes") == 3
+    assert walk.obeys(0, "--yes") == 3
     return walk
 
 
@@ -324,6 +332,14 @@ STATES = {
         lambda walk: walk.obeys(1, "--yes"),
         then=("COMPLETE", "DEGRADED"),
     ),
+    "fence unprovable": State(
+        fence_unprovable,
+        ("BLOCKED", "DOWN"),
+        "the fence has no other rung than confirm",
+        "failover confirm-fenced GROUP db_a --because '...'",
+        lambda walk: walk.obeys(0, "--yes"),
+        then=("COMPLETE", "DEGRADED"),
+    ),
     "volume on a dead host": State(
         volume_on_a_dead_host,
         ("BLOCKED", "DOWN"),
@@ -381,6 +397,8 @@ def test_the_command_that_is_shown_leads_out_of_the_state(
     walked = state.enter(walk)
 
     assert shows(walked.status()) == state.shows
+    code = walked.types("status", walked.group, "--exit-code")
+    assert code == {"DEGRADED": 5, "DOWN": 6}.get(state.shows[1], 0)
     first = walked.shown()[0]
     assert first == shlex.split(state.command.replace("GROUP", walked.group))[1:]
 

@@ -54,6 +54,18 @@ def test_a_group_is_created_brought_up_and_each_step_is_told(deployment: Any) ->
     assert "[GROUP_EXISTS]" in again.stderr
 
 
+def test_commands_that_no_agent_knows_are_told_where_they_are_written(deployment: Any) -> None:
+    file = deployment.file("typo")
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    document["resources"]["database"]["properties"]["stop"] = "pg-stpo"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    unknown = "db_b: its agent does not know the command pg-stpo"
+
+    assert unknown in deployment.failover("group", "create", str(file)).stderr
+    assert unknown in deployment.failover("group", "update", str(file)).stderr
+    assert "does not know pg-stpo" in deployment.failover("plan", "typo", "--to", "db_b").stdout
+
+
 def test_a_group_may_be_defined_only_and_brought_up_or_forgotten_later(deployment: Any) -> None:
     file = deployment.file("stall")
 

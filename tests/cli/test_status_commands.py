@@ -17,6 +17,7 @@ import pytest
 
 from support.closable_address import Doorway
 from support.commands import heeds_ctrl_c
+from support.operators import Operator
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +60,29 @@ def test_machines_get_the_status_whole(deployment: Any, blocked: str) -> None:
     assert found["status"] == "BLOCKED"
     assert {"traversal", "resources", "remedies", "alarms", "agents", "now"} <= set(found)
     assert set(found["agents"]) == {"db_a", "db_b"}
+
+
+def test_the_exit_code_says_how_well_the_group_serves(deployment: Any) -> None:
+    group, operator = "exits", Operator(deployment.cloud)
+    deployment.protect(group)
+
+    def code() -> int:
+        deployment.failover("sweep", group)
+        return int(deployment.failover("status", group, "--exit-code").returncode)
+
+    def stop(member: str) -> None:
+        server = deployment.cloud.resources(group)[member]["physical_resource_id"]
+        operator.stop_server(server)
+
+    assert code() == 0
+    deployment.cloud.api_fault("server_list", times=100)
+    assert code() == 7
+    deployment.cloud.clear_api_faults()
+    stop("db_b")
+    assert code() == 5
+    stop("db_a")
+    assert code() == 6
+    assert deployment.failover("status", group).returncode == 0, "only if it is asked for"
 
 
 def test_without_a_group_all_of_them_stand_there(deployment: Any, blocked: str) -> None:

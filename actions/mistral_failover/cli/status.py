@@ -62,27 +62,25 @@ class Status(Asking, ShowOne):
         )
         return list(facts), list(facts.values())
 
-    _service = ""
     _screen = ""
 
     def _group(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         group = parsed_args.group
         # Asking the agents takes a while, so the engine must not wait for it.
         status = self.ask("failover.status", group=group, agents=True)
-        self._service = status["service"]["status"]
+        if parsed_args.exit_code:
+            self.exit_code = SERVICES.get(status["service"]["status"], base.COMPLETE)
         alarms = status["held"] and self.ask("failover.held", group=group, limit=_HELD)["held"]
         self._screen = status_screen.screen(status, alarms or [], base.width())
         return {**status, "alarms": alarms or []}
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Without a frame for people: commands must be easy to copy."""
-        if for_people(parsed_args):
-            facts = dict(zip(column_names, data, strict=True))
-            self.app.stdout.write(self._screen or status_screen.beside(facts, base.width()))
-            code = 0
-        else:
-            code = int(super().produce_output(parsed_args, column_names, data))
-        return SERVICES.get(self._service, 0) if parsed_args.exit_code and not code else code
+        if not for_people(parsed_args):
+            return int(super().produce_output(parsed_args, column_names, data))
+        facts = dict(zip(column_names, data, strict=True))
+        self.app.stdout.write(self._screen or status_screen.beside(facts, base.width()))
+        return 0
 
     def _project(self, *, people: bool) -> dict[str, Any]:
         answer: dict[str, Any] = self.ask("failover.status")

@@ -311,10 +311,13 @@ def where(status: Mapping[str, Any]) -> str:
 
 def _unblocking(status: Mapping[str, Any]) -> list[Advice]:
     """Return what an operator can do about fences without a proof: first what needs no
-    confirmation."""
+    confirmation, unless nothing else helps."""
     rows = status["remedies"]
-    if not rows:
-        return []
+    sure = [
+        Advice(row["command"], f"once you are sure that {row['member']} is off") for row in rows
+    ]
+    if all(row.get("only_by_confirmation") for row in rows):  # an older server does not say it
+        return sure
     group = shlex.quote(status["group"])
     members = sorted({row["member"] for row in rows})
     verb = "start" if status["roles"] else "group delete"
@@ -326,7 +329,7 @@ def _unblocking(status: Mapping[str, Any]) -> list[Advice]:
             f"if {' and '.join(members)} {are} back",
             "tries the proof again",
         ),
-        *(Advice(row["command"], f"once you are sure that {row['member']} is off") for row in rows),
+        *sure,
     ]
 
 

@@ -21,6 +21,7 @@ from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, goal_resources, returns
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import EngineView, Presence, standing
+from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.orders import switchover
 from mistral_failover.orders.failover import chain_of
@@ -411,7 +412,7 @@ def _remedies(
     tx: SqlTransaction, group: str, traversal_id: str, records: list[Record]
 ) -> list[dict[str, Any]]:
     """Return the commands by which an operator releases blocked fences once the members are
-    certainly off."""
+    certainly off. ``only_by_confirmation``: no rung of the ladder could prove it."""
     blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
     return [
         {
@@ -419,6 +420,9 @@ def _remedies(
             "member": record.properties["member"],
             "reason": record.reason,
             "command": confirm_command(group, record.properties["member"]),
+            "only_by_confirmation": all(
+                rung_kind(rung["kind"]).asks_person for rung in record.properties["ladder"]
+            ),
         }
         for record in records
         if record.id in blocked and record.type == FENCE_TYPE and record.properties
