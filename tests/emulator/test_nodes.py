@@ -96,7 +96,7 @@ def test_an_older_epoch_is_refused(emulator: EmulatorClient, serving: Pair) -> N
 
 
 def test_only_commands_of_the_allow_list_run(emulator: EmulatorClient, pair: Pair) -> None:
-    assert refusal(emulator, pair.a, "rm", command_id="x").code == "REFUSED"
+    assert refusal(emulator, pair.a, "rm", command_id="x").code == "UNKNOWN_COMMAND"
 
 
 def test_a_command_needs_a_token_of_the_servers_project(
@@ -249,7 +249,7 @@ def test_an_application_of_one_stack_is_not_allowed_in_another(
         },
     )
     server = emulator.resources(made["stack_name"])["s"]["physical_resource_id"]
-    assert refusal(emulator, server, "own-start", command_id="x").code == "REFUSED"
+    assert refusal(emulator, server, "own-start", command_id="x").code == "UNKNOWN_COMMAND"
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,9 @@ MAX_KNOWN = 8 * 1024
 MAX_NAME = 255
 """Characters of a name."""
 
-NOT_ALLOWED = "is not on the member's allow-list"
-"""What a refusal (REFUSED) says of a command that the agent does not know, after its name."""
+UNKNOWN_COMMAND = "UNKNOWN_COMMAND"
+"""The ``cause`` of a refusal for a command that is not on the agent's allow-list. Its code is
+REFUSED, because that is what earlier versions understand."""
 
 Kind = Literal["command", "notice", "result", "heartbeat"]
 

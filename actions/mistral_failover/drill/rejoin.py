@@ -9,7 +9,7 @@ import uuid
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Command, Heartbeat
-from mistral_failover.agent.wire import Address
+from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.drill.scene import Scene, SceneError
 from mistral_failover.model.ids import group_id
@@ -19,7 +19,7 @@ from mistral_failover.runtime.request import Request
 _PAUSE = 0.1
 _LIMIT = 60.0
 _WAIT = 3.0
-REFUSALS = ("OLD_EPOCH", "REFUSED")
+REFUSALS = ("OLD_EPOCH", "REFUSED", UNKNOWN_COMMAND)
 """The codes with which an agent reports that a command has not run."""
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from mistral_failover.agent.wire import NOT_ALLOWED
+from mistral_failover.agent.wire import UNKNOWN_COMMAND
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import Application, Guest, Server
 from mistral_failover.emulator.web import Call, plain_error, take_fault
@@ -280,9 +280,9 @@ def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
     found = _allowed(emulation, guest, wanted["name"])
     if found is None:
         raise plain_error(
-            "REFUSED",
+            UNKNOWN_COMMAND,
             403,
-            f"{wanted['name']} {NOT_ALLOWED}.",
+            f"{wanted['name']} is not on the member's allow-list.",
             "Add it to the allow-list, or correct the name in the group file.",
         )
     verb, application = found

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mistral_failover.agent.channel.interface import ChannelError, refused_as_unknown
-from mistral_failover.agent.wire import Address
+from mistral_failover.agent.channel.interface import ChannelError
+from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud import servers
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView
@@ -60,7 +60,7 @@ def never_ran(errors: Sequence[Document | None]) -> bool:
     """Return whether the start command of an activation never ran: ``errors`` are those of each of
     its creations and updates, None for one that did not fail for certain at its only attempt, and
     each says that the agent does not know the command."""
-    return bool(errors) and all(error and refused_as_unknown(error) for error in errors)
+    return bool(errors) and all(error and error["code"] == UNKNOWN_COMMAND for error in errors)
 
 
 def _stop(tools: Tools, operation: Document, server_id: str) -> None:
@@ -72,7 +72,7 @@ def _stop(tools: Tools, operation: Document, server_id: str) -> None:
         command_member(tools, operation, stop, {}, server_id)
     except ChannelError as error:
         corrected = written["stop"] if written is not None else None
-        if not error.not_allowed or not isinstance(corrected, str) or corrected == stop:
+        if error.code != UNKNOWN_COMMAND or not isinstance(corrected, str) or corrected == stop:
             raise
         command_member(tools, operation, corrected, {}, server_id)
 

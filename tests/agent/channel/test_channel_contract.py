@@ -156,7 +156,7 @@ def test_a_command_that_fails_is_a_result(world):
 
 def test_a_command_that_the_member_does_not_allow_is_refused(world):
     error = failure(world.channel(), command(world, "rm"))
-    assert error.code == "REFUSED"
+    assert error.code == "UNKNOWN_COMMAND"
     assert "allow-list" in error.remedy
 
 

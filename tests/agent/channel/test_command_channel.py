@@ -73,7 +73,7 @@ def test_a_command_of_an_older_epoch_is_refused(channel, pair):
 def test_a_command_that_the_member_does_not_allow_is_refused(channel, pair):
     with pytest.raises(ChannelError) as raised:
         channel.run(command(pair.a, "rm"))
-    assert raised.value.code == "REFUSED"
+    assert raised.value.code == "UNKNOWN_COMMAND"
     assert "allow-list" in raised.value.remedy
 
 

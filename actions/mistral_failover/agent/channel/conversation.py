@@ -219,7 +219,9 @@ class Conversation:
                 replayed=_field(said, "replayed", _is_flag),
             )
         if state == "refused" and said.get("code") in ("OLD_EPOCH", "REFUSED"):
-            return ChannelError(said["code"], clean(_field(said, "message", wire.is_text)[:500]))
+            known = said.get("cause") != wire.UNKNOWN_COMMAND
+            code = said["code"] if known else wire.UNKNOWN_COMMAND
+            return ChannelError(code, clean(_field(said, "message", wire.is_text)[:500]))
         if state == "unknown":
             return ChannelError(
                 "UNKNOWN_OUTCOME", clean(_field(said, "message", wire.is_text)[:500])

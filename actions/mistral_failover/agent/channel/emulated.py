@@ -18,7 +18,7 @@ from mistral_failover.agent.channel.interface import (
     Heartbeat,
     Means,
 )
-from mistral_failover.agent.wire import Address
+from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud.errors import cause
 
 # fraction of the session's timeout, so that the emulator answers before the transport gives up
@@ -26,7 +26,7 @@ _SLICE = 0.8
 _LONGEST_SLICE = 2.0  # seconds between two questions to the guard
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
 _LONGEST_PAUSE = 1.0
-_REFUSALS = ("OLD_EPOCH", "REFUSED")
+_REFUSALS = ("OLD_EPOCH", "REFUSED", UNKNOWN_COMMAND)
 
 
 class EmulatedChannel:

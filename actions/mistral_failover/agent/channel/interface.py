@@ -10,7 +10,6 @@ The URL's scheme names the driver; each driver is a module of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ from urllib.parse import urlsplit
 
 from keystoneauth1.session import Session
 
-from mistral_failover.agent.wire import NOT_ALLOWED, Address
+from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Guard
 
 # Scheme -> "module:class"; a class is called with (url, means).
@@ -39,7 +38,10 @@ REMEDIES = {
         "fenced: failover start GROUP --lost MEMBER"
     ),
     "OLD_EPOCH": "Nothing to do: the member was fenced or replaced after this command was decided.",
-    "REFUSED": "Put the command on the member's allow-list, or correct its name in the group file.",
+    "REFUSED": "Correct what the message says, on the member or in the group file.",
+    "UNKNOWN_COMMAND": (
+        "Put the command on the member's allow-list, or correct its name in the group file."
+    ),
     "UNKNOWN_OUTCOME": (
         "Check on the node whether the command took effect, record that there with failover-agent "
         "settle, then continue the operation: failover start GROUP"
@@ -145,18 +147,6 @@ class ChannelError(Exception):
         self.service = service if self.transient else ""
         self.detail = (detail or "it is not usable") if self.transient else ""
         super().__init__(f"{code}: {message}")
-
-    @property
-    def not_allowed(self) -> bool:
-        """Return whether the agent said that it does not know the command: this one
-        has not run."""
-        return refused_as_unknown({"code": self.code, "message": self.message})
-
-
-def refused_as_unknown(error: Mapping[str, Any]) -> bool:
-    """Return whether an error, by its code and message, is the agent's refusal of a command that is
-    not on its allow-list. There are other reasons for a refusal."""
-    return error.get("code") == "REFUSED" and NOT_ALLOWED in str(error.get("message"))
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,13 @@ _LONGEST_LIMIT = 7 * 86400.0
 
 
 class Refused(Exception):  # noqa: N818 - it names the answer, not a mechanism
-    """A command that is not carried out. ``code``: REFUSED or OLD_EPOCH. The message quotes no
-    value of the request."""
+    """A command that is not carried out. ``code``: REFUSED or OLD_EPOCH. ``cause``: a further code,
+    or None. The message quotes no value of the request."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, cause: str | None = None) -> None:
         self.code = code
         self.message = message
+        self.cause = cause
         super().__init__(f"{code}: {message}")
 
 
@@ -124,7 +125,8 @@ def check_allowed(request: Request, commands: Mapping[str, CommandSpec]) -> Comm
     not match its declaration."""
     spec = commands.get(request.name)
     if spec is None:
-        raise Refused("REFUSED", f"{request.name} {wire.NOT_ALLOWED}.")
+        words = f"{request.name} is not on the member's allow-list."
+        raise Refused("REFUSED", words, wire.UNKNOWN_COMMAND)
     values_of(request.arguments, spec)
     return spec
 
