@@ -194,6 +194,7 @@ def test_failover_hands_every_input_on_to_begin(pack: Workflows) -> None:
         "recovered": ["db_c"],
         "incident": "i1",
         "because": "maintenance",
+        "after": "t1",
     }
 
     start(pack, STARTERS[1], BEGUN, **given).assert_succeeded()
