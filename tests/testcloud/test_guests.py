@@ -152,7 +152,7 @@ def test_the_same_id_again_runs_nothing_and_an_old_epoch_is_refused(home: Home) 
 
 
 def test_what_is_not_on_the_list_is_refused(home: Home) -> None:
-    assert home.command(home.a, "rm").json()["error"]["code"] == "REFUSED"
+    assert home.command(home.a, "rm").json()["error"]["code"] == "UNKNOWN_COMMAND"
 
 
 def test_a_token_that_keystone_does_not_know_is_turned_away(home: Home) -> None:
