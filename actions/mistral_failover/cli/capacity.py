@@ -19,7 +19,7 @@ from mistral_failover.cli.base import for_people
 FAILOVER_CPU, VOLUME_CPU = 0.78, 0.10
 """CPU seconds of one failover with a volume, and of each further volume: Mistral and the package in
 one process."""
-LOOK_CPU = 0.0042
+LOOK_CPU = 0.0064
 """CPU seconds of one look at a group at rest."""
 REPEAT_CPU, EXECUTION_CPU = 0.0047, 0.070
 """CPU seconds of a repeated alarm: decided by the webhook, and as an execution of Mistral."""
