@@ -45,8 +45,9 @@ class Operator:
         """``openstack volume attachment list``"""
         return list(self._volume("GET", f"attachments?volume_id={volume}").json()["attachments"])
 
-    def make_alarm(self, name: str, stack: str, server: str | None) -> None:
-        """``openstack alarm create --type event``: one that signals a resource of the stack."""
+    def make_alarm(self, name: str, stack: str, server: str | None) -> str:
+        """``openstack alarm create --type event``: one that signals a resource of the stack;
+        returns its id."""
         query = {"field": "traits.instance_id", "op": "eq", "type": "string", "value": server}
         state = {"field": "traits.state", "op": "eq", "type": "string", "value": "error"}
         signal = f"https://heat/v1/{self._project}/stacks/{stack}/4711/resources/on_lost/signal"
@@ -56,7 +57,12 @@ class Operator:
             "event_rule": {"query": [state, *([query] if server else [])]},
             "alarm_actions": [f"trust+{signal}"],
         }
-        self._done("POST", f"{self._url}/alarming/v2/alarms", alarm, self._demo)
+        made = self._done("POST", f"{self._url}/alarming/v2/alarms", alarm, self._demo)
+        return str(made.json()["alarm_id"])
+
+    def delete_alarm(self, alarm: str) -> None:
+        """``openstack alarm delete ALARM``"""
+        self._done("DELETE", f"{self._url}/alarming/v2/alarms/{alarm}", None, self._demo)
 
     def delete_server(self, server: str) -> None:
         """``openstack server delete SERVER``"""
@@ -71,6 +77,15 @@ class Operator:
         """``openstack server start SERVER``"""
         url = f"{self._url}/compute/v2.1/servers/{server}/action"
         self._done("POST", url, {"os-start": None})
+
+    def rebuild_server(self, server: str) -> None:
+        """``openstack server rebuild --image tiny SERVER``"""
+        url = f"{self._url}/compute/v2.1/servers/{server}/action"
+        self._done("POST", url, {"rebuild": {"imageRef": "tiny"}})
+
+    def extend(self, volume: str, size: int) -> None:
+        """``openstack volume set --size SIZE VOLUME``"""
+        self._volume("POST", f"volumes/{volume}/action", {"os-extend": {"new_size": size}})
 
     def attach(self, volume: str, server: str) -> None:
         """``openstack server add volume SERVER VOLUME``; waits for the end."""

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import recovery
+from mistral_failover.actions import groups, recovery, reports
+from mistral_failover.emulator.state import new_id
 from support.operators import Operator
 
 pytestmark = [pytest.mark.drills, pytest.mark.timeout(300)]
@@ -29,6 +30,12 @@ class Behind:
         shown = group.cloud.resources(group.name)["data_volume"]
         self.volume = str(shown["physical_resource_id"])
         self.gone: set[str] = set()
+        self.deleted = False
+        self.size = 1
+        self.alarms = {
+            member: self.operator.make_alarm(f"{member}_lost", group.name, server)
+            for member, server in self.servers.items()
+        }
 
     @property
     def holder(self) -> str:
@@ -39,8 +46,25 @@ class Behind:
         server = self.servers[member]
         if what == "drift":
             self.operator.update_stack(self.group.name, active=member)
+        elif what == "template":
+            changed = self.group.cloud.template(self.group.name) | {"description": f"by {member}"}
+            self.operator.update_template(self.group.name, changed)
+        elif what == "unwatch" and member in self.alarms:
+            self.operator.delete_alarm(self.alarms.pop(member))
+        elif what == "extend" and not self.deleted:
+            self.size += 1
+            self.operator.extend(self.volume, self.size)
         elif member in self.gone:
             return
+        elif what == "rebuild":
+            self.operator.rebuild_server(server)
+        elif what == "take" and not self.deleted:
+            self.take_away()
+            self.operator.attach(self.volume, server)
+        elif what == "destroy" and not self.deleted:
+            self.take_away()
+            self.operator.delete_volume(self.volume)
+            self.deleted = True
         elif what == "stop":
             self.operator.stop_server(server)
             self.gone.add(member)
@@ -48,14 +72,32 @@ class Behind:
             self.operator.delete_server(server)
             self.gone.add(member)
         elif what == "detach" and server in self.attached():
-            (epoch,) = (m["epoch"] for m in self.group.status()["members"] if m["name"] == member)
-            said = {"command_id": f"{self.group.name}-{epoch}", "epoch": epoch}
-            self.group.cloud.run_command(server, "stop", **said)
+            self.take_away()
+
+    def take_away(self) -> None:
+        """Detach the volume from the server that has it; what runs there is stopped first."""
+        for server in self.attached():
+            (name,) = (member for member, own in self.servers.items() if own == server)
+            if name not in self.gone:
+                (epoch,) = (m["epoch"] for m in self.group.status()["members"] if m["name"] == name)
+                said = {"command_id": new_id(), "epoch": epoch}
+                self.group.cloud.run_command(server, "stop", **said)
             self.operator.detach(self.volume, server)
 
     def attached(self) -> set[str]:
         """The servers that have the volume."""
         return {str(row["instance"]) for row in self.operator.attachments(self.volume)}
+
+    def make_whole(self) -> None:
+        """What only a person can decide: the group gets its volume back, or another one."""
+        if self.deleted:
+            self.volume, self.deleted, self.size = self.operator.make_volume(), False, 1
+            shown = reports.Status(self.group.name, definition=True).run(CONTEXT)
+            definition = shown["definition"]["document"]
+            definition["resources"]["data"]["properties"]["volume"] = self.volume
+            groups.Define(definition, name=self.group.name).run(CONTEXT)
+        elif self.servers[self.holder] not in self.attached():
+            self.take_away()
 
     def can_serve(self) -> bool:
         """Whether the holder of the role runs and has the volume."""
@@ -72,18 +114,22 @@ class Behind:
         assert seen["status"] in ("SERVING", "DEGRADED", "DOWN"), seen
         assert (seen["status"] != "DOWN") == self.can_serve(), seen
         assert set(seen["gone"]) == self.gone & {self.holder}
+        if seen["status"] == "SERVING":
+            assert self.holder in self.alarms
+            assert self.gone | {self.holder} != set(MEMBERS)
         return seen
 
 
+CHANGES = ("stop", "delete", "rebuild", "detach", "take", "extend", "destroy", "drift")
 changes = st.lists(
-    st.tuples(st.sampled_from(["stop", "delete", "detach", "drift"]), st.sampled_from(MEMBERS)),
+    st.tuples(st.sampled_from([*CHANGES, "template", "unwatch"]), st.sampled_from(MEMBERS)),
     min_size=1,
     max_size=4,
 )
 
 
 @settings(
-    max_examples=12,
+    max_examples=16,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -99,8 +145,9 @@ def test_the_status_is_true_and_the_way_out_leads_out(
     for what, member in todo:
         behind.change(what, member)
         seen = behind.told_truly()
-        if seen["gone"] and len(behind.gone) < len(MEMBERS):
-            # What the status names: failover start GROUP --lost MEMBER.
+        if (seen["gone"] or behind.deleted) and len(behind.gone) < len(MEMBERS):
+            behind.make_whole()
+            # What the status names: failover start GROUP [--lost MEMBER].
             group.run("failover", group=group.name, lost=seen["gone"]).assert_succeeded()
             assert behind.told_truly()["status"] != "DOWN"
             assert group.cloud.nodes()[behind.servers[behind.holder]]["applications"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import doctor, recovery
+from mistral_failover.actions import doctor, groups, recovery, reports
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import observations
@@ -90,6 +90,43 @@ def test_an_alarm_that_watches_a_server_of_the_past_is_seen(
     )
 
 
+def test_alarms_that_vanished_are_missed_until_the_group_is_updated(
+    serving: Any, operator: Operator
+) -> None:
+    alarm = operator.make_alarm("db_a_lost", serving.name, serving.server("db_a"))
+    observe(serving)
+    operator.delete_alarm(alarm)
+
+    observe(serving)
+
+    assert service(serving) == (
+        "DEGRADED",
+        [
+            f"no alarm in Aodh signals stack {serving.name} any more (if it is to have none: "
+            "failover group update FILE)"
+        ],
+    )
+    observe(serving)
+    assert service(serving)[0] == "DEGRADED", "it is remembered"
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    definition = reports.Status(serving.name, definition=True).run(context)["definition"]
+    groups.Define(definition["document"], name=serving.name).run(context)
+    observe(serving)
+    assert service(serving) == ("SERVING", [])
+
+
+def test_an_aodh_that_can_not_be_asked_has_not_lost_the_alarms(
+    serving: Any, operator: Operator
+) -> None:
+    operator.make_alarm("db_a_lost", serving.name, serving.server("db_a"))
+    observe(serving)
+    serving.cloud.api_fault("alarm_list", status=403, times=100)
+
+    observe(serving)
+
+    assert service(serving) == ("SERVING", [])
+
+
 def test_an_alarm_that_names_no_server_watches_all_of_them(
     serving: Any, operator: Operator
 ) -> None:
@@ -136,6 +173,20 @@ def test_the_loss_of_the_active_server_is_seen_without_an_alarm(
     assert "active is on db_a" in reasons[0]
     assert len(serving.told("down")) == 1
     assert observe(serving) == [], "it is told once"
+
+
+def test_a_server_that_is_being_rebuilt_does_not_serve(serving: Any, operator: Operator) -> None:
+    boot = serving.cloud.set_latency()["boot"]
+    serving.cloud.set_latency(boot=60)
+    try:
+        operator.rebuild_server(serving.server("db_a"))
+        observe(serving)
+    finally:
+        serving.cloud.set_latency(boot=boot)
+
+    word, reasons = service(serving)
+    assert word == "DOWN"
+    assert reasons[0] == "active is on db_a, but its server is REBUILD (rebuilding)"
 
 
 def test_a_lost_standby_degrades_a_group_that_serves(serving: Any, operator: Operator) -> None:

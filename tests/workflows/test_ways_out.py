@@ -192,26 +192,23 @@ def test_a_group_goes_on_with_another_volume(without_volume: Any, operator: Oper
     assert group.runs_on() == ["db_a"]
 
 
+@pytest.mark.parametrize(
+    ("recovered", "words"), [([], "--lost db_a"), (["db_b"], "--lost db_a --recovered db_b")]
+)
 def test_an_order_that_moves_nothing_is_refused_where_the_holder_s_server_is_gone(
-    group: Any, operator: Operator
+    group: Any, operator: Operator, recovered: list[str], words: str
 ) -> None:
     group.activate()
     operator.delete_server(group.server("db_a"))
 
-    refused = group.run("failover", group=group.name, lost=[], recovered=[])
+    refused = group.run("failover", group=group.name, lost=[], recovered=recovered)
 
     assert refused.state == "ERROR"
     error = refused.output["error"]
     assert error["code"] == "HOLDER_GONE"
-    assert f"failover start {group.name} --lost db_a" in error["remedy"]
-
-
-def test_the_order_that_it_names_leads_on(group: Any, operator: Operator) -> None:
-    group.activate()
-    operator.delete_server(group.server("db_a"))
-
-    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
-
+    assert error["remedy"].endswith(f"failover start {group.name} {words}")
+    lost = {"lost": ["db_a"], "recovered": recovered}
+    group.run("failover", group=group.name, **lost).assert_succeeded()
     assert group.status()["roles"] == {"active": "db_b"}
 
 

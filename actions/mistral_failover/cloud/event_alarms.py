@@ -10,12 +10,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import translated
 
 _TRAITS = frozenset(f"traits.{each}" for each in ("instance_id", "resource_id", "server_id"))
 # Of a trust's URL and, quoted, of a signed one.
 _STACK = re.compile(r"\bstacks/([^/?]+)/([^/?]+)/resources/")
-_UNSEEN = frozenset({"NO_ENDPOINT", "FORBIDDEN", "NOT_FOUND"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +31,13 @@ class WatchingAlarm:
 
 
 def watching_alarms(cloud: Cloud) -> tuple[WatchingAlarm, ...]:
-    """Return the project's alarms; none if there is no Aodh, or if the request may not see them.
+    """Return the project's alarms.
 
-    Raises `CloudError` if Aodh does not answer.
+    Raises `CloudError` if there is no Aodh, if it does not answer, or if the request may not see
+    them.
     """
-    try:
-        with translated("list the project's alarms", "Aodh"):
-            rows = cloud.alarming.get("/v2/alarms").json()
-    except CloudError as error:
-        if error.code in _UNSEEN:
-            return ()
-        raise
+    with translated("list the project's alarms", "Aodh"):
+        rows = cloud.alarming.get("/v2/alarms").json()
     return tuple(_alarm(row) for row in rows if row.get("enabled", True))
 
 

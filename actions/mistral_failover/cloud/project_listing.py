@@ -8,7 +8,7 @@ is not in a listing is asked for alone before it counts as gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -116,9 +116,18 @@ class ProjectListing:
 
         return self._once(kind, read).get(identity)
 
-    def alarms(self) -> tuple[WatchingAlarm, ...]:
-        """The project's alarms in Aodh. Raises `CloudError`."""
-        return self._once("alarms", lambda: watching_alarms(self._cloud))
+    def alarms(self, stack: str) -> Sequence[WatchingAlarm]:
+        """The project's alarms in Aodh that signal a resource of a stack, given by its name or id.
+        Raises `CloudError`, also if there is no Aodh."""
+
+        def read() -> dict[str, list[WatchingAlarm]]:
+            found: dict[str, list[WatchingAlarm]] = {}
+            for alarm in watching_alarms(self._cloud):
+                for each in alarm.stacks:
+                    found.setdefault(each, []).append(alarm)
+            return found
+
+        return self._once("alarms", read).get(stack, ())
 
     def parameters(self, stack: str) -> Mapping[str, Any]:
         """The parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""

@@ -6,7 +6,7 @@ from typing import Any
 from starlette.routing import Route
 
 from mistral_failover.emulator.state import new_id
-from mistral_failover.emulator.web import Call, Service, endpoint
+from mistral_failover.emulator.web import ApiError, Call, Service, endpoint
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
@@ -29,9 +29,20 @@ def _create(call: Call) -> Any:
     return 201, alarm
 
 
+def _delete(call: Call) -> Any:
+    alarms, alarm_id = call.emulation.state.alarms, call.path("alarm_id")
+    if alarm_id not in alarms or not call.sees(alarms[alarm_id]["project_id"]):
+        message = f"Alarm {alarm_id} not found"
+        raise ApiError(404, error_body(404, message))
+    del alarms[alarm_id]
+    call.emulation.changed()
+    return 204, None
+
+
 def routes() -> list[Route]:
     """The routes."""
     return [
         endpoint(SERVICE, "/alarming/v2/alarms", _list, "alarm_list"),
         endpoint(SERVICE, "/alarming/v2/alarms", _create, "alarm_create", ["POST"]),
+        endpoint(SERVICE, "/alarming/v2/alarms/{alarm_id}", _delete, "alarm_delete", ["DELETE"]),
     ]

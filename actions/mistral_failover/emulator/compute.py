@@ -273,6 +273,10 @@ def _action(call: Call) -> Any:
     elif "os-start" in call.body:
         require_state(server, "start", ("stopped",))
         servers.start(call.emulation, server)
+    elif "rebuild" in call.body:
+        require_state(server, "rebuild", ("active", "stopped", "error"))
+        servers.rebuild(call.emulation, server)
+        return 202, {"server": view(call, server)}
     elif "os-resetState" in call.body:
         if not call.admin:
             raise refused(403, denied("os_compute_api:os-admin-actions:reset_state"))

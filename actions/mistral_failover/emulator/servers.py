@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server's life as Nova leads it: boot, stop, start, delete."""
+"""A server's life as Nova leads it: boot, stop, start, rebuild, delete."""
 
 import time
 from collections.abc import Iterable
@@ -173,6 +173,40 @@ def _started(emulation: Emulation, server_id: str, operation: str) -> None:
     elif fault.fault == "fail":
         server.task_state = None
         emulation.finish(operation, "failed")
+
+
+def rebuild(emulation: Emulation, server: Server) -> None:
+    """Lets the compute service make the guest again from an image; it keeps its volumes."""
+    server.status = "REBUILD"
+    _task(emulation, server, "rebuilding", "rebuild")
+
+
+@transition("server.rebuild")
+def _rebuild(emulation: Emulation, server_id: str, operation: str) -> None:
+    if _step(emulation, server_id, operation, "rebuild") is not None:
+        nodes.destroy(emulation, server_id, "rebuilt by Nova")
+        emulation.after(
+            emulation.latency.of("boot"),
+            "server.rebuilt",
+            server_id=server_id,
+            operation=operation,
+        )
+
+
+@transition("server.rebuilt")
+def _rebuilt(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = _step(emulation, server_id, operation, "rebuild")
+    if server is None:
+        return
+    was_off = server.vm_state == "stopped"
+    _set(server, "ACTIVE", "active", RUNNING)
+    nodes.boot(emulation, server)
+    for attachment in emulation.state.attachments_of(server_id=server_id):
+        nodes.plug(emulation, server_id, attachment.volume_id, attachment.device)
+    if was_off:
+        nodes.power_off(emulation, server_id, "off before it was rebuilt")
+        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+    emulation.finish(operation)
 
 
 def reset(emulation: Emulation, server: Server, state: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's API for forcing a volume's state, and for its attachments.
+"""Cinder's API for forcing a volume's state, extending it, and for its attachments.
 
 Cinder lets only Nova end an attachment of a server: not even an administrator may.
 """
@@ -97,6 +97,19 @@ def _set_bootable(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
     call.emulation.changed()
 
 
+def _extend(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
+    """Gives the volume its new size at once, attached or not."""
+    size = asked.get("new_size")
+    if not isinstance(size, int) or size <= volume.size:
+        raise refused(
+            400,
+            "Invalid input received: New size for extend must be greater than current size. "
+            f"(current: {volume.size}, extended: {size}).",
+        )
+    volume.size = size
+    call.emulation.changed()
+
+
 def _force_delete(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
     del asked
     _administrators_only(call, "force_delete")
@@ -105,6 +118,7 @@ def _force_delete(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
 
 _ACTIONS: Mapping[str, Callable[[Call, Volume, dict[str, Any]], None]] = {
     "os-detach": _detach,
+    "os-extend": _extend,
     "os-force_delete": _force_delete,
     "os-force_detach": _force_detach,
     "os-reset_status": _reset_status,

@@ -24,7 +24,7 @@ LISTEN = 20.0
 """Seconds of a round after which no further agent is asked."""
 _NOT_RUNNING = frozenset(
     {"SHUTOFF", "ERROR", "DELETED", "SOFT_DELETED", "SHELVED", "SHELVED_OFFLOADED", "SUSPENDED"}
-    | {"PAUSED", "RESCUE", "BUILD"}
+    | {"PAUSED", "RESCUE", "BUILD", "REBUILD"}
 )
 """Nova's statuses in which a guest does not serve."""
 HOST_NOT_SEEN = frozenset({"DOWN", "UNKNOWN"})

@@ -18,7 +18,7 @@ from mistral_failover.model.types import load_type
 from mistral_failover.runtime.deadlines import Until
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups
+from mistral_failover.store import groups, observations
 from mistral_failover.store.transaction import SqlTransaction
 
 ASK = 3.0
@@ -49,6 +49,7 @@ def define(
         known = tx.definition(identity) if groups.get(tx, identity) else None
         if not dry_run:
             groups.define(tx, request.project_id, group.name, stored)
+            observations.forget_alarms(tx, identity)
         return identity, known
 
     database = request.runtime.database

@@ -8,7 +8,7 @@ when its service has changed. Any number of rounds may run at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.attaching import UNANSWERED
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.event_alarms import WatchingAlarm
 from mistral_failover.convergence.records import GroupState, Record, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
@@ -93,8 +94,11 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
         if facts is None:
             continue
         view.begin(facts.before.document.get("well", {}) if facts.before else {})
-        seen = _look(view, facts)
+        alarms = _alarms(view, facts)
+        seen = _look(view, facts, alarms)
         kept = {"well": dict(view.well), "hosts": _hosts(view, facts)}
+        if alarms or _alarmed(facts.before):
+            kept["alarmed"] = True
         if _is_as_before(facts, seen, kept):
             as_before.append(each)
         elif row := database.atomically(partial(_save, facts, seen, kept, begun)):
@@ -111,7 +115,7 @@ def look_once(request: Request, group_id: str) -> Observation | None:
         return None
     view = ProjectView(request)
     view.begin({})
-    return _look(view, facts)
+    return _look(view, facts, _alarms(view, facts))
 
 
 def _facts(request: Request, group_id: str, begun: float, tx: SqlTransaction) -> _Facts | None:
@@ -164,16 +168,34 @@ def _is_as_before(facts: _Facts, seen: Observation, also: dict[str, Any]) -> boo
     return same and _KINDS.get(seen.service, told) == told
 
 
-def _look(view: ProjectView, facts: _Facts) -> Observation:
+def _look(view: ProjectView, facts: _Facts, alarms: Sequence[WatchingAlarm] | None) -> Observation:
     members = [_member(view, facts, each) for each in facts.members.values()]
-    return judged(facts.roles, members, list(_resources(view, facts)), _unguarded(view, facts))
+    unguarded = [] if alarms is None else _unguarded(view, facts, alarms)
+    return judged(facts.roles, members, list(_resources(view, facts)), unguarded)
 
 
-def _unguarded(view: ProjectView, facts: _Facts) -> list[str]:
-    """Why Aodh's alarms that signal the group's stack would not notice the loss of the member that
-    serves. Empty if Aodh cannot be asked. An alarm that names no server watches all of them."""
+def _alarms(view: ProjectView, facts: _Facts) -> Sequence[WatchingAlarm] | None:
+    """Aodh's alarms that signal the group's stack; None if Aodh cannot be asked."""
     try:
-        alarms = [each for each in view.listing.alarms() if facts.group.stack in each.stacks]
+        return view.listing.alarms(facts.group.stack)
+    except CloudError:
+        return None
+
+
+def _alarmed(before: observations.StoredObservation | None) -> bool:
+    """Whether such an alarm was seen since the group file was last stored."""
+    return before is not None and "alarmed" in before.document
+
+
+def _unguarded(view: ProjectView, facts: _Facts, alarms: Sequence[WatchingAlarm]) -> list[str]:
+    """Why these alarms would not notice the loss of the member that serves. An alarm that names no
+    server watches all of them. A group that never had an alarm may be watched by other means."""
+    if not alarms and _alarmed(facts.before):
+        return [
+            f"no alarm in Aodh signals stack {facts.group.stack} any more (if it is to have none: "
+            "failover group update FILE)"
+        ]
+    try:
         strangers = {
             server: each.name
             for each in alarms
@@ -243,6 +265,8 @@ def _save(
     if state is None or state.current_traversal != known.current_traversal:
         return None
     before = observations.of_group(tx, known.id)
+    if _alarmed(facts.before) and not _alarmed(before):
+        return None  # the group file was stored in the meantime: the next look judges by it
     memory = dict(before.document.get("memory", {})) if before else {}
     reasons = "; ".join(seen.reasons)
     sentence = f"{known.name} is {seen.service}" + (f": {reasons}" if reasons else "")

@@ -86,6 +86,14 @@ def save(tx: Session, group_id: str, service: str, document: Mapping[str, Any], 
         )
 
 
+def forget_alarms(tx: Session, group_id: str) -> None:
+    """Forget that alarms signalled a group's stack: its owner may want none from now on."""
+    seen = of_group(tx, group_id)
+    if seen is not None and seen.document.get("alarmed"):
+        kept = {key: value for key, value in seen.document.items() if key != "alarmed"}
+        save(tx, group_id, seen.service, kept, seen.at)
+
+
 def seen_again(tx: Session, group_ids: Sequence[str], at: float) -> None:
     """Note that these groups were seen at that time to be as they were before."""
     for begin in range(0, len(group_ids), _CHUNK):
