@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from mistral_failover.model.observation import Service
 from mistral_failover.model.text import clean
 from mistral_failover.ui.asking import Trouble
 from support.ui_answers import (
@@ -41,9 +42,23 @@ READ += ["/order?what=maintenance&group=payments", "/work"]
 READ += ["/alarm?id=alarm", "/order?what=admit-host&incident=alarm"]
 READ += [f"/order?what=host-lost&host={quote(HOSTILE)}"]
 READ += [f"/order?what=admit&group=payments&incident={quote(INCIDENT + HOSTILE)}"]
+AT_REST = {
+    f"/group?name=payments&rest={word}": status(
+        service={
+            "status": word,
+            "since": 1.0,
+            "reasons": ["the server of db_b is ERROR", "its volume is gone"],
+            "seen_at": 2.0,
+            "gone": ["db_b"],
+        }
+    )
+    for word in (Service.DOWN, Service.DEGRADED, Service.UNKNOWN)
+}
+"""Groups at rest that do not serve well, by the page that shows each."""
+READ += AT_REST
 _WORDS = frozenset({"status", "kind", "type", "stage", "verb", "key", "id", "traversal_id"})
-"""Fields whose values are words of ours: the code decides by them."""
-_NOT_TEXT = frozenset({"service"})
+"""Fields whose values are words of ours: the code decides by them. So is the service of a row of
+the groups; that of a group is an object."""
 _TAGS = frozenset(
     {"html", "head", "meta", "title", "link", "script", "noscript", "body", "a", "header", "nav"}
     | {"form", "input", "button", "main", "p", "div", "footer", "h1", "h2", "h3", "section", "ol"}
@@ -58,7 +73,9 @@ def poisoned(value: Any, name: str = "", text: str = HOSTILE) -> Any:
     if isinstance(value, Mapping):
         return {
             (key if key in _KNOWN else f"{key}{text}"): (
-                item if key in _WORDS | _NOT_TEXT else poisoned(item, key, text)
+                item
+                if key in _WORDS or (key == "service" and isinstance(item, str))
+                else poisoned(item, key, text)
             )
             for key, item in value.items()
         }
@@ -127,6 +144,7 @@ _KNOWN = frozenset({*_keys(_ANSWERS), *_keys(_HOST_EVENT)})
 def answers(path: str, text: str = HOSTILE) -> dict[str, Any]:
     """Return the answers for a page, with the hostile text in every field."""
     shown = _ANSWERS | ({"show": _HOST_EVENT} if "=alarm" in path else {})
+    shown |= {"status": AT_REST[path]} if path in AT_REST else {}
     return {action: poisoned(answer, text=text) for action, answer in shown.items()}
 
 
@@ -165,6 +183,18 @@ def test_every_text_of_every_answer_stays_text(opened: Opened, path: str) -> Non
     assert "\x1b" not in page
     assert "\u202e" not in page
     assert "\\x1b[2J" in reader.text
+
+
+@pytest.mark.parametrize("path", AT_REST)
+def test_why_a_group_does_not_serve_stays_text(opened: Opened, path: str) -> None:
+    reader = Reader()
+    reader.feed(opened(Answers(**answers(path))).get(path).text)
+
+    text = " ".join(reader.text.split())
+    reason = " ".join(
+        clean(f"the server of db_b is ERROR{HOSTILE}; its volume is gone{HOSTILE}").split()
+    )
+    assert reason in text
 
 
 def test_a_hostile_address_and_a_hostile_error_stay_text(opened: Opened) -> None:
