@@ -40,8 +40,10 @@ test-outages: $(STAMP)
 	$(BIN)/python -m testcloud up
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud/test_outages.py
 
-# Whole programs, as a user starts them: drills of every kind, servers, the tutorial.
+# Whole programs, as a user starts them: drills of every kind, servers, the tutorial, completion in
+# zsh and fish (Debian's, installed if they are missing and you are root).
 drills: $(STAMP)
+	PYTHONPATH=tests:. $(BIN)/python -m support.shells
 	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --durations=10
 
 faults: $(STAMP)

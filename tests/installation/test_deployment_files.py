@@ -354,6 +354,7 @@ def test_bindep_reads_what_each_profile_needs() -> None:
     assert needed() == {"git", "make", "python3-venv"}
     assert needed("test") - needed() == {"mariadb-server"}
     assert needed("broker") - needed() == {"rabbitmq-server"}
+    assert needed("drills") - needed() == {"bash-completion", "fish", "zsh"}
     assert needed("browser") - needed() == {"chromium"}
     assert needed("package") - needed() == {"mmdebstrap"}
 

@@ -84,12 +84,13 @@ function FUNCTION
         FUNCTION_following $command $word >/dev/null; or break
         set -a command $word
     end
-    set -l proposed (FUNCTION_following $command)
-    if string match -q -- '-*' "$proposed[1]"; and not string match -q -- '-*' (commandline -ct)
-        __fish_complete_path (commandline -ct)
-    else
-        printf '%s\\n' $proposed
-    end
+    FUNCTION_following $command
 end
-complete -c NAME -f -a '(FUNCTION)'
+function FUNCTION_files
+    set -l proposed (FUNCTION)
+    string match -q -- '-*' "$proposed[1]"; and not string match -q -- '-*' (commandline -ct)
+end
+complete -c NAME -f
+complete -c NAME -n FUNCTION_files -F
+complete -c NAME -n 'not FUNCTION_files' -a '(FUNCTION)'
 """
