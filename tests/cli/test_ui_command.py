@@ -170,10 +170,38 @@ def test_a_mistral_that_is_away_is_trouble_and_asked_anew() -> None:
         assert refused.value.code == "MISTRAL_UNREACHABLE"
 
 
-def test_it_prints_a_link_and_ends_at_a_signal(deployment: Any) -> None:
-    where = ["--mistral-url", deployment.mistral.url]
-    where += ["--mistral-token-file", str(deployment.mistral.token_file)]
-    words = [str(PROGRAM), *where, "ui", "--listen", "127.0.0.1:0", "--read-only"]
+def announced(deployment: Any, folder: Path) -> Path:
+    """A state directory in which a server announces the deployment's Mistral."""
+    facts = {"url": deployment.mistral.url, "token_file": str(deployment.mistral.token_file)}
+    (folder / "server.json").write_text(json.dumps(facts), "utf-8")
+    return folder
+
+
+@pytest.fixture(params=["--mistral-url", "--embedded", "--os-cloud"])
+def where(
+    request: pytest.FixtureRequest,
+    deployment: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[list[str], str]:
+    """The options that lead to a Mistral, and a group there."""
+    if request.param == "--mistral-url":
+        token = str(deployment.mistral.token_file)
+        words = ["--mistral-url", deployment.mistral.url, "--mistral-token-file", token]
+        return words, deployment.group
+    if request.param == "--embedded":
+        folder = announced(deployment, tmp_path)
+        return ["--embedded", "--server-state", str(folder)], deployment.group
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(deployment.folder / "clouds.yaml"))
+    words, file = ["--os-cloud", "emulated"], deployment.file("drawn")  # in another project
+    made = failover(*words, "group", "create", str(file), "--no-activate")
+    assert made.returncode == 0, made.stderr
+    return words, "drawn"
+
+
+def test_it_prints_a_link_and_ends_at_a_signal(where: tuple[list[str], str]) -> None:
+    options, group = where
+    words = [str(PROGRAM), *options, "ui", "--listen", "127.0.0.1:0", "--read-only"]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -181,12 +209,13 @@ def test_it_prints_a_link_and_ends_at_a_signal(deployment: Any) -> None:
             assert process.stdout is not None
             line = process.stdout.readline()
             browser = Browser(line.split(": ", 1)[1].strip())
-            page = browser.page(f"/group?name={deployment.group}")
+            page = browser.page(f"/group?name={group}")
         finally:
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=20)
 
     assert line.startswith("Open (once): http://127.0.0.1:")
+    assert f"<h1>{group}" in page
     assert "/order" not in page
     assert process.returncode == 0
     assert err == ""
@@ -196,11 +225,9 @@ def test_it_prints_a_link_and_ends_at_a_signal(deployment: Any) -> None:
 def test_it_is_served_beside_a_server_that_announces_itself(
     deployment: Any, tmp_path: Path
 ) -> None:
-    facts = {"url": deployment.mistral.url, "token_file": str(deployment.mistral.token_file)}
-    (tmp_path / "server.json").write_text(json.dumps(facts), "utf-8")
-    written = io.StringIO()
+    folder, written = announced(deployment, tmp_path), io.StringIO()
 
-    with Ui.beside(tmp_path, written, ("127.0.0.1", 0), read_only=False):
+    with Ui.beside(folder, written, ("127.0.0.1", 0), read_only=False):
         link = written.getvalue().split(": ", 1)[1].strip()
         assert f"/group?name={deployment.group}" in Browser(link).page("/")
 
