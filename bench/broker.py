@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import logging
 import multiprocessing
-import os
 import secrets
 import statistics
 import tempfile
@@ -27,6 +26,7 @@ from kombu.entity import Queue
 from kombu.messaging import Consumer, Producer
 
 from bench import members
+from bench.staging import cpu
 from mistral_failover.agent.broker import Broker, wait
 from mistral_failover.agent.channel.interface import Channel, Command, Means, channel_for
 from mistral_failover.cloud.guard import Unguarded
@@ -72,9 +72,9 @@ def _measure() -> None:
                 first = _timed(lambda: _each(channel, "first"))
                 told = _memory(broker)
                 _show_memory(empty, connected, told)
-                begun = _cpu(broker)
+                begun = cpu(broker.pid)
                 time.sleep(QUIET)
-                share = (_cpu(broker) - begun) / QUIET
+                share = (cpu(broker.pid) - begun) / QUIET
                 print(f"   their heartbeats alone: {share:.0%} of a core of the broker's host")
                 print(f"   a first command to each of {MEMBERS}, {AT_ONCE} at once: {first:.1f} s")
                 _show_speed(broker, channel)
@@ -102,9 +102,9 @@ def _show_speed(broker: PrivateBroker, channel: Channel) -> None:
         for one in callers:
             one.close()
     bare_rate = MEMBERS / seconds
-    ours, theirs = time.process_time(), _cpu(broker)
+    ours, theirs = time.process_time(), cpu(broker.pid)
     rate = MEMBERS / _timed(lambda: _each(channel, "again"))
-    ours, theirs = time.process_time() - ours, _cpu(broker) - theirs
+    ours, theirs = time.process_time() - ours, cpu(broker.pid) - theirs
     print(f"   a second, {AT_ONCE} at once: {bare_rate:.0f} bare round trips, {rate:.0f} commands")
     print(f"   ratio: {bare_rate / rate:.1f}")
     print(
@@ -143,12 +143,6 @@ def _memory(broker: PrivateBroker) -> float:
     status = Path(f"/proc/{broker.pid}/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
-
-
-def _cpu(broker: PrivateBroker) -> float:
-    """Seconds of CPU that the broker's process has used."""
-    used = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _run(channel: Channel, number: int, identity: str) -> None:

@@ -14,7 +14,7 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -48,14 +48,14 @@ _IDLE = 3600.0  # seconds that the cloud waits for a request
 def main() -> None:
     """Print the table."""
     print("   groups   resources   round    CPU s   CPU ms per group   requests   seconds")
-    with _observer() as observer:
+    with observer() as bench:
         made = 0
         for count in GROUPS:
             for number in range(made, count):
-                observer.bring_up(f"bench-{number}")
+                bench.bring_up(f"bench-{number}")
             made = count
             for name in ("first", "next"):
-                cpu, requests, seconds = observer.look()
+                cpu, requests, seconds = bench.look()
                 print(
                     f"   {count:6} {count * (VOLUMES + 2):11}   {name:5} {cpu:8.2f}"
                     f" {cpu / count * 1000:18.2f} {requests:10} {seconds:9.1f}",
@@ -63,10 +63,13 @@ def main() -> None:
                 )
 
 
-class _Observer:
-    """A state store, a cloud, and what looks at both."""
+class Observer:
+    """A state store, a cloud, and what looks at both. ``options``: of [failover], for a Mistral
+    over the same."""
 
-    def __init__(self, cloud: EmulatorClient, settings: Settings) -> None:
+    def __init__(self, cloud: EmulatorClient, options: Mapping[str, Any]) -> None:
+        self.options = options
+        settings = Settings(**options)
         self._client = cloud
         self._runtime = Runtime(settings)
         anonymous = ActionContext(SecurityContext(), ExecutionContext())
@@ -152,19 +155,20 @@ def _serve(announce: Connection) -> None:
 
 
 @contextmanager
-def _observer() -> Iterator[_Observer]:
+def observer() -> Iterator[Observer]:
+    """A state store in a folder of its own, a cloud, and what looks at both."""
     logging.getLogger().setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="failover-bench-") as name:
         folder = Path(name)
         with _cloud_of_its_own() as cloud:
             clouds = folder / "clouds.yaml"
             write_clouds_yaml(clouds, "bench", cloud.url)
-            settings = Settings(
-                database=f"sqlite:///{folder}/failover.sqlite",
-                cloud="bench",
-                command_channel=f"emulator+{cloud.url}",
-                observe_interval=1.0,
-                poll_first=0.01,
-            )
+            options = {
+                "database": f"sqlite:///{folder}/failover.sqlite",
+                "cloud": "bench",
+                "command_channel": f"emulator+{cloud.url}",
+                "observe_interval": 1.0,
+                "poll_first": 0.01,
+            }
             with mock.patch.dict(os.environ, {"OS_CLIENT_CONFIG_FILE": str(clouds)}):
-                yield _Observer(cloud, settings)
+                yield Observer(cloud, options)

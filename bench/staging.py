@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -103,6 +104,12 @@ def all_ended(scene: Scene, limit: float = 300) -> None:
         if not any(left):
             return
     raise RuntimeError(f"not all groups ended within {limit} s")
+
+
+def cpu(pid: int | None) -> float:
+    """Return the seconds of CPU that a process has used. Raises OSError if it does not run."""
+    used = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def request() -> Request:
