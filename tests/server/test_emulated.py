@@ -20,6 +20,7 @@ import pytest
 import requests
 import yaml
 
+from support.pages import blocks, page, section
 from support.servers import ServerProcess
 
 pytestmark = [pytest.mark.drills, pytest.mark.timeout(400)]
@@ -30,6 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """An emulated cloud and its server."""
     folder = tmp_path_factory.mktemp("emulated") / "state"
     settings = {"lease": 6, "lease_margin": 1, "sweep_interval": 1, "sweep_after": 6}
+    settings["storm_groups"] = 0  # groups of several tests fail within a minute
     also = ("--metrics-port", "0", "--ui", "127.0.0.1:0")
     with ServerProcess(folder, "--emulated", *also, settings=settings) as running:
         yield running
@@ -96,13 +98,17 @@ def test_it_shows_what_it_does_before_it_is_ready(server: ServerProcess) -> None
     assert places == sorted(places)
 
 
+def exported(server: ServerProcess) -> dict[str, str]:
+    """The variables of the line that the server prints for OpenStack's own client."""
+    (line,) = re.findall(r"^  export (OS_.*)$", server.log.read_text(), re.M)
+    return dict(word.split("=", 1) for word in shlex.split(line))
+
+
 def openstack(server: ServerProcess, *words: str) -> subprocess.CompletedProcess[str]:
     """Run OpenStack's own client after the export that the server prints."""
-    (line,) = re.findall(r"^  export (OS_.*)$", server.log.read_text(), re.M)
-    exported = dict(word.split("=", 1) for word in shlex.split(line))
     return subprocess.run(
         [str(Path(sys.executable).parent / "openstack"), *words],
-        env=os.environ | exported,
+        env=os.environ | exported(server),
         capture_output=True,
         text=True,
         timeout=200,
@@ -145,25 +151,31 @@ SHOP = {
 }
 
 
-def test_a_group_of_your_own_fails_over_with_its_own_commands(
-    server: ServerProcess, tmp_path: Path
-) -> None:
-    template, file = tmp_path / "shop-stack.yaml", tmp_path / "shop.yaml"
+def own_group(server: ServerProcess, name: str, folder: Path) -> None:
+    """Create a stack, and a group over it."""
+    template, file = folder / "shop-stack.yaml", folder / "shop.yaml"
     template.write_text(yaml.safe_dump(SHOP_STACK))
-    file.write_text(yaml.safe_dump(SHOP))
-    made = openstack(server, "stack", "create", "--wait", "-t", str(template), "shop")
+    file.write_text(yaml.safe_dump(SHOP | {"stack": name}))
+    made = openstack(server, "stack", "create", "--wait", "-t", str(template), name)
     assert made.returncode == 0, made.stderr
-
     created = server.failover("group", "create", str(file), "-f", "json")
     assert created.returncode == 0, created.stdout + created.stderr
     assert "allow-list" not in created.stderr
+
+
+def active_on(server: ServerProcess, group: str, member: str) -> bool:
+    """Whether the group is at rest, and this member is active."""
+    found = server.action("failover.status", group=group)
+    return bool(found["status"] == "COMPLETE" and found["roles"] == {"active": member})
+
+
+def test_a_group_of_your_own_fails_over_with_its_own_commands(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    own_group(server, "shop", tmp_path)
     done(server, "emulator", "break", "shop", "web_a")
 
-    def moved() -> bool:
-        found = server.action("failover.status", group="shop")
-        return found["status"] == "COMPLETE" and found["roles"] == {"active": "web_b"}
-
-    until(moved)
+    until(lambda: active_on(server, "shop", "web_b"))
     shown = openstack(server, "failover", "status", "shop", "-f", "json")
     assert json.loads(shown.stdout)["roles"] == {"active": "web_b"}, shown.stderr
     volumes = json.loads(openstack(server, "volume", "list", "--long", "-f", "json").stdout)
@@ -173,6 +185,49 @@ def test_a_group_of_your_own_fails_over_with_its_own_commands(
     servers = json.loads(openstack(server, "server", "list", "-f", "json").stdout)
     (web_b,) = [each["ID"] for each in servers if each["Name"].startswith("shop-web_b")]
     assert [each["server_id"] for each in attached] == [web_b]
+
+
+def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
+    """The lines of docs/alarms.md; those for OpenStack's client as docs/server.md sets it up."""
+    play, back = blocks(section(page("alarms"), "Play an alarm"), "sh")
+    own_group(server, "played", tmp_path)
+    (lost,) = [
+        row["server"]
+        for row in done(server, "member", "list", "played")
+        if row["member"] == "web_a"
+    ]
+    admin = {"OS_USERNAME": "admin", "OS_PASSWORD": "admin", "OS_PROJECT_NAME": "admin"}
+    token = (server.folder / "api-token").read_text().strip()
+    variables = {
+        "openstack server": exported(server) | admin,
+        "openstack workflow": {
+            "OS_AUTH_TYPE": "admin_token",
+            "OS_ENDPOINT": str(server.facts["url"]),
+            "OS_TOKEN": token,
+        },
+        "failover": {"FAILOVER_EMBEDDED": "1", "FAILOVER_STATE_DIR": str(server.folder)},
+    }
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def typed(block: str) -> None:
+        for line in block.replace("\\\n", "").splitlines():
+            line = line.replace("SERVER", lost).replace("db_a", "web_a")
+            line = line.replace("payments", "played")
+            (own,) = [own for start, own in variables.items() if line.startswith(start)]
+            ran = subprocess.run(
+                ["bash", "-c", line],
+                env=os.environ | {"PATH": programs} | own,
+                input="y\n",
+                capture_output=True,
+                text=True,
+                timeout=200,
+            )
+            assert ran.returncode == 0, (line, ran.stdout, ran.stderr)
+
+    typed(play)
+    until(lambda: active_on(server, "played", "web_b"))
+    typed(back)
+    assert active_on(server, "played", "web_a")
 
 
 def test_its_metrics_are_served(server: ServerProcess) -> None:
