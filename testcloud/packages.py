@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
@@ -21,6 +22,9 @@ from testcloud.processes import Folders
 from testcloud.serving import PLACES
 from testcloud.settings import HERE, Settings
 
+_TURN = Path("/run/lock/mistral-failover-packages")
+"""A lock between those who install at the same time: apt waits for its database, but not for its
+lists."""
 # A program of each, by which it is seen to be there.
 DEBIAN = {
     "mariadb-server": "mariadbd",
@@ -200,7 +204,9 @@ def install_debian(
         )
     tell(f"installing {', '.join(missing)}")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    run([apt, "update", "-q"], folders, quiet)
     # On a machine that has just booted apt may be busy with its own updates.
     patient = ["-o", "DPkg::Lock::Timeout=600"]
-    run([apt, *patient, "install", "-qy", "--no-install-recommends", *missing], folders, quiet)
+    with _TURN.open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        run([apt, "update", "-q"], folders, quiet)
+        run([apt, *patient, "install", "-qy", "--no-install-recommends", *missing], folders, quiet)
