@@ -118,7 +118,7 @@ class Rig(ABC):
         return self._people[name]
 
     def login(self, name: str) -> dict[str, str]:
-        """How a service logs in to Keystone as somebody, as in its configuration."""
+        """How a service logs in to Keystone as a user, as in its configuration."""
         person = self._people[name]
         return {
             "auth_type": "password",

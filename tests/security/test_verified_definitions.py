@@ -39,8 +39,8 @@ Publish = Callable[..., str]
 
 @pytest.fixture
 def publish(mistral: TestEngine) -> Iterator[Publish]:
-    """Let a project publish a workflow; its id. Nobody else has one: the engine keeps the shipped
-    workflows between tests, as if its operator had installed them."""
+    """Let a project publish a workflow; its id. No other project has one: the engine keeps the
+    shipped workflows between tests, as if its operator had installed them."""
     made: list[str] = []
     mistral.clean()
     query("DELETE FROM workflow_definitions_v2")

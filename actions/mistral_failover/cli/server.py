@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -223,21 +224,25 @@ class Server(Lister):
         return 0
 
 
-def _address(text: str, further: str = "") -> Any:
+def _address(text: str) -> Any:
     """Parse an address to listen on. Raises ArgumentTypeError."""
     from mistral_failover.server import addresses
 
-    try:
-        return addresses.parse_api(text) if further else addresses.Address.parse(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"expected HOST:PORT with the host's IP address{further}, got {text!r}"
-        ) from None
+    return _parsed(addresses.Address.parse, text, "HOST:PORT with the host's IP address")
 
 
 def _api_address(text: str) -> Any:
     """Parse the address of Mistral's API. Raises ArgumentTypeError."""
-    return _address(text, ", or unix:PATH")
+    from mistral_failover.server import addresses
+
+    return _parsed(addresses.parse_api, text, "HOST:PORT with the host's IP address, or unix:PATH")
+
+
+def _parsed(parse: Callable[[str], Any], text: str, expected: str) -> Any:
+    try:
+        return parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}") from None
 
 
 def _options(given: argparse.Namespace, program: Any) -> Any:

@@ -25,7 +25,10 @@ class Store:
         return self.answer
 
 
-def test_a_wait_looks_into_the_store_once_a_second() -> None:
+def test_a_wait_looks_into_the_store_no_more_often_than_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "LOOK", 3600.0)
     store = Store("I saw it")
     guard = WatchfulGuard(Unguarded(5.0), store)
 

@@ -219,8 +219,8 @@ class Conversation:
                 replayed=_field(said, "replayed", _is_flag),
             )
         if state == "refused" and said.get("code") in ("OLD_EPOCH", "REFUSED"):
-            known = said.get("cause") != wire.UNKNOWN_COMMAND
-            code = said["code"] if known else wire.UNKNOWN_COMMAND
+            unknown = said.get("cause") == wire.UNKNOWN_COMMAND
+            code = wire.UNKNOWN_COMMAND if unknown else said["code"]
             return ChannelError(code, clean(_field(said, "message", wire.is_text)[:500]))
         if state == "unknown":
             return ChannelError(
