@@ -212,6 +212,26 @@ def test_an_order_that_moves_nothing_is_refused_where_the_holder_s_server_is_gon
     assert group.status()["roles"] == {"active": "db_b"}
 
 
+def test_a_member_that_comes_back_is_not_told_to_serve_where_the_holder_s_server_is_gone(
+    group: Any, operator: Operator
+) -> None:
+    """The holder of the role was deleted, and the only order was to take db_a back."""
+    group.activate()
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+    operator.delete_server(group.server("db_b"))
+    assert group.observed()["status"] == "DOWN"
+
+    refused = group.run("failover", group=group.name, lost=[], recovered=["db_a"])
+
+    error = refused.output["error"]
+    assert error["code"] == "HOLDER_GONE"
+    assert error["remedy"].endswith(f"{group.name} --lost db_b --recovered db_a")
+    named = {"lost": ["db_b"], "recovered": ["db_a"]}
+    group.run("failover", group=group.name, **named).assert_succeeded()
+    assert group.name in group.cloud.nodes()[group.server("db_a")]["applications"]
+    assert group.observed()["status"] == "DEGRADED", "it serves, without a standby"
+
+
 def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(group: Any) -> None:
     group.activate()
     change(group, "data", when_host_is_down="delete_server")
