@@ -211,3 +211,30 @@ def test_an_expired_token_is_an_error_and_no_evidence(connect, rig, two):
             verb(cloud, two.a, 5)
         assert raised.value.code == "TOKEN_EXPIRED"
     assert rig.state(two.a) == ("ACTIVE", None)
+
+
+@pytest.mark.parametrize("status", ["ACTIVE", "SHUTOFF"])
+def test_a_server_that_is_rebuilt_keeps_its_volumes_and_whether_it_runs(
+    demo, rig, server, volume, status
+):
+    rig.attach(server, volume)
+    if status == "SHUTOFF":
+        assert demo.act(server, os_stop=None).status_code == 202
+        rig.until(lambda: rig.state(server) == (status, None))
+
+    answer = demo.nova("POST", f"/servers/{server}/action", {"rebuild": {"imageRef": rig.image_id}})
+
+    assert answer.status_code == 202, answer.text
+    shown = answer.json()["server"]
+    assert (shown["id"], shown["status"]) == (server, "REBUILD")
+    rig.until(lambda: rig.state(server) == (status, None))
+    rig.until(lambda: rig.volume_status(volume) == "in-use")
+    assert rig.holders(volume) == [server]
+    path = f"/servers/{server}/os-volume_attachments"
+    rows = demo.nova("GET", path).json()["volumeAttachments"]
+    assert [row["volumeId"] for row in rows] == [volume]
+
+
+def test_a_server_that_does_not_exist_is_not_rebuilt(demo, rig):
+    path = f"/servers/{UNKNOWN_ID}/action"
+    assert demo.nova("POST", path, {"rebuild": {"imageRef": rig.image_id}}).status_code == 404

@@ -392,3 +392,36 @@ def test_a_volume_is_found_by_its_name_in_the_stack_or_by_its_id(
     assert raised.value.code == "BAD_REQUEST"
     assert "is not a volume" in raised.value.message
     assert VOLUME not in raised.value.message
+
+
+def extend(api: Any, volume: str, size: int) -> requests.Response:
+    """The answer to a request for another size, in GiB."""
+    return api.cinder("POST", f"/volumes/{volume}/action", {"os-extend": {"new_size": size}})
+
+
+@pytest.mark.parametrize("status", ["available", "in-use"])
+def test_a_volume_grows_where_it_is(demo, rig, two, volume, status):
+    if status == "in-use":
+        rig.attach(two.a, volume)
+
+    assert extend(demo, volume, 2).status_code == 202
+
+    rig.until(lambda: (demo.volume(volume)["size"], rig.volume_status(volume)) == (2, status))
+    assert rig.holders(volume) == ([two.a] if status == "in-use" else [])
+
+
+def test_cinder_refuses_what_is_no_growth_and_what_is_in_trouble(demo, admin, other, volume):
+    words = (
+        "Invalid input received: New size for extend must be greater than current size. "
+        "(current: 1, extended: 1)."
+    )
+    assert refusal(extend(demo, volume, 1)) == (400, words)
+    assert extend(other, volume, 2).status_code == 404
+    admin.reset_volume(volume, "error")
+    words = (
+        f"Invalid volume: Volume {volume} status must be '{{'status': 'available'}}' to extend, "
+        "currently error."
+    )
+    assert refusal(extend(demo, volume, 2)) == (400, words)
+    admin.reset_volume(volume, "available")
+    assert demo.volume(volume)["size"] == 1

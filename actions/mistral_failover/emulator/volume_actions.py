@@ -106,6 +106,12 @@ def _extend(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
             "Invalid input received: New size for extend must be greater than current size. "
             f"(current: {volume.size}, extended: {size}).",
         )
+    if volume.status not in ("available", "in-use"):
+        raise refused(
+            400,
+            f"Invalid volume: Volume {volume.id} status must be '{{'status': 'available'}}' to "
+            f"extend, currently {volume.status}.",
+        )
     volume.size = size
     call.emulation.changed()
 
