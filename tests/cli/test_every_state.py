@@ -144,10 +144,32 @@ def another_volume(walk: Walk) -> None:
     remedy = walk.remedy("volumes")
     definition = examples.group(1, walk.group)
     definition["resources"]["data"]["properties"]["volume"] = walk.operator.make_volume()
-    file = walk.deployment.folder / f"{walk.group}.yaml"
-    file.write_text(yaml.safe_dump(definition), encoding="utf-8")
-    command = remedy[remedy.index("failover group update FILE") :].replace("FILE", str(file))
+    file = str(written(walk, definition))
+    command = remedy[remedy.index("failover group update FILE") :].replace("FILE", file)
     assert walk.types(*shlex.split(command)[1:]) == 0
+
+
+def alarm_deleted(make: Callable[..., Walk]) -> Walk:
+    walk = make()
+    walk.operator.delete_alarm(watched(walk))
+    return walk
+
+
+def watched(walk: Walk) -> str:
+    """Create an alarm by hand, and name it in the group file; its id."""
+    alarm = walk.operator.make_alarm(walk.group, walk.group, walk.server("db_a"))
+    definition = examples.group(1, walk.group)
+    properties = {"alarm": alarm, "server": {"get_param": "active"}}
+    definition["resources"]["watch"] = {"type": "alarm", "properties": properties}
+    assert walk.types("group", "update", str(written(walk, definition))) == 0
+    return alarm
+
+
+def written(walk: Walk, definition: dict[str, Any]) -> Path:
+    """The group file."""
+    file = Path(walk.deployment.folder) / f"{walk.group}.yaml"
+    file.write_text(yaml.safe_dump(definition), encoding="utf-8")
+    return file
 
 
 def no_standby(make: Callable[..., Walk]) -> Walk:
@@ -310,6 +332,13 @@ STATES = {
         "a volume was deleted",
         "failover doctor GROUP",
         repaired("volumes", another_volume),
+    ),
+    "alarm deleted": State(
+        alarm_deleted,
+        ("COMPLETE", "DEGRADED"),
+        "an alarm of the group file was deleted",
+        "failover doctor GROUP",
+        repaired("alarms", watched),
     ),
     "no standby": State(
         no_standby,

@@ -18,6 +18,7 @@ _SERVICES = {
     "neutron": "network",
     "octavia": "load-balancer",
     "designate": "dns",
+    "aodh": "alarming",
 }
 _HEADERS = {"nova": "compute {}", "cinder": "volume {}"}
 _NEWEST = {"nova": "2.96", "cinder": "3.70"}
@@ -55,7 +56,7 @@ class Api:
         self, service: str, method: str, path: str, body: Any = None, version: str | None = None
     ) -> requests.Response:
         """The answer to a request; ``service``: nova, cinder, heat, neutron, octavia,
-        designate."""
+        designate, aodh."""
         headers = {}
         if service in _HEADERS:
             version = version or _NEWEST[service]
@@ -101,6 +102,10 @@ class Api:
     def designate(self, method: str, path: str, body: Any = None) -> requests.Response:
         """Designate's answer."""
         return self.call("designate", method, f"/v2{path}", body)
+
+    def aodh(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """Aodh's answer."""
+        return self.call("aodh", method, f"/v2{path}", body)
 
     def port(self, port_id: str) -> dict[str, Any] | None:
         """A port, None when there is none."""

@@ -71,6 +71,7 @@ print(json.dumps({
     assert found["mistral"] is False
     assert found["types"] == [
         "activation",
+        "alarm",
         "dns_record",
         "fence",
         "floating_ip",

@@ -255,6 +255,7 @@ def test_what_still_is_a_reference_is_checked_later() -> None:
 def test_these_types_are_shipped() -> None:
     assert set(installed_types()) == {
         "activation",
+        "alarm",
         "dns_record",
         "fence",
         "floating_ip",
@@ -329,6 +330,8 @@ def test_the_shipped_operations_make_the_stages_of_a_failover() -> None:
         ("stack_template", "update"): Stage.UPDATE_STACK,
         ("stack_parameters", "create"): Stage.UPDATE_STACK,
         ("stack_parameters", "update"): Stage.UPDATE_STACK,
+        ("alarm", "create"): Stage.UPDATE_STACK,
+        ("alarm", "update"): Stage.UPDATE_STACK,
         ("group_member", "create"): Stage.END,
     }
     assert [rank(stage) for stage in Stage] == list(range(len(Stage)))

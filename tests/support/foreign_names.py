@@ -253,6 +253,7 @@ OPERATIONS = (
     "disable_pool_member",
     "point_name",
     "remove_name",
+    "point_alarm",
     "attach_port",
     "detach_port",
     "allow_address",

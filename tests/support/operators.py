@@ -57,12 +57,32 @@ class Operator:
             "event_rule": {"query": [state, *([query] if server else [])]},
             "alarm_actions": [f"trust+{signal}"],
         }
-        made = self._done("POST", f"{self._url}/alarming/v2/alarms", alarm, self._demo)
-        return str(made.json()["alarm_id"])
+        return str(self._done("POST", self._alarms(), alarm, self._demo).json()["alarm_id"])
+
+    def alarm(self, alarm: str) -> dict[str, Any]:
+        """``openstack alarm show ALARM``"""
+        return dict(self._done("GET", self._alarms(alarm), None, self._demo).json())
+
+    def set_alarm(self, alarm: str, **values: Any) -> None:
+        """``openstack alarm update ALARM``: Aodh wants the whole alarm."""
+        self._done("PUT", self._alarms(alarm), self.alarm(alarm) | values, self._demo)
+
+    def point_alarm(self, alarm: str, server: str) -> None:
+        """``openstack alarm update --query traits.instance_id=string::SERVER ALARM``"""
+        query = {"field": "traits.instance_id", "op": "eq", "type": "string", "value": server}
+        self.set_alarm(alarm, event_rule={"event_type": "*", "query": [query]})
+
+    def watched(self, alarm: str) -> list[str]:
+        """The servers that an event alarm watches."""
+        query = self.alarm(alarm)["event_rule"]["query"]
+        return [each["value"] for each in query if each["field"] == "traits.instance_id"]
 
     def delete_alarm(self, alarm: str) -> None:
         """``openstack alarm delete ALARM``"""
-        self._done("DELETE", f"{self._url}/alarming/v2/alarms/{alarm}", None, self._demo)
+        self._done("DELETE", self._alarms(alarm), None, self._demo)
+
+    def _alarms(self, alarm: str = "") -> str:
+        return f"{self._url}/alarming/v2/alarms{alarm and f'/{alarm}'}"
 
     def delete_server(self, server: str) -> None:
         """``openstack server delete SERVER``"""

@@ -35,6 +35,7 @@ TYPES = sorted(path.stem for path in Path(str(types.__file__)).parent.glob("*.ya
         ("create", "group_member", "replace:db_a", None, "Replace db_a"),
         ("update", "stack_parameters", "routing", None, "Update stack: routing"),
         ("update", "stack_template", "size", None, "Change template: size"),
+        ("update", "alarm", "watch", None, "Point alarm: watch"),
         ("create", "acme_alias", "www", "web_a", "Create www on web_a"),
     ],
 )

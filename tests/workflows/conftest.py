@@ -224,9 +224,13 @@ class Protected:
 
     def examined(self, check: str) -> dict[str, Any]:
         """What the doctor finds by a check that has one finding."""
+        (found,) = self.examined_all(check)
+        return found
+
+    def examined_all(self, check: str) -> list[dict[str, Any]]:
+        """What the doctor finds by a check."""
         findings = done(doctor.Doctor(self.name).run(context()))["findings"]
-        (found,) = [row for row in findings if row["check"] == check]
-        return dict(found)
+        return [dict(row) for row in findings if row["check"] == check]
 
     def changes_after_stop(self, since: int, server: str, *paths: str) -> bool:
         """Whether the services with these paths were asked for changes since an event, all of them

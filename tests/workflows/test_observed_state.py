@@ -85,7 +85,8 @@ def test_an_alarm_that_watches_a_server_of_the_past_is_seen(
         "DEGRADED",
         [
             f"alarm db_a_lost watches server {gone}, which does not exist",
-            f"no alarm watches server {serving.server('db_a')} of db_a",
+            f"no alarm watches server {serving.server('db_a')} of db_a (change it where it is "
+            "defined, or name it in the group file as a resource of type alarm)",
         ],
     )
 

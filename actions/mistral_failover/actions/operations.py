@@ -15,6 +15,7 @@ from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.resources import (
     activation,
+    alarm,
     dns_record,
     floating_ip,
     group_member,
@@ -166,6 +167,17 @@ class RemoveName(OperationAction):
     """Delete a DNS name that the group no longer wants."""
 
     perform = dns_record.remove
+
+
+class PointAlarm(OperationAction):
+    """Let an alarm watch a member's server."""
+
+    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+        def read(tx: SqlTransaction) -> groups.MemberRow | None:
+            members = groups.members_of(tx, _record(tx, operation).group_id)
+            return members.get(operation["properties"]["server"])
+
+        return alarm.point(tools, operation, request.runtime.database.reading(read))
 
 
 class AttachPort(OperationAction):

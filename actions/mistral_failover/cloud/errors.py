@@ -384,10 +384,12 @@ def _words(exc: BaseException, response: Any) -> str:
 
 def _message(body: Any) -> str | None:
     """Find the message in an error body: {"message"} at the top or one level below it; as Mistral
-    and Octavia have it, {"faultstring"}; also of Octavia, {"description"}; or, of Designate,
-    {"errors": {"errors": [{"message"}]}}."""
+    and Octavia have it, {"faultstring"}, which Aodh has in {"error_message"}; also of Octavia,
+    {"description"}; or, of Designate, {"errors": {"errors": [{"message"}]}}."""
     if not isinstance(body, dict):
         return None
+    if isinstance(inner := body.get("error_message"), dict):
+        return _message(inner)
     if isinstance(errors := body.get("errors"), dict) and isinstance(errors.get("errors"), list):
         return _message(dict(enumerate(errors["errors"])))
     for key in ("faultstring", "description"):

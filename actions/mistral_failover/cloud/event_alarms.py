@@ -1,33 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alarms of a project in Aodh: which servers they watch, and which stack they signal."""
+"""The alarms of a project in Aodh: which servers they watch, and which stack they signal.
+
+An alarm names its server in a condition of its query (an event alarm), or as its resource (a
+threshold of an instance). Other alarms name no server: they watch whatever matches.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import translated
+from oslo_utils import uuidutils
 
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.waits import Look, Repeats
+
+_ALARMS = "/v2/alarms"
 _TRAITS = frozenset(f"traits.{each}" for each in ("instance_id", "resource_id", "server_id"))
+_EVENT, _THRESHOLD = "event_rule", "gnocchi_resources_threshold_rule"
+_NEW = "insufficient data"
+"""The state of an alarm that was not evaluated yet."""
 # Of a trust's URL and, quoted, of a signed one.
 _STACK = re.compile(r"\bstacks/([^/?]+)/([^/?]+)/resources/")
 
 
 @dataclass(frozen=True, slots=True)
 class WatchingAlarm:
-    """An alarm of Aodh that is enabled.
+    """An alarm of Aodh.
 
-    ``servers``: the ids of the servers that its query names; none if it names no server.
-    ``stacks``: the names and ids of the stacks whose resources it signals.
+    ``enabled``: whether it can fire. ``servers``: the ids of the servers that it names; none if it
+    names no server. ``stacks``: the names and ids of the stacks whose resources it signals.
     """
 
+    id: str
     name: str
+    enabled: bool
     servers: frozenset[str]
     stacks: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"alarm {self.name or self.id}"
+
+    def watches(self, server_id: str) -> bool:
+        """Return whether it watches this server alone; or any, because it names none."""
+        return self.servers <= {server_id}
 
 
 def watching_alarms(cloud: Cloud) -> tuple[WatchingAlarm, ...]:
@@ -37,24 +57,121 @@ def watching_alarms(cloud: Cloud) -> tuple[WatchingAlarm, ...]:
     them.
     """
     with translated("list the project's alarms", "Aodh"):
-        rows = cloud.alarming.get("/v2/alarms").json()
-    return tuple(_alarm(row) for row in rows if row.get("enabled", True))
+        rows = cloud.alarming.get(_ALARMS).json()
+    return tuple(_alarm(row) for row in rows)
+
+
+def alarm(cloud: Cloud, named: str) -> WatchingAlarm:
+    """Return an alarm by its id, or by the name that only it has in the project.
+
+    Raises `CloudError` NOT_FOUND, or BAD_REQUEST if several alarms have the name.
+    """
+    return _alarm(_row(cloud, named))
+
+
+def alarm_named(name: str, alarms: Iterable[WatchingAlarm]) -> WatchingAlarm | None:
+    """Return the one of the project's alarms that has a name; None if none has it. Raises
+    `CloudError` BAD_REQUEST if several have it."""
+    found = [each for each in alarms if each.name == name]
+    if len(found) > 1:
+        raise _several(name, len(found))
+    return found[0] if found else None
+
+
+def watch(
+    cloud: Cloud, named: str, server_id: str, limit: float, *, unknown: bool = False
+) -> WatchingAlarm:
+    """Let an alarm watch a server instead of those that it names, and return the alarm. If it names
+    none, it is left as it is.
+
+    Everything else of the alarm stays, except for the state ``alarm``, which is about the former
+    server: until it is reset, an alarm without ``repeat_actions`` does not fire. ``limit``: seconds
+    in total. Raises `CloudError` as `alarm` does.
+    """
+    repeats = Repeats(cloud.settings, unknown=unknown)
+
+    def step() -> Look:
+        row = _row(cloud, named)
+        now = _alarm(row)
+        state = f"it watches {', '.join(sorted(now.servers))}"
+        if now.watches(server_id):
+            return Look(state, done=True, result=now)
+        if not repeats.allow():
+            return repeats.look(state)
+        with repeats.sending(f"change {now}", "Aodh"):
+            cloud.alarming.put(f"{_ALARMS}/{now.id}", json=_watching(row, server_id))
+        return Look("Aodh has just accepted the change")
+
+    found: WatchingAlarm = cloud.carry_out(
+        repeats, step, f"alarm {named} to watch server {server_id}", limit
+    )
+    return found
+
+
+def _row(cloud: Cloud, named: str) -> Mapping[str, Any]:
+    """An alarm as Aodh shows it: what a PUT of it takes, too. Aodh shows the URL of an action by a
+    trust without the trust, and finds the trust again at the PUT."""
+    with translated(f"read alarm {named}", "Aodh"):
+        if uuidutils.is_uuid_like(named):
+            row: Mapping[str, Any] = cloud.alarming.get(f"{_ALARMS}/{named}").json()
+            return row
+        query = {"q.field": "name", "q.op": "eq", "q.value": named}
+        rows: list[Mapping[str, Any]] = cloud.alarming.get(_ALARMS, params=query).json()
+    if len(rows) > 1:
+        raise _several(named, len(rows))
+    if not rows:
+        raise CloudError("NOT_FOUND", f"The project has no alarm with the name {named}.")
+    return rows[0]
+
+
+def _several(name: str, number: int) -> CloudError:
+    return CloudError(
+        "BAD_REQUEST",
+        f"The project has {number} alarms with the name {name}.",
+        remedy="Write the id of one of them in the group file: openstack alarm list.",
+    )
 
 
 def _alarm(row: Mapping[str, Any]) -> WatchingAlarm:
     urls = [unquote(str(url)) for url in row.get("alarm_actions") or ()]
     signalled = [found.groups() for url in urls for found in _STACK.finditer(url)]
     return WatchingAlarm(
+        str(row.get("alarm_id", "")),
         str(row.get("name", "")),
+        bool(row.get("enabled", True)),
         frozenset(_servers(row)),
         frozenset(part for parts in signalled for part in parts),
     )
 
 
 def _servers(row: Mapping[str, Any]) -> Iterator[str]:
-    for condition in (row.get("event_rule") or {}).get("query") or ():
-        if condition.get("field") in _TRAITS and condition.get("op", "eq") == "eq":
+    for condition in (row.get(_EVENT) or {}).get("query") or ():
+        if _names_a_server(condition):
             yield str(condition.get("value"))
-    threshold = row.get("gnocchi_resources_threshold_rule") or {}
-    if threshold.get("resource_type") == "instance":
+    threshold = row.get(_THRESHOLD) or {}
+    if _is_of_a_server(threshold):
         yield str(threshold.get("resource_id"))
+
+
+def _names_a_server(condition: Mapping[str, Any]) -> bool:
+    return condition.get("field") in _TRAITS and condition.get("op", "eq") == "eq"
+
+
+def _is_of_a_server(threshold: Mapping[str, Any]) -> bool:
+    return bool(threshold.get("resource_type") == "instance")
+
+
+def _watching(row: Mapping[str, Any], server_id: str) -> dict[str, Any]:
+    """Return an alarm that watches this server, as a whole: Aodh resets what a PUT lacks."""
+    changed = dict(row)
+    if event := row.get(_EVENT):
+        query = [
+            {**each, "value": server_id} if _names_a_server(each) else each
+            for each in event.get("query") or ()
+        ]
+        changed[_EVENT] = {**event, "query": query}
+    if (threshold := row.get(_THRESHOLD)) and _is_of_a_server(threshold):
+        changed[_THRESHOLD] = {**threshold, "resource_id": server_id}
+    if row.get("state") == "alarm":
+        changed["state"] = _NEW
+    return changed

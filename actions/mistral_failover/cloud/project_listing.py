@@ -18,7 +18,7 @@ from openstack.utils import maximum_supported_microversion
 from mistral_failover.cloud import load_balancers, names, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.event_alarms import WatchingAlarm, watching_alarms
+from mistral_failover.cloud.event_alarms import WatchingAlarm, alarm_named, watching_alarms
 from mistral_failover.cloud.servers import ServerHost, ServerState, server_state
 
 T = TypeVar("T")
@@ -117,17 +117,30 @@ class ProjectListing:
         return self._once(kind, read).get(identity)
 
     def alarms(self, stack: str) -> Sequence[WatchingAlarm]:
-        """The project's alarms in Aodh that signal a resource of a stack, given by its name or id.
-        Raises `CloudError`, also if there is no Aodh."""
+        """The project's enabled alarms in Aodh that signal a resource of a stack, given by its name
+        or id. Raises `CloudError`, also if there is no Aodh."""
 
         def read() -> dict[str, list[WatchingAlarm]]:
             found: dict[str, list[WatchingAlarm]] = {}
-            for alarm in watching_alarms(self._cloud):
-                for each in alarm.stacks:
+            for alarm in self._all_alarms():
+                for each in alarm.stacks if alarm.enabled else ():
                     found.setdefault(each, []).append(alarm)
             return found
 
-        return self._once("alarms", read).get(stack, ())
+        return self._once("alarms by stack", read).get(stack, ())
+
+    def alarm(self, named: str) -> WatchingAlarm | None:
+        """An alarm of the project in Aodh, by its id, or by the name that only it has; None where
+        it does not exist. Raises `CloudError`, also if several alarms have the name."""
+
+        def read() -> dict[str, WatchingAlarm]:
+            return {alarm.id: alarm for alarm in self._all_alarms()}
+
+        by_id = self._once("alarms by id", read)
+        return by_id[named] if named in by_id else alarm_named(named, by_id.values())
+
+    def _all_alarms(self) -> Sequence[WatchingAlarm]:
+        return self._once("alarms", lambda: watching_alarms(self._cloud))
 
     def parameters(self, stack: str) -> Mapping[str, Any]:
         """The parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""

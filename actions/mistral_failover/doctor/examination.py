@@ -13,6 +13,7 @@ from mistral_failover.alarms.storm import RULE as STORM
 from mistral_failover.doctor import (
     addresses,
     agents,
+    alarms,
     fences,
     mistral,
     rights,
@@ -82,6 +83,7 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("fence", group_checks.fence),
     ("agents", agents.agents),
     ("alarms", group_checks.alarms),
+    ("alarms", alarms.declared),
 )
 
 

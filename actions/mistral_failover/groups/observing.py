@@ -46,10 +46,13 @@ class ProjectView:
         self._known: Mapping[str, str] = {}
         self.well: dict[str, str] = {}
         """By record, the version of the cloud's state that matched the record."""
+        self.servers: Mapping[str, str | None] = {}
+        """The ids of the group's present servers, by member."""
 
-    def begin(self, known: Mapping[str, str]) -> None:
-        """Begin with the next group; ``known``: its ``well`` of the round before."""
-        self._known, self.well = known, {}
+    def begin(self, known: Mapping[str, str], servers: Mapping[str, str | None]) -> None:
+        """Begin with the next group; ``known``: its ``well`` of the round before; ``servers``:
+        those of its members."""
+        self._known, self.well, self.servers = known, {}, servers
 
     def same(self, record_id: str, version: str) -> bool:
         """Return whether a record matched the cloud in this version before: then no check is

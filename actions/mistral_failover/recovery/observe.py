@@ -9,7 +9,7 @@ when its service has changed. Any number of rounds may run at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
 from mistral_failover.groups.observing import ProjectView
 from mistral_failover.groups.snapshot import group_snapshot
-from mistral_failover.model.goal import goal_resources
+from mistral_failover.model.goal import ALARM, goal_resources
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     Look,
@@ -47,6 +47,10 @@ _KINDS: Mapping[Service, str] = {
 }
 """The kind of the journal's sentence about a service that has become so."""
 
+_FOLLOWS = (
+    "(change it where it is defined, or name it in the group file as a resource of type alarm)"
+)
+"""What to do about an alarm that watches the wrong server."""
 HOUR = 3600.0
 REPAIR_AGAIN = 300.0
 """Seconds after which a repair is asked for again that has changed nothing."""
@@ -93,7 +97,7 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
         facts = database.reading(partial(_facts, request, each, begun))
         if facts is None:
             continue
-        view.begin(facts.before.document.get("well", {}) if facts.before else {})
+        view.begin(facts.before.document.get("well", {}) if facts.before else {}, _servers(facts))
         alarms = _alarms(view, facts)
         seen = _look(view, facts, alarms)
         kept = {"well": dict(view.well), "hosts": _hosts(view, facts)}
@@ -114,7 +118,7 @@ def look_once(request: Request, group_id: str) -> Observation | None:
     if facts is None:
         return None
     view = ProjectView(request)
-    view.begin({})
+    view.begin({}, _servers(facts))
     return _look(view, facts, _alarms(view, facts))
 
 
@@ -143,6 +147,11 @@ def _facts(request: Request, group_id: str, begun: float, tx: SqlTransaction) ->
         frozenset(busy),
         observations.of_group(tx, group_id),
     )
+
+
+def _servers(facts: _Facts) -> dict[str, str | None]:
+    """The members' present servers."""
+    return {member.name: member.server_id for member in facts.members.values()}
 
 
 def _hosts(view: ProjectView, facts: _Facts) -> dict[str, list[str]]:
@@ -195,6 +204,7 @@ def _unguarded(view: ProjectView, facts: _Facts, alarms: Sequence[WatchingAlarm]
             f"no alarm in Aodh signals stack {facts.group.stack} any more (if it is to have none: "
             "failover group update FILE)"
         ]
+    alarms = _as_declared(facts, alarms)
     try:
         strangers = {
             server: each.name
@@ -204,17 +214,35 @@ def _unguarded(view: ProjectView, facts: _Facts, alarms: Sequence[WatchingAlarm]
         }
     except CloudError:
         return []
-    found = [
+    wrong = [
         f"alarm {name} watches server {server}, which does not exist"
         for server, name in sorted(strangers.items())
     ]
-    if not alarms or not all(each.servers for each in alarms):
-        return found
-    watched = frozenset().union(*(each.servers for each in alarms))
-    return found + [
-        f"no alarm watches server {row.server_id} of {row.name}"
-        for row in facts.members.values()
-        if row.server_id not in watched and row.name in facts.roles.values()
+    if alarms and all(each.servers for each in alarms):
+        watched = frozenset().union(*(each.servers for each in alarms))
+        wrong += [
+            f"no alarm watches server {row.server_id} of {row.name}"
+            for row in facts.members.values()
+            if row.server_id not in watched and row.name in facts.roles.values()
+        ]
+    return [*wrong[:-1], f"{wrong[-1]} {_FOLLOWS}"] if wrong else []
+
+
+def _as_declared(facts: _Facts, alarms: Iterable[WatchingAlarm]) -> list[WatchingAlarm]:
+    """The alarms, of which those that the group file names watch what they should: if they do not,
+    their resources say so."""
+    servers = _servers(facts)
+    wanted: dict[str | None, str | None] = {}
+    for record in facts.records:
+        if record.type == ALARM and record.name in facts.wanted and not record.gone:
+            declared = record.properties or {}
+            server = servers.get(str(declared.get("server")))
+            wanted |= {record.physical_id: server, declared.get("alarm"): server}
+    return [
+        replace(each, servers=frozenset({server}))
+        if each.servers and (server := wanted.get(each.id) or wanted.get(each.name))
+        else each
+        for each in alarms
     ]
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView
-from mistral_failover.model.goal import ADDRESSES, ATTACHMENT, STACK_TEMPLATE
+from mistral_failover.model.goal import ADDRESSES, ALARM, ATTACHMENT, STACK_TEMPLATE
 from mistral_failover.model.observation import Look
 from mistral_failover.resources import (
     activation,
+    alarm,
     dns_record,
     floating_ip,
     load_balancer_member,
@@ -24,6 +25,7 @@ from mistral_failover.resources import (
 OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
     ATTACHMENT: volume_attachment.observe,
     "activation": activation.observe,
+    ALARM: alarm.observe,
     "dns_record": dns_record.observe,
     "floating_ip": floating_ip.observe,
     "load_balancer_member": load_balancer_member.observe,
@@ -35,7 +37,7 @@ OBSERVED: Mapping[str, Callable[[ProjectView, Record, str], Look]] = {
 """By type, the read-only check of the cloud for a record; its last argument is the group's name."""
 SERVES = frozenset({ATTACHMENT, "activation", *ADDRESSES})
 """Types without which a group does not serve."""
-REPAIRED = frozenset({"stack_parameters"})
+REPAIRED = frozenset({ALARM, "stack_parameters"})
 """Types that may be repaired without asking: an update of them does not touch the service."""
 
 

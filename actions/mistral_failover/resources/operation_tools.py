@@ -49,13 +49,17 @@ def member_server(operation: Document) -> str:
     UNKNOWN_MEMBER."""
     member = operation["member"]
     if not member or not member["server_id"]:
-        name = member["name"] if member else "the member"
-        raise ActionError(
-            "UNKNOWN_MEMBER",
-            f"{name} has no server in stack {operation['stack']}",
-            "Check the group's members against the stack's resources.",
-        )
+        raise no_server(member["name"] if member else "the member", operation["stack"])
     return str(member["server_id"])
+
+
+def no_server(member: str, stack: str) -> ActionError:
+    """Return the error for a member that has no server."""
+    return ActionError(
+        "UNKNOWN_MEMBER",
+        f"{member} has no server in stack {stack}",
+        "Check the group's members against the stack's resources.",
+    )
 
 
 def recorded_server(operation: Document) -> str:

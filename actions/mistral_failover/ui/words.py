@@ -6,6 +6,7 @@ from __future__ import annotations
 from mistral_failover.model.goal import (
     ACTIVATION,
     ADDRESSES,
+    ALARM,
     ATTACHMENT,
     FENCE_PREFIX,
     FENCE_TYPE,
@@ -36,6 +37,8 @@ _VERBS = {
     ("stack_parameters", "create"): "Update stack:",
     ("stack_parameters", "update"): "Update stack:",
     ("stack_template", "create"): "Change template:",
+    (ALARM, "create"): "Point alarm:",
+    (ALARM, "update"): "Point alarm:",
     ("stack_template", "update"): "Change template:",
 }
 _MOVED = frozenset({ATTACHMENT, *ADDRESSES}) - {"load_balancer_member"}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check the alarms that a group file names: they exist, can fire, and name a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mistral_failover.cloud import event_alarms
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
+from mistral_failover.model.goal import ALARM
+from mistral_failover.resources.alarm import CREATE_AGAIN
+
+
+def declared(subject: Subject) -> Iterable[Finding]:
+    """Check each alarm of the group file, as Aodh shows it. Which server it watches is a part of
+    the check ``service``."""
+    if subject.out_of_service:
+        return
+    for spec in subject.snapshot.group.resources.values():
+        if spec.type != ALARM:
+            continue
+        try:
+            found = event_alarms.alarm(subject.look.cloud, str(spec.properties["alarm"]))
+        except CloudError as problem:
+            gone = problem.code == "NOT_FOUND"
+            remedy = f"{CREATE_AGAIN[0].upper()}{CREATE_AGAIN[1:]}" if gone else problem.remedy
+            yield error(f"{spec.name}: {problem.message} [{problem.code}]", remedy)
+            continue
+        if not found.enabled:
+            yield warn(
+                f"{spec.name}: {found} is disabled, so it does not fire",
+                f"openstack alarm update --enabled True {found.id}",
+            )
+        elif not found.servers:
+            yield warn(
+                f"{spec.name}: {found} names no server, so nothing of it follows a member",
+                "Add a condition for traits.instance_id to its query, or take it out of the group "
+                "file.",
+            )
+        else:
+            yield ok(f"{spec.name}: {found} can follow its member")

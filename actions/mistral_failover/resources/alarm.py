@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operation of an ``alarm``.
+
+An alarm is about a member, and not on it: no fence has to cut it off, and none waits for it. A
+group serves without its alarms. So if Aodh refuses the change for good, because the alarm was
+deleted, for example, the operation does not fail, and no failover returns for that reason. The
+observation says what is wrong with the alarm.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mistral_failover.cloud import event_alarms
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.resources.operation_tools import Document, Tools, no_server
+from mistral_failover.runtime.remedies import going_on
+from mistral_failover.store.groups import MemberRow
+
+_FINAL = frozenset({"BAD_REQUEST", "FORBIDDEN", "NO_ENDPOINT", "NOT_FOUND"})
+"""Errors that a repeat does not change."""
+
+
+CREATE_AGAIN = "create it again; if its name or id is another one: failover group update FILE"
+"""What to do about an alarm that is gone."""
+
+
+def point(tools: Tools, operation: Document, member: MemberRow | None) -> dict[str, Any]:
+    """Let the alarm watch the member's server. If Aodh refuses that for good, say so (attribute
+    ``refused``). Raises ActionError UNKNOWN_MEMBER."""
+    named, server_id = operation["properties"]["alarm"], member and member.server_id
+    if not server_id:
+        raise no_server(operation["properties"]["server"], operation["stack"])
+    with going_on(operation["group"]):
+        try:
+            found = event_alarms.watch(
+                tools.cloud, named, server_id, operation["timeout"], unknown=operation["unknown"]
+            )
+        except CloudError as error:
+            if error.code not in _FINAL:
+                raise
+            return {"attributes": {"refused": f"{error.message.rstrip('.')} [{error.code}]"}}
+    return {
+        "physical_id": found.id,
+        "attributes": {"alarm_id": found.id, "server_id": server_id, "refused": ""},
+    }
+
+
+def observe(view: ProjectView, record: Record, group: str) -> Look:
+    """Return whether the alarm watches the present server of its member."""
+    wanted = record.properties or {}
+    named, member = str(wanted.get("alarm")), str(wanted.get("server"))
+    server_id = view.servers.get(member) or record.attributes.get("server_id")
+    try:
+        found = view.listing.alarm(named)
+    except CloudError as error:
+        return unknown(error)
+    if found is None:
+        return Look(Presence.GONE, f"alarm {named} does not exist ({CREATE_AGAIN})")
+    if not found.enabled:
+        words = f"{found} is disabled (openstack alarm update --enabled True {found.id})"
+        return Look(Presence.GONE, words)
+    if server_id is None or found.watches(server_id):
+        return AS_RECORDED
+    there = ", ".join(sorted(found.servers))
+    words = f"{found} watches server {there}, not {server_id} of {member}"
+    refused = record.attributes.get("refused")
+    return Look(Presence.CHANGED, f"{words} ({refused})" if refused else words)
