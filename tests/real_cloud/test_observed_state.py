@@ -3,7 +3,8 @@
 says what is wrong and the order that it names leads on.
 
 Most tests share a stack that serves before and after each of them. Two share another one: it ends
-without a server and without its volume, and is deleted all the same.
+without a server and without its volume, and is deleted all the same. A group is repaired once in
+five minutes, so the other repair has a stack of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.groups.agent_health import SILENT
+from support.protected_stacks import dies, runs_again
 from testcloud import cloud, readiness, templates
 from testcloud.settings import Settings
 from testcloud.tenant import Protected, Tenant, until
@@ -148,6 +150,101 @@ def test_a_parameter_that_a_stack_update_reset_is_set_again(stack: Protected) ->
     assert service(stack) == ("SERVING", [])
 
 
+@pytest.fixture
+def by_hand(protect: Callable[..., Protected]) -> Iterator[tuple[Protected, str]]:
+    """A stack, and an alarm that was created by hand: it watches the active server, and signals the
+    stack by a trust. The group file names it."""
+    stack = protect()
+    found = stack.tenant.stack(stack.name)
+    session = stack.tenant.cloud.session
+    heat = session.get_endpoint(service_type="orchestration", interface="public")
+    signal = f"{heat}/stacks/{found.name}/{found.id}/resources/on_lost/signal"
+    server = stack.servers()[stack.wait_until_active()]
+    alarm = {
+        "name": f"{stack.name}-by-hand",
+        "type": "event",
+        "severity": "critical",
+        "repeat_actions": True,
+        "alarm_actions": [f"trust+{signal}"],
+        "event_rule": {
+            "event_type": "compute.instance.update",
+            "query": [
+                {"field": f"traits.{name}", "op": "eq", "type": "string", "value": value}
+                for name, value in (("instance_id", server), ("state", "error"))
+            ],
+        },
+    }
+    made = str(aodh(stack, "POST", "", alarm)["alarm_id"])
+    shown = stack.tenant.action("failover.status", group=stack.name, definition=True)
+    definition = shown["definition"]["document"]
+    properties = {"alarm": made, "server": {"get_param": "active"}}
+    watch = {"type": "alarm", "depends_on": "database", "properties": properties}
+    definition["resources"]["watch"] = watch
+    stack.tenant.action("failover.define", definition=definition, name=stack.name)
+    succeeds(stack, "failover", lost=[])
+    yield stack, made
+    aodh(stack, "DELETE", f"/{made}")
+
+
+def aodh(stack: Protected, method: str, path: str, body: Any = None) -> Any:
+    """Aodh's answer about the project's alarms."""
+    answer = stack.tenant.cloud.session.request(
+        f"/v2/alarms{path}",
+        method,
+        endpoint_filter={"service_type": "alarming", "interface": "public"},
+        json=body,
+        raise_exc=False,
+    )
+    assert answer.ok, answer.text
+    return answer.json() if answer.content else None
+
+
+def point(stack: Protected, alarm: str, server: str) -> None:
+    """``openstack alarm update --query traits.instance_id=string::SERVER...``"""
+    shown = aodh(stack, "GET", f"/{alarm}")
+    for condition in shown["event_rule"]["query"]:
+        if condition["field"] == "traits.instance_id":
+            condition["value"] = server
+    aodh(stack, "PUT", f"/{alarm}", shown)
+
+
+def watched(stack: Protected, alarm: str) -> list[str]:
+    """The servers that an alarm watches."""
+    query = aodh(stack, "GET", f"/{alarm}")["event_rule"]["query"]
+    return [each["value"] for each in query if each["field"] == "traits.instance_id"]
+
+
+def test_an_alarm_that_the_group_file_names_is_repaired_and_follows_the_active_member(
+    by_hand: tuple[Protected, str], operator: Tenant
+) -> None:
+    stack, alarm = by_hand
+    active, standby = holders(stack)
+    servers = stack.servers()
+    look(stack)
+    assert service(stack) == ("SERVING", [])
+    before = aodh(stack, "GET", f"/{alarm}")
+    point(stack, alarm, servers[standby])
+
+    begun = time.monotonic()
+    found = look(stack)
+
+    assert [row["service"] for row in found["observed"]] == ["DEGRADED"]
+    words = f"watches server {servers[standby]}, not {servers[active]} of {active}"
+    assert words in found["observed"][0]["sentence"]
+    until(lambda: watched(stack, alarm) == [servers[active]], "its repair", 60)
+    print(f"repaired {time.monotonic() - begun:.1f} s after the look began")
+    assert stack.wait_until_active() == active
+    look(stack)
+    assert service(stack) == ("SERVING", [])
+    dies(stack, operator, active)
+    assert stack.wait_until_active(active) == standby
+    serves_on(stack, standby)
+    assert watched(stack, alarm) == [servers[standby]]
+    after, kept = aodh(stack, "GET", f"/{alarm}"), ("name", "severity", "repeat_actions")
+    for key in (*kept, "alarm_actions", "enabled", "project_id"):
+        assert after[key] == before[key]
+
+
 def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(stack: Protected) -> None:
     change(stack, "data", when_host_is_down="delete_server")
     succeeds(stack, "failover", lost=[])
@@ -221,7 +318,11 @@ def heard(stack: Protected, member: str) -> float:
 def test_without_an_alarm_a_deleted_server_is_seen_and_the_order_that_helps_is_named(
     doomed: Protected, operator: Tenant
 ) -> None:
-    active, standby = holders(doomed)
+    """The standby was lost before, and runs again: to take it back alone is refused as well."""
+    standby, active = holders(doomed)
+    succeeds(doomed, "failover", lost=[standby])
+    serves_on(doomed, active)
+    runs_again(doomed, operator, standby)
     server = doomed.servers()[active]
     operator.cloud.compute.delete_server(server)
     until(lambda: not exists(operator, server), "the server to be gone", 60)
@@ -230,10 +331,11 @@ def test_without_an_alarm_a_deleted_server_is_seen_and_the_order_that_helps_is_n
 
     found = doomed.status()["service"]
     assert (found["status"], found["gone"]) == ("DOWN", [active])
-    error = refused(doomed, "failover", lost=[])
-    assert error["code"] == "HOLDER_GONE"
-    assert f"failover start {doomed.name} --lost {active}" in error["remedy"]
-    succeeds(doomed, "failover", lost=[active])
+    for recovered, words in (([], ""), ([standby], f" --recovered {standby}")):
+        error = refused(doomed, "failover", lost=[], recovered=recovered)
+        assert error["code"] == "HOLDER_GONE"
+        assert error["remedy"].endswith(f"failover start {doomed.name} --lost {active}{words}")
+    succeeds(doomed, "failover", lost=[active], recovered=[standby])
     serves_on(doomed, standby)
 
 

@@ -15,6 +15,15 @@ def dies(stack: Protected, operator: Tenant, member: str) -> None:
 
 def is_repaired(stack: Protected, operator: Tenant, member: str) -> None:
     """The member's server runs again, and somebody vouches for it."""
+    runs_again(stack, operator, member)
+    done = stack.tenant.run(
+        "failover.failover", group=stack.name, lost=[], recovered=[member], because="repaired"
+    )
+    assert done["state"] == "SUCCESS", done["output"]
+
+
+def runs_again(stack: Protected, operator: Tenant, member: str) -> None:
+    """The member's server runs again."""
     server = stack.servers()[member]
     compute = operator.cloud.compute
     if compute.get_server(server).status == "ERROR":
@@ -23,10 +32,6 @@ def is_repaired(stack: Protected, operator: Tenant, member: str) -> None:
         compute.start_server(server)
     until(lambda: compute.get_server(server).status == "ACTIVE", f"{member} to be up", 120)
     stack.tenant.guests.fault("server", server, "revive")
-    done = stack.tenant.run(
-        "failover.failover", group=stack.name, lost=[], recovered=[member], because="repaired"
-    )
-    assert done["state"] == "SUCCESS", done["output"]
 
 
 def stands_on(stack: Protected, member: str) -> None:
