@@ -36,6 +36,7 @@ class Behind:
             member: self.operator.make_alarm(f"{member}_lost", group.name, server)
             for member, server in self.servers.items()
         }
+        self.watched = {member: member for member in MEMBERS}
 
     @property
     def holder(self) -> str:
@@ -51,6 +52,10 @@ class Behind:
             self.operator.update_template(self.group.name, changed)
         elif what == "unwatch" and member in self.alarms:
             self.operator.delete_alarm(self.alarms.pop(member))
+            del self.watched[member]
+        elif what == "point" and member in self.alarms:
+            self.watched[member] = MEMBERS[MEMBERS.index(member) - 1]
+            self.operator.point_alarm(self.alarms[member], self.servers[self.watched[member]])
         elif what == "extend" and not self.deleted:
             self.size += 1
             self.operator.extend(self.volume, self.size)
@@ -115,14 +120,16 @@ class Behind:
         assert (seen["status"] != "DOWN") == self.can_serve(), seen
         assert set(seen["gone"]) == self.gone & {self.holder}
         if seen["status"] == "SERVING":
-            assert self.holder in self.alarms
+            assert self.holder in self.watched.values()
             assert self.gone | {self.holder} != set(MEMBERS)
         return seen
 
 
 CHANGES = ("stop", "delete", "rebuild", "detach", "take", "extend", "destroy", "drift")
 changes = st.lists(
-    st.tuples(st.sampled_from([*CHANGES, "template", "unwatch"]), st.sampled_from(MEMBERS)),
+    st.tuples(
+        st.sampled_from([*CHANGES, "template", "unwatch", "point"]), st.sampled_from(MEMBERS)
+    ),
     min_size=1,
     max_size=4,
 )
