@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change of an address without an answer is looked for before it is sent again. One that is
-accepted and not carried out is sent a few times."""
+"""A change of an address or an alarm without an answer is looked for before it is sent again. One
+that is accepted and not carried out is sent a few times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.cloud import load_balancers, names, networks
+from mistral_failover.cloud import event_alarms, load_balancers, names, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.emulator.client import EmulatorClient
@@ -61,6 +61,12 @@ class Neutron:
         made = self._call("POST", "zones", {"name": zone, "email": "a@b.org"}, "dns/v2")
         return names.Wanted(made["id"], f"db.{zone}", "A", "192.0.2.1", 30, "of the group")
 
+    def alarm(self) -> str:
+        """Make an alarm that watches the second server."""
+        query = [{"field": "traits.instance_id", "op": "eq", "type": "string", "value": self.b}]
+        body = {"name": "lost", "type": "event", "event_rule": {"query": query}}
+        return str(self._call("POST", "alarms", body, "alarming/v2")["alarm_id"])
+
     def _balanced(self, path: str, body: Any) -> str:
         base = "load-balancer/v2/lbaas"
         (made,) = self._call("POST", path, body, base).values()
@@ -102,6 +108,11 @@ def _pointed(cloud: Cloud, n: Neutron) -> dict[str, Any]:
     return {**names.point(cloud, n.name(), 10)[1], "server_id": n.a}
 
 
+def _watched(cloud: Cloud, n: Neutron) -> dict[str, Any]:
+    (server,) = event_alarms.watch(cloud, n.alarm(), n.a, 10).servers
+    return {"server_id": server}
+
+
 CHANGES: list[tuple[str, str, Change]] = [
     (
         "floating_ip_update",
@@ -124,6 +135,7 @@ CHANGES: list[tuple[str, str, Change]] = [
         lambda cloud, n: load_balancers.enable(cloud, n.pool(), n.a, 10)[1],
     ),
     ("recordset_create", "/recordsets", _pointed),
+    ("alarm_update", "/alarms/", _watched),
 ]
 
 

@@ -13,6 +13,7 @@ from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.cloud import event_alarms
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import LeaseLost, Unguarded
 from mistral_failover.cloud.project_listing import ProjectListing
 
 FIRST, SECOND = "5e5b7e52-6f0d-4c1f-8f57-2d7a1c3e9b01", "5e5b7e52-6f0d-4c1f-8f57-2d7a1c3e9b02"
@@ -107,6 +108,26 @@ def test_an_alarm_is_pointed_elsewhere_and_nothing_else_of_it_changes(
 
     assert event_alarms.watch(cloud, alarm, SECOND, 30) == found
     assert alarms.shown(alarm) == after, "nothing was sent"
+
+
+def test_without_the_lease_nothing_is_changed(
+    connect: Callable[..., Cloud], alarms: Alarms
+) -> None:
+    """The lease is looked at right before the change."""
+
+    class Lost(Unguarded):
+        def permit(self, method: str) -> float:
+            if method == "PUT":
+                raise LeaseLost("another worker has it")
+            return super().permit(method)
+
+    alarm = alarms.make()
+    before = alarms.shown(alarm)
+
+    error = refused(lambda: event_alarms.watch(connect(guard=Lost()), alarm, SECOND, 30))
+
+    assert error.code == "LEASE_LOST"
+    assert alarms.shown(alarm) == before
 
 
 def test_what_fired_for_the_former_server_can_fire_for_the_new_one(

@@ -8,9 +8,9 @@ threshold of an instance). Other alarms name no server: they watch whatever matc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from oslo_utils import uuidutils
@@ -19,6 +19,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.waits import Look, Repeats
 
+T = TypeVar("T")
 _ALARMS = "/v2/alarms"
 _TRAITS = frozenset(f"traits.{each}" for each in ("instance_id", "resource_id", "server_id"))
 _EVENT, _THRESHOLD = "event_rule", "gnocchi_resources_threshold_rule"
@@ -69,13 +70,16 @@ def alarm(cloud: Cloud, named: str) -> WatchingAlarm:
     return _alarm(_row(cloud, named))
 
 
-def alarm_named(name: str, alarms: Iterable[WatchingAlarm]) -> WatchingAlarm | None:
-    """Return the one of the project's alarms that has a name; None if none has it. Raises
-    `CloudError` BAD_REQUEST if several have it."""
-    found = [each for each in alarms if each.name == name]
+def only_one(name: str, found: Sequence[T]) -> T:
+    """Return the only one of the alarms with a name. Raises `CloudError` BAD_REQUEST if there are
+    several."""
     if len(found) > 1:
-        raise _several(name, len(found))
-    return found[0] if found else None
+        raise CloudError(
+            "BAD_REQUEST",
+            f"The project has {len(found)} alarms with the name {name}.",
+            remedy="Write the id of one of them in the group file: openstack alarm list.",
+        )
+    return found[0]
 
 
 def watch(
@@ -117,19 +121,9 @@ def _row(cloud: Cloud, named: str) -> Mapping[str, Any]:
             return row
         query = {"q.field": "name", "q.op": "eq", "q.value": named}
         rows: list[Mapping[str, Any]] = cloud.alarming.get(_ALARMS, params=query).json()
-    if len(rows) > 1:
-        raise _several(named, len(rows))
     if not rows:
         raise CloudError("NOT_FOUND", f"The project has no alarm with the name {named}.")
-    return rows[0]
-
-
-def _several(name: str, number: int) -> CloudError:
-    return CloudError(
-        "BAD_REQUEST",
-        f"The project has {number} alarms with the name {name}.",
-        remedy="Write the id of one of them in the group file: openstack alarm list.",
-    )
+    return only_one(named, rows)
 
 
 def _alarm(row: Mapping[str, Any]) -> WatchingAlarm:

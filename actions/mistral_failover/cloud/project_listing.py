@@ -18,7 +18,7 @@ from openstack.utils import maximum_supported_microversion
 from mistral_failover.cloud import load_balancers, names, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.event_alarms import WatchingAlarm, alarm_named, watching_alarms
+from mistral_failover.cloud.event_alarms import WatchingAlarm, only_one, watching_alarms
 from mistral_failover.cloud.servers import ServerHost, ServerState, server_state
 
 T = TypeVar("T")
@@ -133,11 +133,15 @@ class ProjectListing:
         """An alarm of the project in Aodh, by its id, or by the name that only it has; None where
         it does not exist. Raises `CloudError`, also if several alarms have the name."""
 
-        def read() -> dict[str, WatchingAlarm]:
-            return {alarm.id: alarm for alarm in self._all_alarms()}
+        def read() -> dict[str, list[WatchingAlarm]]:
+            found: dict[str, list[WatchingAlarm]] = {}
+            for alarm in self._all_alarms():
+                for each in {alarm.id, alarm.name}:
+                    found.setdefault(each, []).append(alarm)
+            return found
 
-        by_id = self._once("alarms by id", read)
-        return by_id[named] if named in by_id else alarm_named(named, by_id.values())
+        found = self._once("alarms by name", read).get(named, ())
+        return only_one(named, found) if found else None
 
     def _all_alarms(self) -> Sequence[WatchingAlarm]:
         return self._once("alarms", lambda: watching_alarms(self._cloud))
