@@ -37,7 +37,7 @@ def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() ->
     )
 
     with pytest.raises(CloudError) as raised:
-        patch_parameters(cloud, "payments", {"active": "db_b"}, 5)
+        patch_parameters(cloud, "payments/1", {"active": "db_b"}, 5)
 
     assert raised.value.code == "SERVER_ERROR"
     assert "another user updated the stack last" in raised.value.remedy

@@ -208,7 +208,7 @@ def test_a_host_that_does_not_unplug_the_server_is_named_with_its_remedy() -> No
     with pytest.raises(CloudError) as raised:
         replace_member(
             cloud,
-            "shop",
+            "shop/1",
             "db_a",
             autoscaling_group=None,
             resource=None,

@@ -18,6 +18,7 @@ from oslo_utils import strutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked, refuse_template
 from mistral_failover.cloud.waits import Look, Repeats
 from mistral_failover.fault_points import reach
@@ -176,8 +177,7 @@ class _Patch:
         self._repeats = Repeats(cloud.settings)
 
     def step(self) -> Look:
-        with translated(f"read stack {self._stack}"):
-            stack = self._cloud.heat.stacks.get(self._stack, resolve_outputs=False)
+        stack = stack_shown(self._cloud, self._stack)
         self._stack = stack.identifier  # "name/id": no redirect from now on
         state = f"it is {stack.stack_status}"
         action, _, status = stack.stack_status.partition("_")

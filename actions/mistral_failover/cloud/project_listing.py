@@ -20,6 +20,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.event_alarms import WatchingAlarm, only_one, watching_alarms
 from mistral_failover.cloud.servers import ServerHost, ServerState, server_state
+from mistral_failover.cloud.stacks import stack_shown
 
 T = TypeVar("T")
 _NOVA = "2.96"
@@ -150,9 +151,7 @@ class ProjectListing:
         """The parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
 
         def read() -> Mapping[str, Any]:
-            with translated(f"read stack {stack}"):
-                found = self._cloud.heat.stacks.get(stack, resolve_outputs=False)
-            return dict(found.parameters)
+            return dict(stack_shown(self._cloud, stack).parameters)
 
         return self._once(f"parameters of {stack}", read)
 

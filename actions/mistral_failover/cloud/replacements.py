@@ -22,7 +22,7 @@ from mistral_failover.cloud.group_sizes import refuse_to_shrink
 from mistral_failover.cloud.heat_replacements import MARKED
 from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.stacks import SERVER, Place, place_of
+from mistral_failover.cloud.stacks import SERVER, Place, place_of, stack_shown
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
 from mistral_failover.cloud.waits import Look, Repeats
 
@@ -116,8 +116,7 @@ class _Replacing:
         self._updates, self._marks = Repeats(cloud.settings), Repeats(cloud.settings)
 
     def step(self) -> Look:
-        with translated(f"read stack {self._stack}"):
-            stack = self._cloud.heat.stacks.get(self._stack, resolve_outputs=False)
+        stack = stack_shown(self._cloud, self._stack)
         self._stack = stack.identifier  # "name/id": no redirect from now on
         state = f"it is {stack.stack_status}"
         action, _, status = stack.stack_status.partition("_")

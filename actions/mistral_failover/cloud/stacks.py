@@ -9,6 +9,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
+from mistral_failover.cloud import stack_addresses
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 
@@ -196,8 +197,18 @@ def _within(listed: Sequence[dict[str, Any]], one: StackResource) -> dict[str, S
 
 def owner_of(item: dict[str, Any]) -> str:
     """Return the id of the stack that a listed resource is in."""
-    href = next((link["href"] for link in item["links"] if link["rel"] == "stack"), "")
-    return str(href).rpartition("/")[2]
+    return _href(item).rpartition("/")[2]
+
+
+def _href(item: dict[str, Any]) -> str:
+    return str(next((link["href"] for link in item["links"] if link["rel"] == "stack"), ""))
+
+
+def _address(items: Sequence[dict[str, Any]]) -> str | None:
+    """Return "name/id" of the stack whose resources were listed."""
+    own = next((item for item in items if not item.get("parent_resource")), None)
+    parts = _href(own).rsplit("/", 2)[1:] if own else []
+    return "/".join(parts) if len(parts) == 2 else None
 
 
 def _server_in(parts: dict[str, StackResource]) -> str:
@@ -250,9 +261,32 @@ def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
     """Return Heat's rows of the resources in a stack, and in the stacks of its groups so many
     levels below."""
     nested = {"nested_depth": depth} if depth else {}
-    with translated(f"list the resources of stack {stack}"):
-        # As dicts: heatclient asks the server again for an attribute that an object lacks.
-        return [item.to_dict() for item in cloud.heat.resources.list(stack, **nested)]
+
+    def question(address: str) -> list[dict[str, Any]]:
+        with translated(f"list the resources of stack {stack}"):
+            # As dicts: heatclient asks the server again for an attribute that an object lacks.
+            return [item.to_dict() for item in cloud.heat.resources.list(address, **nested)]
+
+    # A deleted stack has no resources.
+    return stack_addresses.ask(
+        cloud, stack, question, gone=lambda items: not items, address=_address
+    )
+
+
+def stack_shown(cloud: Cloud, stack: str) -> Any:
+    """Return a stack as Heat shows it, without its outputs. Raises `CloudError`."""
+
+    def question(address: str) -> Any:
+        with translated(f"read stack {stack}"):
+            return cloud.heat.stacks.get(address, resolve_outputs=False)
+
+    return stack_addresses.ask(
+        cloud,
+        stack,
+        question,
+        gone=lambda shown: bool(shown.stack_status.startswith("DELETE")),
+        address=lambda shown: str(shown.identifier),
+    )
 
 
 def resource_of(item: dict[str, Any]) -> StackResource:
