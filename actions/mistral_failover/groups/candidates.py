@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.agent.channel.interface import Heartbeat
+from mistral_failover.cloud.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import (
@@ -67,8 +68,9 @@ def look(
     """
     end = time.monotonic() + LOOK
     here = [m for m in members if m.name not in lost]
-    going = _going(cloud, group.stack, here)
-    facts = {m.name: _fact(cloud, m, going.get(m.server_id), end) for m in here}
+    with alongside(lambda: _going(cloud, group.stack, here)) as going:
+        states = {m.name: _state(cloud, m, end) for m in here if m.status != MARKED}
+        facts = {m.name: _fact(m, going().get(m.server_id), states.get(m.name, "")) for m in here}
     able = {m.name: m.server_id for m in members if m.name in facts and facts[m.name].healthy}
     choice = thorough or len(able) > 1
     for member in members:
@@ -100,7 +102,17 @@ def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, Predi
         return {}
 
 
-def _fact(cloud: Cloud, member: Seen, going: PredictedReplacement | None, end: float) -> MemberFact:
+def _state(cloud: Cloud, member: Seen, end: float) -> ServerState | str:
+    """Return the state of a member's server, or why it is not known, in words."""
+    if time.monotonic() > end:
+        return f"its server was not checked: the others took more than {LOOK:.0f} s"
+    try:
+        return server_state(cloud, member.server_id)
+    except CloudError as error:
+        return f"its server could not be checked: {error}"
+
+
+def _fact(member: Seen, going: PredictedReplacement | None, state: ServerState | str) -> MemberFact:
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if member.status == MARKED:
         why = "Heat has marked it as unhealthy, so the stack's next update replaces it"
@@ -110,14 +122,8 @@ def _fact(cloud: Cloud, member: Seen, going: PredictedReplacement | None, end: f
         if going.marked:
             why += f" (if the server is healthy: {going.unmark})"
         return replace(fact, healthy=False, why_not=why)
-    if time.monotonic() > end:
-        why = f"its server was not checked: the others took more than {LOOK:.0f} s"
-        return replace(fact, healthy=False, why_not=why, unseen=True)
-    try:
-        state = server_state(cloud, member.server_id)
-    except CloudError as error:
-        why = f"its server could not be checked: {error}"
-        return replace(fact, healthy=False, why_not=why, unseen=True)
+    if isinstance(state, str):
+        return replace(fact, healthy=False, why_not=state, unseen=True)
     unwell = state.unfit
     return replace(
         fact, healthy=unwell is None, why_not=unwell, gone=not state.exists, **_host(state)
