@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.cloud import volume_trouble
+from mistral_failover.cloud.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.servers import ServerState, server_state
 from mistral_failover.cloud.volume_holders import holders_of, left, volume_of
 from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
 from mistral_failover.cloud.waits import Look
@@ -42,20 +43,28 @@ class Attach(Steps):
     ) -> None:
         super().__init__(cloud, volume_id, server_id, unknown=unknown)
         self._silence = silence
+        self._looked = False
         self._asked = unknown
         self._ignored = 0
         self._looked_at_target = self.since
 
     def step(self) -> Look:
         """See :class:`Steps`."""
-        look = self._look_and_ask()
+        look = self._look_and_ask() if self._looked else self._first_look()
         now = time.monotonic()
         if not look.done and now - max(self.since, self._looked_at_target) >= self.patience:
             self._looked_at_target = now
             self._refuse_dead_target()
         return look
 
-    def _look_and_ask(self) -> Look:
+    def _first_look(self) -> Look:
+        """The volume is mostly free, and only the server has to be able to take it."""
+        self._looked = True
+        with alongside(lambda: server_state(self.cloud, self.server_id)) as server:
+            return self._look_and_ask(server)
+
+    def _look_and_ask(self, server: Callable[[], ServerState] | None = None) -> Look:
+        """``server``: returns the server's state, if it has just been asked for."""
         volume, mine, state = self.look()
         for held in volume.attachments:
             refuse_root(volume, held)
@@ -68,13 +77,15 @@ class Attach(Steps):
                 return Look(state, done=True, result=_attachment(mine))
             return self._repair_mine(state)
         if volume.status == "available" and not volume.attachments:
-            return self._post(state)
+            return self._post(state, server)
         if volume.status == "available":
             if self.is_time_to_ask_why():
                 raise volume_trouble.called_free(volume)
             return Look(state)
         if volume.status == "in-use":
-            return self._post(state) if shared else self._look_at_the_holder(volume, state)
+            if shared:
+                return self._post(state, server)
+            return self._look_at_the_holder(volume, state)
         if volume.status.startswith("error"):
             raise volume_trouble.broken(volume)
         if volume.status not in MOVING:
@@ -108,13 +119,13 @@ class Attach(Steps):
             return Look(state)  # the other server has released it between the two looks
         raise volume_trouble.stuck(volume, [], time.monotonic() - self.since)
 
-    def _refuse_dead_target(self) -> None:
+    def _refuse_dead_target(self, state: Callable[[], ServerState] | None = None) -> None:
         """Raise TARGET_DOWN if something shows that the server can take nothing now.
 
         Not while a request may still take effect unseen: another server must not get the volume
         before that is certain.
         """
-        server = server_state(self.cloud, self.server_id)
+        server = state() if state else server_state(self.cloud, self.server_id)
         why, evidence = None, "server"
         if server.host_silent or (self._asked and server.task_state is None):
             why = server.unfit
@@ -134,13 +145,13 @@ class Attach(Steps):
                 self.volume_id, self.server_id, why, evidence, host=server.host, held=held
             )
 
-    def _post(self, state: str) -> Look:
+    def _post(self, state: str, server: Callable[[], ServerState] | None) -> Look:
         if (self.accepted or not self.repeats.open) and self.is_listed():
             self.repeats.answered()
             return self.clear_left(self.server_id) or Look(f"{state}, but the server lists it")
         if not self.repeats.allow():
             return self.repeats.look(state)
-        self._refuse_dead_target()
+        self._refuse_dead_target(server)
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "ATTACH_FAILED",

@@ -16,8 +16,10 @@ from typing import Any, Protocol
 
 from oslo_utils import strutils
 
+from mistral_failover.cloud.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.heat_replacements import Link, rows_of
 from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked, refuse_template
 from mistral_failover.cloud.waits import Look, Repeats
@@ -91,6 +93,10 @@ def patch_template(
     return patched
 
 
+Rows = Callable[[], list[Link]]
+"""Returns the resources of a stack, as of `rows_of`; raises `CloudError`."""
+
+
 class _Wanted(Protocol):
     """What a stack is to be given. ``what``: its name in messages; ``body``: of the update."""
 
@@ -101,8 +107,9 @@ class _Wanted(Protocol):
         """Return whether the stack has it; None if Heat hides that."""
         ...
 
-    def refuse(self, stack: str) -> None:
-        """Raise `CloudError` if the update would take what is to be kept."""
+    def refuse(self, stack: str, rows: Rows | None) -> None:
+        """Raise `CloudError` if the update would take what is to be kept. ``rows``: reads those of
+        the stack; None: they are still to be asked for."""
         ...
 
 
@@ -129,8 +136,8 @@ class _Parameters:
             return False
         return None if any(current[name] == _HIDDEN for name in self._wanted) else True
 
-    def refuse(self, stack: str) -> None:
-        refuse_marked(self._cloud, stack, self._keep())
+    def refuse(self, stack: str, rows: Rows | None) -> None:
+        refuse_marked(self._cloud, stack, self._keep(), rows=rows and rows())
 
 
 class _Template:
@@ -146,9 +153,9 @@ class _Template:
         with translated(f"read the template of stack {stack.identifier}"):
             return same_template(self._wanted, self._cloud.heat.stacks.template(stack.identifier))
 
-    def refuse(self, stack: str) -> None:
+    def refuse(self, stack: str, rows: Rows | None) -> None:
         keep = self._keep()
-        refuse_marked(self._cloud, stack, keep)
+        refuse_marked(self._cloud, stack, keep, rows=rows and rows())
         refuse_template(self._cloud, stack, self._wanted, keep)
 
 
@@ -174,9 +181,18 @@ class _Patch:
         self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
         self._sent_at = 0.0
         self._sends = 0
+        self._looked = False
         self._repeats = Repeats(cloud.settings)
 
     def step(self) -> Look:
+        if self._looked:
+            return self._step(None)
+        self._looked = True
+        # The first look mostly sends the update: what that would replace is read at the same time.
+        with alongside(lambda: rows_of(self._cloud, self._stack)) as rows:
+            return self._step(rows)
+
+    def _step(self, rows: Rows | None) -> Look:
         stack = stack_shown(self._cloud, self._stack)
         self._stack = stack.identifier  # "name/id": no redirect from now on
         state = f"it is {stack.stack_status}"
@@ -186,14 +202,14 @@ class _Patch:
         carries = self._wanted.carried_by(stack)
         if status == "IN_PROGRESS":
             if self._before is None and not carries and action == "UPDATE":
-                return self._send(stack)
+                return self._send(stack, rows)
             self._changed()
             return Look(state)
         if self._before is not None:
             return self._ended(stack, status, carries, state)
         if carries and status == "COMPLETE":
             return Look(state, done=True, result=self._result(stack, adopted=True))
-        return self._send(stack)
+        return self._send(stack, rows)
 
     def _ended(self, stack: Any, status: str, carries: bool | None, state: str) -> Look:
         now = (stack.stack_status, stack.updated_time)
@@ -222,8 +238,8 @@ class _Patch:
             )
         return Look(state, done=True, result=self._result(stack, adopted=False))
 
-    def _send(self, stack: Any) -> Look:
-        self._wanted.refuse(self._stack)
+    def _send(self, stack: Any, rows: Rows | None = None) -> Look:
+        self._wanted.refuse(self._stack, rows)
         # Record it first: if the answer is lost, the update may still be running.
         before = (stack.stack_status, stack.updated_time)
         try:

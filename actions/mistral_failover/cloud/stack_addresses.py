@@ -28,8 +28,8 @@ def ask(
     gone: Callable[[T], bool],
     address: Callable[[T], str | None],
 ) -> T:
-    """Call ``question`` with the stack's address if it is known, otherwise with ``stack``, which may
-    be an address itself.
+    """Call ``question`` with the stack's address if it is known, otherwise with ``stack``.
+    ``stack``: a name, an id, or an address.
 
     A stack that was deleted can still be read by its id, and another one may have its name by now.
     So if the answer is NOT_FOUND, or ``gone`` says that it shows a deleted stack, ``question`` is

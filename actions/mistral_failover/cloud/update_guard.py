@@ -33,13 +33,19 @@ class KeptParts:
 
 
 def refuse_marked(
-    cloud: Cloud, stack: str, keep: KeptParts, *, marking: tuple[str, str] | None = None
+    cloud: Cloud,
+    stack: str,
+    keep: KeptParts,
+    *,
+    marking: tuple[str, str] | None = None,
+    rows: Sequence[Link] | None = None,
 ) -> None:
     """Refuse an update of the stack that would replace one of these servers or volumes
     (``predicted_replacements``).
 
     Call it right before the update is sent; a mark that is set in between goes unnoticed.
     ``marking``: the stack's name or id, and the name, of a resource that is about to be marked.
+    ``rows``: those of the stack, if they have just been read.
 
     Raises `CloudError` MEMBER_MARKED and VOLUME_MARKED with the commands that help; VOLUME_REPLACED
     if another volume has replaced one of these in the stack; CONFLICT if only the resource that is
@@ -48,7 +54,7 @@ def refuse_marked(
     ids = {*keep.members, *keep.volumes}
     if not ids:
         return
-    rows = rows_of(cloud, stack)
+    rows = rows_of(cloud, stack) if rows is None else rows
     for identity, why in predicted_replacements(cloud, rows, ids).items():
         if identity in keep.volumes:
             raise _volume(keep, identity, why)
