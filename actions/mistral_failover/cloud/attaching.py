@@ -163,7 +163,8 @@ class Attach(Steps):
         try:
             reach("attach.before")
             with self.repeats.sending(f"attach volume {self.volume_id} to server {self.server_id}"):
-                self.cloud.compute.create_volume_attachment(self.server_id, volume=self.volume_id)
+                path = f"/servers/{self.server_id}/os-volume_attachments"
+                self.cloud.nova("POST", path, {"volumeAttachment": {"volumeId": self.volume_id}})
         except CloudError as error:
             return self._refused(error, state)
         reach("attach.after")

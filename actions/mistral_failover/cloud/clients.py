@@ -16,8 +16,9 @@ from cinderclient import api_versions
 from cinderclient.v3 import client as cinder
 from heatclient.v1 import client as heat
 from keystoneauth1.adapter import Adapter
-from openstack import connection
+from openstack import connection, exceptions
 from openstack.compute.v2._proxy import Proxy as Compute
+from openstack.utils import maximum_supported_microversion
 
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
@@ -25,6 +26,8 @@ from mistral_failover.cloud.session import GuardedSession, refusal, session_for
 from mistral_failover.cloud.waits import Look, Repeats, wait_until
 from mistral_failover.settings import Settings
 
+NOVA_MICROVERSION = "2.96"
+"""The newest microversion of Nova whose bodies are known here."""
 VOLUME_MICROVERSION = "3.44"  # the first version that completes attachments; Nova needs it
 
 
@@ -60,6 +63,15 @@ class Cloud:
             return connection.Connection(
                 session=self.session, region_name=self.session.region_name
             ).compute
+
+    def nova(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send Nova a plain request and return the body of the answer. For what is asked often:
+        openstacksdk takes 3 ms of CPU to make an object of a server. Raises as openstacksdk does.
+        """
+        newest = maximum_supported_microversion(self.compute, NOVA_MICROVERSION)
+        answer = self.compute.request(path, method, microversion=newest, json=body)
+        exceptions.raise_from_response(answer)
+        return dict(answer.json()) if answer.content else {}
 
     @cached_property
     def volumes(self) -> cinder.Client:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,19 +123,23 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
     """Return a server's state; a server that does not exist (any more) is no error."""
     try:
         with translated(f"read server {server_id}"):
-            server = cloud.compute.get_server(server_id)
+            return state_of(cloud.nova("GET", f"/servers/{server_id}")["server"])
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return ServerState("", None, None, exists=False)
         raise
+
+
+def state_of(row: Mapping[str, Any]) -> ServerState:
+    """Return the state of a server as it is in the body of Nova's answer."""
     return ServerState(
-        status=server.status,
-        task_state=server.task_state,
-        host_status=server.host_status or None,
+        status=row["status"],
+        task_state=row.get("OS-EXT-STS:task_state"),
+        host_status=row.get("host_status") or None,
         exists=True,
-        power_state=server.power_state,
-        host_id=server.host_id or None,
-        host=server.compute_host or None,
+        power_state=row.get("OS-EXT-STS:power_state"),
+        host_id=row.get("hostId") or None,
+        host=row.get("OS-EXT-SRV-ATTR:host") or None,
     )
 
 

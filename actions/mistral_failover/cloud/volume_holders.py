@@ -98,13 +98,14 @@ def left(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     since microversion 2.89; False with older ones.
     """
     row = _listed(cloud, server_id, volume_id)
-    return row is not None and bool(row.bdm_id) and not row.attachment_id
+    return row is not None and bool(row.get("bdm_uuid")) and not row.get("attachment_id")
 
 
-def _listed(cloud: Cloud, server_id: str, volume_id: str) -> Any:
+def _listed(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | None:
     try:
         with translated(f"look for volume {volume_id} on server {server_id}"):
-            return cloud.compute.get_volume_attachment(server_id, volume_id)
+            path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
+            return dict(cloud.nova("GET", path)["volumeAttachment"])
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return None
