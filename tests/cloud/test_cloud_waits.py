@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A wait looks with growing pauses, stops early, and never lasts longer than allowed."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
-from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.cloud.waits import CROWD, Crowd, Look, wait_until
 
 
 class Time:
@@ -50,6 +52,19 @@ def test_what_is_there_already_is_returned_without_a_pause():
     time = Time()
     assert wait(Script(DONE), time) == "it"
     assert time.pauses == []
+
+
+def test_more_waits_than_usual_look_less_often_each_but_not_beyond_the_ceiling():
+    crowd, time = Crowd(), Time()
+    with ExitStack() as waits:
+        for _ in range(2 * CROWD):
+            waits.enter_context(crowd.one_more())
+        wait(Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, crowd=crowd)
+    assert time.pauses == [2, 4, 5]
+
+    time = Time()
+    wait(Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, crowd=crowd)
+    assert time.pauses == [1, 2, 4], "the others have ended"
 
 
 def test_pauses_grow_up_to_the_ceiling():

@@ -23,12 +23,15 @@ from openstack.utils import maximum_supported_microversion
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.session import GuardedSession, refusal, session_for
-from mistral_failover.cloud.waits import Look, Repeats, wait_until
+from mistral_failover.cloud.waits import Crowd, Look, Repeats, wait_until
 from mistral_failover.settings import Settings
 
 NOVA_MICROVERSION = "2.96"
 """The newest microversion of Nova whose bodies are known here."""
 VOLUME_MICROVERSION = "3.44"  # the first version that completes attachments; Nova needs it
+
+
+_waits = Crowd()
 
 
 class Cloud:
@@ -121,16 +124,18 @@ class Cloud:
 
     def wait(self, probe: Callable[[], Look], *, what: str, limit: float) -> Any:
         """`wait_until` with the configured pauses and this cloud's guard."""
-        return wait_until(
-            probe,
-            what=what,
-            limit=limit,
-            first=self.settings.poll_first,
-            growth=self.settings.poll_growth,
-            ceiling=self.settings.poll_ceiling,
-            guard=self.guard,
-            refused=self._refused,
-        )
+        with _waits.one_more():
+            return wait_until(
+                probe,
+                what=what,
+                limit=limit,
+                first=self.settings.poll_first,
+                growth=self.settings.poll_growth,
+                ceiling=self.settings.poll_ceiling,
+                guard=self.guard,
+                refused=self._refused,
+                crowd=_waits,
+            )
 
     def carry_out(self, repeats: Repeats, step: Callable[[], Look], what: str, limit: float) -> Any:
         """`wait` until a step is done. A request without an answer may take effect after this

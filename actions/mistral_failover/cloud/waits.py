@@ -4,6 +4,7 @@ reached."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,33 @@ from mistral_failover.cloud.guard import Guard
 from mistral_failover.settings import Settings
 
 SEVERAL = 2.5  # longest pause, in durations of a look
+CROWD = 8
+"""So many waits of a process at the same time look as often as one alone. If there are more, the
+pauses of each grow in proportion, so that together they ask the services no more often."""
+
+
+class Crowd:
+    """Counts the waits of a process that go on at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waits = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Wraps a wait."""
+        with self._lock:
+            self._waits += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waits -= 1
+
+    @property
+    def factor(self) -> float:
+        """How many times longer each pause is than that of a wait alone."""
+        return max(1.0, self._waits / CROWD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +73,7 @@ def wait_until(
     sleep: Callable[[float], None] = time.sleep,
     guard: Guard | None = None,
     refused: Callable[[], CloudError | None] = lambda: None,
+    crowd: Crowd | None = None,
 ) -> Any:
     """Call ``probe`` until a look is done, and return that look's result.
 
@@ -58,7 +87,8 @@ def wait_until(
     services also answer 503 to a token that Keystone no longer confirms to them. So after every
     ``patience`` such errors in a row, ``refused`` asks Keystone whether it refuses the request; a
     refusal ends the wait. Other retryable errors end it after ``patience`` in a row. ``guard`` is
-    asked before each pause, and bounds it.
+    asked before each pause, and bounds it. ``crowd``: the waits that share the services with this
+    one, which is one of them; they make no pause longer than ``ceiling``.
 
     Raises `CloudError` TIMEOUT with the last state seen or, if the last look saw nothing, the
     reason for that; `LeaseLost`; or whatever the probe raises.
@@ -91,7 +121,8 @@ def wait_until(
             raise kept_from or CloudError(
                 "TIMEOUT", f"Gave up after {limit:g} s waiting for {what}: {state}"
             )
-        step = min(pause, max(0.0, deadline - clock()))
+        crowded = pause if crowd is None else min(pause * crowd.factor, max(pause, ceiling))
+        step = min(crowded, max(0.0, deadline - clock()))
         if guard is not None:
             step = min(step, guard.permit("GET"))
         sleep(step)
