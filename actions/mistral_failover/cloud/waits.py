@@ -66,7 +66,7 @@ def wait_until(
     what: str,
     limit: float,
     first: float = 0.05,
-    growth: float = 1.12,
+    growth: float = 1.06,
     ceiling: float = 2.0,
     patience: int = 5,
     clock: Callable[[], float] = time.monotonic,
