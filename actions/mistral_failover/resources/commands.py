@@ -16,6 +16,7 @@ from mistral_failover.agent.channel.interface import (
     Heartbeat,
 )
 from mistral_failover.agent.wire import Address
+from mistral_failover.cloud.alongside import alongside
 from mistral_failover.fault_points import reach
 from mistral_failover.model.ids import derived_id
 from mistral_failover.resources.operation_tools import Document, Tools
@@ -49,14 +50,17 @@ def command_member(
     )
     # What the record has on this server was made there by the agent, so that one was heard.
     known = operation["resource"]["attributes"].get("server_id") == server_id
-    # The look comes first: an agent may be heard in the end, too late to answer.
-    heard = known or tools.channel.heard(command.to) is not None
-    try:
+    if known:
         return run_command(tools.channel, command)
-    except ChannelError as error:
-        if heard or error.heard or error.transient or error.code != "NO_ANSWER":
-            raise
-        raise _not_heard_yet(command, error) from None
+    # The look is made while the command is sent: an agent may be heard in the end, too late to
+    # answer.
+    with alongside(lambda: tools.channel.heard(command.to)) as heard:
+        try:
+            return run_command(tools.channel, command)
+        except ChannelError as error:
+            if error.heard or error.transient or error.code != "NO_ANSWER" or heard() is not None:
+                raise
+            raise _not_heard_yet(command, error) from None
 
 
 def run_command(channel: Channel, command: Command) -> CommandResult:
