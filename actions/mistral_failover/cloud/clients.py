@@ -71,10 +71,16 @@ class Cloud:
         """Send Nova a plain request and return the body of the answer. For what is asked often:
         openstacksdk takes 3 ms of CPU to make an object of a server. Raises as openstacksdk does.
         """
-        newest = maximum_supported_microversion(self.compute, NOVA_MICROVERSION)
-        answer = self.compute.request(path, method, microversion=newest, json=body)
+        answer = self._nova.request(path, method, json=body, raise_exc=False)
         exceptions.raise_from_response(answer)
         return dict(answer.json()) if answer.content else {}
+
+    @cached_property
+    def _nova(self) -> Adapter:
+        adapter = self._adapter("compute", min_version="2.1", max_version="2.latest")
+        newest = maximum_supported_microversion(adapter, NOVA_MICROVERSION)
+        adapter.default_microversion = newest
+        return adapter
 
     @cached_property
     def volumes(self) -> cinder.Client:
@@ -114,12 +120,13 @@ class Cloud:
         """Aodh, by plain requests: openstacksdk has no proxy of it."""
         return self._adapter("alarming")
 
-    def _adapter(self, service_type: str) -> Adapter:
+    def _adapter(self, service_type: str, **versions: Any) -> Adapter:
         return Adapter(
             self.session,
             service_type=service_type,
             interface="public",
             region_name=self.session.region_name,
+            **versions,
         )
 
     def wait(self, probe: Callable[[], Look], *, what: str, limit: float) -> Any:

@@ -68,12 +68,23 @@ class GuardedSession(Session):
         )
         self.guard = guard
         self.region_name = region_name
+        self._endpoints: dict[str, str | None] = {}
         for scheme in ("http://", "https://"):
             super().mount(scheme, _GuardedTransport(guard))
 
     def mount(self, scheme: str, adapter: requests.adapters.BaseAdapter) -> None:
         """Send what begins with ``scheme`` over another transport, with the same guard."""
         super().mount(scheme, _GuardedTransport(self.guard, adapter))
+
+    def get_endpoint(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> str | None:
+        """See keystoneauth, whose method reads the whole catalog for each request. A session
+        belongs to one operation and asks each service often, so answers are kept."""
+        if auth is not None and auth is not self.auth:
+            return super().get_endpoint(auth, **wanted)
+        key = repr(sorted(wanted.items()))
+        if key not in self._endpoints:
+            self._endpoints[key] = super().get_endpoint(auth, **wanted)
+        return self._endpoints[key]
 
     def request(self, url: str, method: str, **options: Any) -> Any:  # type: ignore[override]
         """See keystoneauth's `Session.request`."""
