@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.convergence.records import Record
 from mistral_failover.groups import kept_parts
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.goal import ACTIVATION
@@ -62,12 +61,6 @@ class OperationAction(FailoverAction):
         return type(self).perform(tools, operation)
 
 
-def _record(tx: SqlTransaction, operation: Document) -> Record:
-    record = tx.record(operation["resource"]["id"])
-    assert record is not None  # locked for this operation, so it is not removed
-    return record
-
-
 class AttachVolume(OperationAction):
     """Attach a volume to a member."""
 
@@ -75,8 +68,7 @@ class AttachVolume(OperationAction):
         resource = operation["resource"]
 
         def read(tx: SqlTransaction) -> dict[str, AttachedVolume]:
-            group_id = _record(tx, operation).group_id
-            return attached_volumes.volumes(tx, group_id, resource["type"])
+            return attached_volumes.volumes(tx, operation["group_id"], resource["type"])
 
         known = request.runtime.database.reading(read).get(resource["name"])
         return volume_attachment.attach_volume(tools, operation, known)
@@ -90,7 +82,7 @@ class RemovalOfShared(OperationAction):
         """Run the operation's function, unless another resource of the group has the same there."""
 
         def read(tx: SqlTransaction) -> list[str]:
-            return sharing(tx.records(_record(tx, operation).group_id), operation)
+            return sharing(tx.records(operation["group_id"]), operation)
 
         if names := request.runtime.database.reading(read):
             return {"attributes": {"kept_for": ", ".join(names)}}
@@ -242,10 +234,10 @@ class Fence(OperationAction):
         database = request.runtime.database
 
         def member(tx: SqlTransaction) -> groups.MemberRow:
-            return groups.members_of(tx, _record(tx, operation).group_id)[name]
+            return groups.members_of(tx, operation["group_id"])[name]
 
         def read(tx: SqlTransaction) -> FenceTarget:
-            group_id = _record(tx, operation).group_id
+            group_id = operation["group_id"]
             state = groups.get(tx, group_id)
             assert state is not None  # an operation of it is under way
             group = request.runtime.definitions.group(tx, state)

@@ -209,8 +209,10 @@ def _replan(
 def _is_to_stay(tx: Transaction, definitions: Definitions, visit: _Visit) -> bool:
     """Return whether a record whose deletion has just failed is what the goal wants after all: it
     was being deleted when the traversal was planned, so a new record was to replace it."""
+    if not revived(visit.record, visit.resource_type):
+        return False
     goal = tx.goal(visit.group.id, visit.traversal.goal_version)
-    if goal is None or not revived(visit.record, visit.resource_type):
+    if goal is None:
         return False
     drawn = plan(
         goal,

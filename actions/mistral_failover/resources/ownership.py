@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.convergence.records import GroupState, Operation, Ticket
+from mistral_failover.convergence.records import GroupState, Operation, Record, Ticket
 from mistral_failover.mistral.operation_documents import (
     operation_document,
     read_operation,
@@ -56,12 +56,13 @@ def _as_stored(
     request: Request, tx: SqlTransaction, ticket: Ticket, given: Mapping[str, Any]
 ) -> tuple[Ticket, Mapping[str, Any]] | None:
     state = group_of(request, tx, ticket.traversal_id)
-    entry = _entry(tx, state, ticket) if state else None
-    if state is None or entry is None:
-        return None
     record = tx.record(ticket.node.resource_id)
-    handed_out = (entry["token"], entry["traversal_id"])
-    if record is None or handed_out != (ticket.lock.token, ticket.traversal_id):
+    if state is None or record is None or record.group_id != state.id:
+        return None
+    entry = _entry(tx, record, ticket)
+    if entry is None:
+        return None
+    if (entry["token"], entry["traversal_id"]) != (ticket.lock.token, ticket.traversal_id):
         raise LeaseLost(f"operation {ticket.key} was handed to another worker")
     group = request.runtime.definitions.group(tx, state)
     spec = group.types[record.type].operations[ticket.verb]
@@ -91,11 +92,8 @@ def _in_the_epoch_given(stored: dict[str, Any], given: Mapping[str, Any]) -> Map
     return {**stored, "member": {**member, "epoch": epoch, "server_id": None}}
 
 
-def _entry(tx: SqlTransaction, state: GroupState, ticket: Ticket) -> dict[str, Any] | None:
-    """Return the ledger's entry of a ticket's operation, if its resource belongs to the group."""
-    record = tx.record(ticket.node.resource_id)
-    if record is None or record.group_id != state.id:
-        return None
+def _entry(tx: SqlTransaction, record: Record, ticket: Ticket) -> dict[str, Any] | None:
+    """Return the ledger's entry of a ticket's operation, if that is one of the record."""
     entry = views.operation(tx, ticket.key)
     if entry is None or (entry["resource_id"], entry["verb"]) != (record.id, ticket.verb):
         return None
