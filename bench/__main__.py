@@ -35,7 +35,7 @@ PARTS: dict[str, tuple[Callable[..., Any], str]] = {
     "admission": (admission.main, "one alarm delivered 10,000 times among 100 different ones"),
     "webhook": (webhook.main, "the same through a server's webhook, which decides (--alarms)"),
     "flood": (flood.main, "a project's flood of alarms while another one fails over (--alarms)"),
-    "zone": (zone.main, "a host with many groups dies (--groups)"),
+    "zone": (zone.main, "a host with many groups dies (--groups, --pairs, --faults)"),
     "capacity": (capacity.main, "what further volumes cost: CPU and the state store"),
     "core": (core.main, "the convergence core without Mistral: size of the graph"),
     "broker": (broker.main, "commands to 1,000 members on one broker, and its memory"),
@@ -50,6 +50,14 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"default: all. {listed}")
     parser.add_argument("--alarms", type=int, metavar="N", help="deliveries of an alarm")
     parser.add_argument("--groups", type=int, action="append", metavar="N", help="may be repeated")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        action="append",
+        metavar="N",
+        help="engines, with an executor each; 0: one process; may be repeated",
+    )
+    parser.add_argument("--faults", action="store_true", help="let parts fail meanwhile")
     options = parser.parse_args()
     given = {name: value for name, value in vars(options).items() if value and name != "parts"}
     chosen = options.parts or list(PARTS)

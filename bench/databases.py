@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import sqlalchemy as sa
 
@@ -79,43 +80,89 @@ def _with_schema(url: str) -> str:
 @contextlib.contextmanager
 def private(folder: Path) -> Iterator[str | None]:
     """The URL of a server of our own; None when none is installed."""
-    places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-    server = shutil.which("mariadbd", path=places) or shutil.which("mysqld", path=places)
-    install = shutil.which("mariadb-install-db", path=places)
-    if server is None or install is None:
+    if not MariaDb.is_installed():
         yield None
         return
-    data, socket, log = folder / "mariadb", folder / "socket", folder / "mariadb.log"
-    common = ["--no-defaults", f"--datadir={data}", f"--user={getpass.getuser()}"]
-    subprocess.run(
-        [install, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
-        check=True,
-        capture_output=True,
-    )
-    # Only this user may enter the folder, so the socket needs no password.
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [server, *common, "--skip-networking", f"--socket={socket}"],
-            stdout=output,
-            stderr=subprocess.STDOUT,
+    with MariaDb(folder) as server:
+        yield server.url
+
+
+class MariaDb:
+    """A server of our own, with its data in a folder that only this user may enter; a context
+    manager.
+
+    :ivar url: of its administrator, through a socket; it needs no password.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        """``options``: further ones of mariadbd."""
+        self._log = folder / "mariadb.log"
+        self._common = [
+            "--no-defaults",
+            f"--datadir={folder / 'mariadb'}",
+            f"--user={getpass.getuser()}",
+        ]
+        self._options = ["--skip-networking", f"--socket={folder / 'socket'}", *options]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"mysql+pymysql://root@localhost/?unix_socket={folder / 'socket'}"
+
+    @staticmethod
+    def is_installed() -> bool:
+        """Return whether this machine has a MariaDB."""
+        return None not in (_program("mariadbd", "mysqld"), _program("mariadb-install-db"))
+
+    def __enter__(self) -> Self:
+        subprocess.run(
+            [
+                str(_program("mariadb-install-db")),
+                *self._common,
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ],
+            check=True,
+            capture_output=True,
         )
-    try:
-        url = f"mysql+pymysql://root@localhost/?unix_socket={socket}"
-        _wait_until_it_answers(url, process, log)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(_SECONDS)
+        self.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(_SECONDS)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process, else None."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start it on its data; returns when it answers. Raises RuntimeError."""
+        with self._log.open("a") as output:
+            self._process = subprocess.Popen(
+                [str(_program("mariadbd", "mysqld")), *self._common, *self._options],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool)
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            try:
+                engine.connect().close()
+                return
+            except sa.exc.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    why = self._log.read_text()[-2000:]
+                    raise RuntimeError(f"MariaDB did not start:\n{why}") from None
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_SECONDS)
+            self._process = None
 
 
-def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
-    deadline = time.monotonic() + _SECONDS
-    while True:
-        try:
-            engine.connect().close()
-            return
-        except sa.exc.OperationalError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"MariaDB did not start:\n{log.read_text()[-2000:]}") from None
-        time.sleep(0.1)
+def _program(*names: str) -> str | None:
+    places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+    return next(filter(None, (shutil.which(name, path=places) for name in names)), None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,13 +20,15 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.drill.play import measure
 from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.latency import profile
+from mistral_failover.mistral.client import ExecutionBody
 from mistral_failover.runtime import process
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.tables import Decision, incidents, traversals
 
-_IDLE = 3600.0  # seconds that the cloud waits for a request: duplicates ask it nothing
-# All groups fail at once here, and shall be failed over.
-_SETTINGS = {"lease": 30.0, "lease_margin": 2.0, "storm_groups": 0}
+IDLE = 3600.0
+"""Seconds that the cloud waits for a request: duplicates ask it nothing."""
+SETTINGS = {"lease": 30.0, "lease_margin": 2.0, "storm_groups": 0}
+"""Of ``[failover]``. All groups fail at once here, and shall be failed over."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,25 @@ class Run:
     tasks: int
 
 
+@dataclass(frozen=True)
+class Usage:
+    """The seconds of CPU that Mistral with the package has used until now, and what serves it; and
+    the resident memory of its engines and executors in MiB."""
+
+    mistral: float
+    memory: float
+    cloud: float = 0.0
+    database: float = 0.0
+    broker: float = 0.0
+
+
 @contextlib.contextmanager
 def stage(latency: str = "zero") -> Iterator[Scene]:
     """A scene in which groups are made without latency; see :func:`set_latency`."""
     logging.getLogger().setLevel(logging.ERROR)
     with (
         tempfile.TemporaryDirectory(prefix="failover-bench-") as folder,
-        Scene(Path(folder), latency=latency, settings=_SETTINGS, idle_exit=_IDLE) as scene,
+        Scene(Path(folder), latency=latency, settings=SETTINGS, idle_exit=IDLE) as scene,
     ):
         yield scene
 
@@ -56,18 +71,28 @@ def set_latency(scene: Scene, name: str) -> None:
 
 def bring_up(scene: Scene, name: str, volumes: int = 1, **more: Any) -> None:
     """A group with its first activation behind it; ``more``: further keys of its file."""
+    add(scene, name, volumes, **more)
+    activate(scene, name)
+
+
+def add(scene: Scene, name: str, volumes: int = 1, **more: Any) -> None:
+    """A group that is not active yet; ``more``: further keys of its file."""
     scene.add_group(name, volumes, lambda definition: {**definition, **more})
+
+
+def activate(scene: Scene, name: str) -> None:
+    """Activate a group for the first time."""
     must(scene.run("failover.activate_first", group=name))
 
 
-def must(execution: dict[str, Any]) -> dict[str, Any]:
+def must(execution: ExecutionBody) -> ExecutionBody:
     """An execution that succeeded."""
     if execution["state"] != "SUCCESS":
         raise RuntimeError(f"{execution['workflow_name']}: {execution['state_info']}")
     return execution
 
 
-def finished(scene: Scene, group: str, execution: dict[str, Any], alarm_at: float) -> Run:
+def finished(scene: Scene, group: str, execution: ExecutionBody, alarm_at: float) -> Run:
     """Measure a failover that an execution of on_alarm carried out."""
     traversal = execution["output"]["admission"]["traversal"]
     status = scene.action("failover.status", group=group)
@@ -89,27 +114,37 @@ def audited(scene: Scene) -> None:
 
 def all_ended(scene: Scene, limit: float = 300) -> None:
     """Watch the state database: asking Mistral so often would be a load of its own."""
-    under_way = sa.select(sa.func.count()).where(traversals.c.status == "IN_PROGRESS")
-    lost_none = sa.select(sa.func.count()).where(
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        time.sleep(0.2)
+        if not under_way(scene):
+            return
+    raise RuntimeError(f"not all groups ended within {limit} s")
+
+
+def under_way(scene: Scene) -> int:
+    """Return how many failovers are under way, or admitted and not started."""
+    moving = sa.select(sa.func.count()).where(traversals.c.status == "IN_PROGRESS")
+    unstarted = sa.select(sa.func.count()).where(
         incidents.c.decision == Decision.ADMITTED,
         incidents.c.group_id.is_not(None),
         incidents.c.traversal_id.is_(None),
     )
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        time.sleep(0.2)
-        left = scene.read(
-            lambda tx: [tx.connection.execute(q).scalar_one() for q in (under_way, lost_none)]
-        )
-        if not any(left):
-            return
-    raise RuntimeError(f"not all groups ended within {limit} s")
+    return scene.read(
+        lambda tx: sum(tx.connection.execute(q).scalar_one() for q in (moving, unstarted))
+    )
 
 
 def cpu(pid: int | None) -> float:
     """Return the seconds of CPU that a process has used. Raises OSError if it does not run."""
     used = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def used_here() -> Usage:
+    """Return what this process has used, which runs Mistral and everything else but the cloud."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return Usage(mistral=time.process_time(), memory=pages * resource.getpagesize() / 2**20)
 
 
 def request() -> Request:

@@ -33,9 +33,9 @@ from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.process import running
-from mistral_failover.mistral.client import ExecutionBody
+from mistral_failover.mistral.client import ExecutionBody, MistralClient
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import stalled_work
+from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import journal
 from mistral_failover.store.transaction import SqlTransaction
@@ -106,17 +106,26 @@ class Scene:
             self._write_clouds_yaml()
             if self._agents:
                 self.nodes = stack.enter_context(self._real_nodes())
-            self.mistral = stack.enter_context(self._configured_mistral())
-            self.mistral.cancel_stale()
-            self.mistral.install_workflows(mistral_failover.workflows.paths())
-            self._since = self._last_sentence()
-            stack.enter_context(known_to_actions(self.mistral))
-            stack.enter_context(BackgroundSweep(self.mistral))
+            self._start_mistral(stack)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+    def _start_mistral(self, stack: contextlib.ExitStack) -> None:
+        """Start Mistral with the workflows and its sweep; it ends with the stack."""
+        self.mistral = stack.enter_context(self._configured_mistral())
+        self.mistral.cancel_stale()
+        self.mistral.install_workflows(mistral_failover.workflows.paths())
+        self._since = self._last_sentence()
+        stack.enter_context(known_to_actions(self.mistral))
+        stack.enter_context(BackgroundSweep(self.mistral))
+
+    @property
+    def client(self) -> MistralClient:
+        """A client of Mistral's API."""
+        return self.mistral.client
 
     def add_group(
         self,
@@ -136,7 +145,7 @@ class Scene:
         definition = adapt(examples.group(volumes, name, file, told=example.told))
         kinds = {resource["type"] for resource in definition["resources"].values()}
         needs_volume = "volume_attachment" in kinds
-        defined = name in self.action("failover.status")["groups"]
+        defined = name in self.read(lambda tx: groups.names(tx, self.project))
         if not defined:
             self._make_stack(name, examples.stack(volumes, example.stack))
         if self.nodes is not None:
@@ -175,7 +184,7 @@ class Scene:
 
     def action(self, name: str, /, **inputs: Any) -> Any:
         """Run an action through the API."""
-        return self.mistral.client.run_action(name, inputs)
+        return self.client.run_action(name, inputs)
 
     def server(self, group: str, member: str) -> str:
         """Return the id of a member's server."""
@@ -183,11 +192,11 @@ class Scene:
 
     def run(self, workflow: str, /, timeout: float = 300, **inputs: Any) -> ExecutionBody:
         """Run a workflow to its end; return the execution."""
-        return self.mistral.client.run(workflow, inputs, timeout=timeout)
+        return self.client.run(workflow, inputs, timeout=timeout)
 
     def start(self, workflow: str, /, **inputs: Any) -> str:
         """Start a workflow; return the execution's id."""
-        return str(self.mistral.client.start(workflow, inputs)["id"])
+        return str(self.client.start(workflow, inputs)["id"])
 
     @cached_property
     def database(self) -> Database:
@@ -216,7 +225,7 @@ class Scene:
 
     def task_count(self, execution: str) -> int:
         """Return how many tasks Mistral ran for an execution and all below it."""
-        client = self.mistral.client
+        client = self.client
         return sum(len(client.tasks(e["id"])) for e in client.sub_executions(execution))
 
     def violations(self) -> list[Violation]:
@@ -278,8 +287,9 @@ class Scene:
         status = self.action("failover.status", group=group)
         return bool(status["under_way"]) or status["status"] == "IN_PROGRESS"
 
-    def _configured_mistral(self) -> EmbeddedMistral:
-        options = {
+    def _options(self) -> dict[str, Any]:
+        """Return the options of ``[failover]``."""
+        return {
             "database": self.database_url,
             "cloud": CLOUD,
             "command_channel": self._broker if self._agents else f"emulator+{self.cloud.url}",
@@ -291,7 +301,10 @@ class Scene:
             "poll_ceiling": 0.5,
             **self._settings,
         }
-        overrides = {f"failover.{name}": value for name, value in options.items()} | LOCAL_HTTP
+
+    def _configured_mistral(self) -> EmbeddedMistral:
+        overrides = {f"failover.{name}": value for name, value in self._options().items()}
+        overrides |= LOCAL_HTTP
         return EmbeddedMistral(
             self.state_dir, overrides=overrides, log_file=self.state_dir / "mistral.log"
         )
