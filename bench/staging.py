@@ -25,8 +25,9 @@ from mistral_failover.runtime import process
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.tables import Decision, incidents, traversals
 
-IDLE = 3600.0
-"""Seconds that the cloud waits for a request: duplicates ask it nothing."""
+CLOUD: dict[str, Any] = {"idle_exit": 3600.0, "save_every": 10.0}
+"""Of the scene's cloud. It does not end while duplicates ask it nothing, and does not write
+thousands of servers at each change."""
 SETTINGS = {"lease": 30.0, "lease_margin": 2.0, "storm_groups": 0}
 """Of ``[failover]``. All groups fail at once here, and shall be failed over."""
 
@@ -59,7 +60,7 @@ def stage(latency: str = "zero") -> Iterator[Scene]:
     logging.getLogger().setLevel(logging.ERROR)
     with (
         tempfile.TemporaryDirectory(prefix="failover-bench-") as folder,
-        Scene(Path(folder), latency=latency, settings=SETTINGS, idle_exit=IDLE) as scene,
+        Scene(Path(folder), latency=latency, settings=SETTINGS, **CLOUD) as scene,
     ):
         yield scene
 

@@ -55,6 +55,19 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.stdout.close()
 
 
+def test_a_state_that_is_written_now_and_then_is_complete_at_the_end(tmp_path: Path) -> None:
+    saved = tmp_path / "state.json"
+
+    with EmulatedCloud(tmp_path, save_every=1000) as cloud:
+        cloud.client.mint_token()
+        first = saved.read_text()
+        made = parts_of(cloud.client)
+        assert saved.read_text() == first
+
+    state = CloudState.loads(saved.read_text())
+    assert set(made.values()) <= state.servers.keys() | state.volumes.keys()
+
+
 def test_an_attach_in_flight_survives_kill_9(start: Start) -> None:
     fast = [f"--latency-set={name}=0" for name in FAST]
     process, emulator = start("--latency", "measured", *fast, "--latency-set", "attach=0.2")

@@ -72,6 +72,7 @@ class Scene:
         idle_exit: float = 60.0,
         agents: bool = False,
         broker: str | None = None,
+        save_every: float = 0.0,
     ) -> None:
         """``settings`` are further options of ``[failover]``. If this process is killed, its cloud
         ends by itself after ``idle_exit`` seconds without a request.
@@ -85,6 +86,7 @@ class Scene:
         self._settings = settings or {}
         self._idle_exit = idle_exit
         self._agents = agents
+        self._save_every = save_every
         self._broker = broker or f"filesystem://{self.state_dir}/broker"
         self._stack = contextlib.ExitStack()
         self._since = 0
@@ -101,6 +103,7 @@ class Scene:
                     latency=self._latency,
                     overrides=self._latency_overrides,
                     idle_exit=self._idle_exit,
+                    save_every=self._save_every,
                 )
             )
             self._write_clouds_yaml()

@@ -45,6 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="SECONDS",
         help="exit when no request came for so long; 0: never",
     )
+    parser.add_argument(
+        "--save-every",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="write the state so often, not with each change",
+    )
     options = parser.parse_args(arguments)
     try:
         cloud = EmulatedCloud(
@@ -53,6 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
             overrides=dict(options.latency_set),
             port=options.port,
             workflow_url=options.workflow_url,
+            save_every=options.save_every,
         )
     except (OSError, ValueError) as error:
         parser.error(str(error))

@@ -33,10 +33,11 @@ def running(
     latency: str = "measured",
     overrides: Mapping[str, float] | None = None,
     idle_exit: float = 60.0,
+    save_every: float = 0.0,
 ) -> Iterator[EmulatorClient]:
     """The cloud whose state is in ``folder``: the one that runs there, or a new one; ended with the
     block. ``overrides``: single times of the profile ``latency``, in seconds. Without a user it
-    ends by itself after ``idle_exit`` seconds without a request.
+    ends by itself after ``idle_exit`` seconds without a request. ``save_every``: see `Emulation`.
 
     Raises EmulatorDied.
     """
@@ -46,7 +47,7 @@ def running(
     process = None
     if client is None:
         client, process = _start(
-            announced, lambda: _launch(folder, latency, overrides or {}, idle_exit)
+            announced, lambda: _launch(folder, latency, overrides or {}, idle_exit, save_every)
         )
     try:
         yield client
@@ -91,11 +92,15 @@ def _forget(announced: Path) -> bool:
 
 
 def _launch(
-    folder: Path, latency: str, overrides: Mapping[str, float], idle_exit: float
+    folder: Path,
+    latency: str,
+    overrides: Mapping[str, float],
+    idle_exit: float,
+    save_every: float,
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "mistral_failover.emulator"]
     command += ["--state-dir", str(folder), "--latency", latency]
-    command += ["--idle-exit", f"{idle_exit:g}"]
+    command += ["--idle-exit", f"{idle_exit:g}", "--save-every", f"{save_every:g}"]
     for name, seconds in overrides.items():
         command += ["--latency-set", f"{name}={seconds}"]
     with (folder / "emulator.log").open("ab") as log:

@@ -49,6 +49,7 @@ class EmulatedCloud:
         overrides: dict[str, float] | None = None,
         port: int = 0,
         workflow_url: str | None = None,
+        save_every: float = 0.0,
     ) -> None:
         times = profile(latency)
         times.override(overrides or {})
@@ -60,7 +61,8 @@ class EmulatedCloud:
         self._socket.bind((LOOPBACK, port))
         self._socket.listen(128)
         self.url = f"http://{LOOPBACK}:{self._socket.getsockname()[1]}"
-        self.emulation = Emulation(None if state_dir is None else Path(state_dir), times)
+        folder = None if state_dir is None else Path(state_dir)
+        self.emulation = Emulation(folder, times, save_every=save_every)
         self.emulation.url = self.url
         self.emulation.workflow_url = workflow_url
         self._server = uvicorn.Server(
