@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions import Result
 
+from mistral_failover.orders import alarm_failovers
 from mistral_failover.testing.workflows import Workflows
 from support.alarm_bodies import ALERT, VERSIONED, WEBHOOK
 
@@ -113,6 +114,21 @@ def test_one_that_can_not_start_does_not_stop_the_others_and_is_told_at_the_end(
     assert [row["status"] for row in run.output["outcomes"]] == ["COMPLETE"]
     assert other.status()["roles"] == {"active": "db_b"}
     assert alone.status()["incidents"][0]["decision"] == "ADMITTED", "for the sweep"
+
+
+def test_many_failovers_start_in_several_executions(
+    light: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [light(), light(), light()]
+    monkeypatch.setattr(alarm_failovers, "BATCH", 1)
+
+    run = groups[0].run("on_event", body=webhook(*map(alert, groups))).assert_succeeded()
+
+    first, second = run.output, run.output["others"]
+    found = [*first["outcomes"], *second["outcomes"], *second["others"]["outcomes"]]
+    assert [row["group"] for row in found] == [group.name for group in groups]
+    assert {row["status"] for row in found} == {"COMPLETE"}
+    assert [row["workflow"] for row in first["admissions"]] == ["failover.converge", None, None]
 
 
 def test_a_paused_group_s_alarm_waits_for_a_person_who_admits_it(light: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cliff.lister import Lister
@@ -114,9 +114,17 @@ def _check_selection(parsed_args: argparse.Namespace, named: Any) -> None:
         raise CommandLineWrong("Give either the id of an alarm, or --all, or --host HOST.")
 
 
-def _start_chains(app: Any, started: Iterable[Mapping[str, Any]]) -> None:
-    """Start the chains of traversals that have begun. If this is interrupted, a sweep does it."""
+def _start_chains(app: Any, started: Iterable[Mapping[str, Any]], left: Sequence[str] = ()) -> None:
+    """Start the chains of traversals that have begun, and the failovers of the incidents that are
+    left. If this is interrupted, a sweep does it."""
     with connection.mistral(app) as client:
+        if left:
+            client.start(
+                "failover.start_admitted",
+                {"incidents": list(left)},
+                description="by the command line",
+                namespace=connection.namespace(app),
+            )
         for row in started:
             client.start(
                 row["workflow"],
@@ -312,7 +320,7 @@ class HostLost(Asking, Lister):
         """Send the alarm, start the failovers, and show the decisions."""
         body = {"host": parsed_args.host, "id": str(uuid.uuid4()), "reason": parsed_args.because}
         answer = self.ask("failover.admit_event", body=body, kind="signal")
-        _start_chains(self.app, answer["started"])
+        _start_chains(self.app, answer["started"], answer.get("left", ()))
         if answer["refused"]:
             self.exit_code = FAILED
         columns = ["incident", "decision", "sentence"]

@@ -24,6 +24,11 @@ from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
+BATCH = 25
+"""Failovers that one action starts at most. So the first ones do not wait for the last one, every
+executor gets its share, and no task of Mistral has more items: each time one of them ends, Mistral
+reads all."""
+
 
 def on_alarm(
     request: Request, alarm: Alarm, group: str | None, member: str | None
@@ -50,8 +55,9 @@ def on_event(
     group with members there. Groups with a higher priority start first.
 
     Return ``admissions``, for each decision the result of :func:`on_alarm`; ``started``, the ones
-    with a traversal to carry out; and ``refused``, the ones that were admitted but have an
-    ``error`` and no traversal. One that cannot start does not stop the others.
+    with a traversal to carry out; ``refused``, the ones that were admitted but have an ``error``
+    and no traversal; and ``left``, the incidents beyond `BATCH`, which :func:`start_admitted`
+    starts. One that cannot start does not stop the others.
     """
     reach("admit.before")
     recorded: list[Recorded] = []
@@ -61,18 +67,21 @@ def on_event(
     reach("admit.after")
     order = _by_priority(request, recorded)
     answers: dict[int, dict[str, Any]] = {}
-    begun: set[str] = set()
+    begun: list[str] = []
     for number in order:
         each = recorded[number]
         if each.begin is not None and each.begin.id in begun:
             each = replace(each, begin=None)  # two alarms report the same fact
         elif each.begin is not None:
-            begun.add(each.begin.id)
+            begun.append(each.begin.id)
+            if len(begun) > BATCH:
+                each = replace(each, begin=None)
         answers[number] = _begun_or_refused(request, each)
     return {
         "admissions": [answers[number] for number in sorted(answers)],
         "started": [answers[number] for number in order if answers[number]["workflow"]],
         "refused": [answers[number] for number in order if "error" in answers[number]],
+        "left": begun[BATCH:],
     }
 
 
@@ -80,8 +89,8 @@ def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any
     """Start the traversals of alarms that were admitted elsewhere, those of groups with a higher
     priority first.
 
-    Return ``started`` and ``refused`` as :func:`on_event` does. An incident is in neither if
-    another execution has started it, or if it is not admitted any more.
+    Return ``started``, ``refused`` and ``left`` as :func:`on_event` does. An incident is in none of
+    them if another execution has started it, or if it is not admitted any more.
     """
 
     def read(tx: SqlTransaction) -> list[Incident]:
@@ -92,11 +101,12 @@ def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any
         Recorded(Verdict(each.decision, each.sentence, each.rule), each.id, begin=each)
         for each in request.runtime.database.reading(read)
     ]
-    order = _by_priority(request, recorded)
-    answers = [_begun_or_refused(request, recorded[number]) for number in order]
+    order = [recorded[number] for number in _by_priority(request, recorded)]
+    answers = [_begun_or_refused(request, each) for each in order[:BATCH]]
     return {
         "started": [answer for answer in answers if answer["workflow"]],
         "refused": [answer for answer in answers if "error" in answer],
+        "left": [each.incident for each in order[BATCH:]],
     }
 
 

@@ -136,6 +136,9 @@ def _report_host(ordering: Ordering, fields: Fields) -> Done:
     event = answer["admissions"][0]
     said = [str(event["sentence"]), *_refused(answer["refused"], "sentence")]
     said += _continued(ordering, answer["started"])
+    left = answer.get("left")  # not of a Mistral with an earlier version
+    if left and not _is_started(ordering, "failover.start_admitted", incidents=left):
+        said.append(f"Mistral did not answer; the next sweep starts {len(left)} more")
     return Done(". ".join(said), event["incident"] or "")
 
 
@@ -149,13 +152,17 @@ def _refused(rows: Iterable[Mapping[str, Any]], of: str) -> list[str]:
 
 def _continued(ordering: Ordering, started: Iterable[Mapping[str, Any]]) -> list[str]:
     """Start the chains of failovers that have begun; return which of them a sweep has to start."""
-    late = [row["group"] for row in started if not _chain_started(ordering, row)]
+    late = [
+        row["group"]
+        for row in started
+        if not _is_started(ordering, row["workflow"], traversal=row["traversal"])
+    ]
     return [f"Mistral did not answer; the next sweep continues {', '.join(late)}"] if late else []
 
 
-def _chain_started(ordering: Ordering, row: Mapping[str, Any]) -> bool:
+def _is_started(ordering: Ordering, workflow: str, **inputs: Any) -> bool:
     try:
-        ordering.start(row["workflow"], traversal=row["traversal"])
+        ordering.start(workflow, **inputs)
     except Trouble:
         return False
     return True
