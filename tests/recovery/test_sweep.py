@@ -18,7 +18,7 @@ from mistral_failover.convergence.records import Ready, Record
 from mistral_failover.recovery import sweep as sweeping
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
-from mistral_failover.store.tables import incidents, journal, operations, resources
+from mistral_failover.store.tables import incidents, journal, operations, resources, traversals
 from support.driving import ready_nodes
 from support.together import together
 
@@ -66,6 +66,32 @@ def test_an_alarm_is_tried_again_as_long_as_it_is_fresh(
 
     assert refused == [identity]
     assert incident["decision"] == "ADMITTED"
+
+
+def test_many_alarms_are_left_to_those_who_start_them_batch_by_batch(
+    stuck: Callable[[float], str],
+    state: Runtime,
+    context: ActionContext,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    identity = stuck(60.0)
+    monkeypatch.setattr(sweeping.alarm_failovers, "BATCH", 0)
+    monkeypatch.setattr(state, "settings", replace(state.settings, sweep_after=30.0))
+    assert sweep(context)[0] == [], "a traversal has just started"
+
+    earlier = traversals.update().values(started_at=traversals.c.started_at - 31)
+    state.database.atomically(lambda tx: tx.execute(earlier))
+
+    assert sweep(context)[0] == [identity]
+
+
+def test_many_alarms_are_not_left_for_long(
+    stuck: Callable[[float], str], context: ActionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = stuck(sweeping.BUSY + 1)
+    monkeypatch.setattr(sweeping.alarm_failovers, "BATCH", 0)
+
+    assert sweep(context)[0] == [identity]
 
 
 def test_an_alarm_that_could_not_be_started_for_long_waits_for_a_person(

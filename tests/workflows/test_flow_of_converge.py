@@ -40,6 +40,14 @@ def test_the_task_list_names_the_stages_in_their_order(pack: Workflows) -> None:
     assert calls == [("t", stage) for stage in [*STAGES[:-1], "end"]]
 
 
+@pytest.mark.parametrize("stage", ["fence", "quiesce"])
+def test_once_everything_is_done_the_other_stages_have_no_task(pack: Workflows, stage: str) -> None:
+    run = converge(pack, **{stage: [{**DONE, "state": "COMPLETE"}]}).assert_succeeded()
+
+    run.assert_tasks(*STAGES[: STAGES.index(stage) + 1], "finish")
+    assert run.output == {"outcome": REPORT}
+
+
 @pytest.mark.parametrize("stage", STAGES[:-1])
 def test_a_stage_that_fails_is_seen_to_and_finish_says_how_it_ended(
     pack: Workflows, stage: str

@@ -35,6 +35,8 @@ from mistral_failover.store.transaction import SqlTransaction
 STALE = 600.0
 """Seconds after which an incident that could not be started waits for an operator: its facts may no
 longer be true."""
+BUSY = STALE / 2
+"""Seconds for which a sweep leaves many admitted incidents to those who start them."""
 
 Row = dict[str, Any]
 T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
@@ -201,8 +203,14 @@ def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: SqlTr
 
 
 def _unstarted(request: Request, tx: SqlTransaction) -> list[Turn[incidents.Incident]]:
+    """Return the admitted incidents that have no traversal; none while others start many of them,
+    batch by batch: a sweep would do the same work again."""
     project, now = request.project_id, tx.now()
     found = incidents.unstarted(tx, project)
+    if len(found) > alarm_failovers.BATCH and now - found[0].decided_at < BUSY:
+        quiet = request.runtime.settings.sweep_after
+        if stalled_work.started_since(tx, project, now - quiet):
+            return []
     priorities = groups.priorities(tx, project) if found else {}
     return [
         Turn(each, priorities.get(each.group_id or "", 0), now - each.first_at) for each in found

@@ -330,6 +330,16 @@ def unstarted(tx: Session, project_id: str, quiet: float) -> bool:
     return tx.connection.execute(query.limit(1)).first() is not None
 
 
+def started_since(tx: Session, project_id: str, since: float) -> bool:
+    """Return whether a traversal of the project has started since a time."""
+    query = (
+        sa.select(traversals.c.id)
+        .join(groups, groups.c.id == traversals.c.group_id)
+        .where(groups.c.project_id == project_id, traversals.c.started_at >= since)
+    )
+    return tx.connection.execute(query.limit(1)).first() is not None
+
+
 def guarded(tx: Session, project_id: str) -> bool:
     """Return whether the storm guard holds an alarm of a project."""
     query = sa.select(incidents.c.id).where(
