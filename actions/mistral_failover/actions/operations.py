@@ -166,7 +166,7 @@ class PointAlarm(OperationAction):
 
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         def read(tx: SqlTransaction) -> groups.MemberRow | None:
-            members = groups.members_of(tx, _record(tx, operation).group_id)
+            members = groups.members_of(tx, operation["group_id"])
             return members.get(operation["properties"]["server"])
 
         return alarm.point(tools, operation, request.runtime.database.reading(read))
