@@ -11,7 +11,8 @@ import base64
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -417,8 +418,10 @@ def test_a_project_that_is_not_in_the_file_gets_nothing_switched_off(fencing: Fe
 def test_groups_that_fence_a_host_at_once_switch_it_off_once(fencing: Fencing) -> None:
     fencing.dies()
     fencing.configure([fencing.device(fencing.machines.board())])
+    died = fencing.runtime.database.reading(lambda tx: tx.now())
 
-    proofs = together(4, lambda number: fencing.prove(limit=20))
+    with since(fencing, died):
+        proofs = together(4, lambda number: fencing.prove(limit=20))
 
     assert all(each.proven for each in proofs), proofs
     assert fencing.actions().count("off") == 1
@@ -514,19 +517,12 @@ def test_a_process_that_lost_its_lease_records_no_proof(fencing: Fencing) -> Non
     assert (found.owner, found.proof) == ("another", None)
 
 
-def since(fencing: Fencing, moment: float) -> Any:
+@contextmanager
+def since(fencing: Fencing, moment: float) -> Iterator[None]:
     """Meanwhile the incident began at a moment."""
-    patch = pytest.MonkeyPatch.context()
-
-    class Began:
-        def __enter__(self) -> None:
-            self.patch = patch.__enter__()
-            self.patch.setattr(host_fences, "began", lambda tx, traversal: moment)
-
-        def __exit__(self, *error: Any) -> None:
-            patch.__exit__(None, None, None)
-
-    return Began()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_fences, "began", lambda tx, traversal: moment)
+        yield
 
 
 # -- the operator's file
