@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from mistral_failover.alongside import alongside
 from mistral_failover.cloud import volume_trouble
-from mistral_failover.cloud.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import ServerState, server_state

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from oslo_utils import strutils
 
-from mistral_failover.cloud.alongside import alongside
+from mistral_failover.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.heat_replacements import Link, rows_of

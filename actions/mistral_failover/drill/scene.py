@@ -148,7 +148,7 @@ class Scene:
         definition = adapt(examples.group(volumes, name, file, told=example.told))
         kinds = {resource["type"] for resource in definition["resources"].values()}
         needs_volume = "volume_attachment" in kinds
-        defined = name in self.read(lambda tx: groups.names(tx, self.project))
+        defined = name in self.groups()
         if not defined:
             self._make_stack(name, examples.stack(volumes, example.stack))
         if self.nodes is not None:
@@ -215,6 +215,10 @@ class Scene:
     def project(self) -> str:
         """The project of everything while Mistral's authentication is off."""
         return DEFAULT_PROJECT
+
+    def groups(self) -> list[str]:
+        """The names of the groups that are defined."""
+        return self.read(lambda tx: groups.names(tx, self.project))
 
     def read(self, function: Callable[[SqlTransaction], T]) -> T:
         """Read the state database."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.agent.channel.interface import Heartbeat
-from mistral_failover.cloud.alongside import alongside
+from mistral_failover.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import (

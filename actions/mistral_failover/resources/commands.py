@@ -16,7 +16,7 @@ from mistral_failover.agent.channel.interface import (
     Heartbeat,
 )
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.alongside import alongside
+from mistral_failover.alongside import alongside
 from mistral_failover.fault_points import reach
 from mistral_failover.model.ids import derived_id
 from mistral_failover.resources.operation_tools import Document, Tools
