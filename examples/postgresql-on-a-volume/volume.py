@@ -2,24 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mount the volume that follows the active member, and unmount it.
 
-failover-volume up VOLUME DEVICE find it, check its file system, mount it failover-volume down
-unmount it failover-volume is-up VOLUME DEVICE exit 0: it is mounted; 1: it is not failover-volume
-is-down exit 0: nothing is mounted; 1: something is
+    failover-volume up VOLUME DEVICE      find it, check its file system, mount it
+    failover-volume down                  unmount it
+    failover-volume is-up VOLUME DEVICE   exit 0: it is mounted; 1: it is not
+    failover-volume is-down               exit 0: nothing is mounted; 1: something is
 
 VOLUME is the volume's id. DEVICE is the device that Nova reports, which is used only if the disk
 itself does not identify its volume. Every verb may be repeated. Other exit codes: 2 usage,
 3 refused (nothing was touched), 4 it failed.
 
-Environment: VOLUME_MOUNT the mount point (default /srv/data) VOLUME_OPTIONS of mount (default
-noatime,nodev,nosuid) VOLUME_FORMAT ext4, xfs, ...: an empty volume gets this file system; default:
-none, it is refused. For the first activation only: remove it after VOLUME_OWNER the user that owns
-the root of a file system that is made (default: root) VOLUME_KILL yes: down ends the processes that
-still use the volume; default: it fails VOLUME_TRUST yes: DEVICE is right even if the disk has a
-name of its own, as with a hypervisor that does not pass the volume's id on; default: it is refused
-then VOLUME_WAIT seconds to wait for the device, and for the processes that use the volume (default
-30) VOLUME_MODE directory: there are no block devices. A volume is a directory that is to be had as
-VOLUME_DEVICES/VOLUME while it is attached, and mounting it makes VOLUME_MOUNT a link there: for
-drills on one machine
+Environment:
+    VOLUME_MOUNT    the mount point (default /srv/data)
+    VOLUME_OPTIONS  of mount (default noatime,nodev,nosuid)
+    VOLUME_FORMAT   ext4, xfs, ...: an empty volume gets this file system; default: none, it is
+                    refused. For the first activation only: remove it after that
+    VOLUME_OWNER    the user that owns the root of a file system that is made (default: root)
+    VOLUME_KILL     yes: down ends the processes that still use the volume; default: it fails
+    VOLUME_TRUST    yes: DEVICE is right even if the disk has a name of its own, as with a
+                    hypervisor that does not pass the volume's id on; default: it is refused then
+    VOLUME_WAIT     seconds to wait for the device, and for the processes that use the volume
+                    (default 30)
+    VOLUME_MODE     directory: there are no block devices. A volume is a directory that is to be had
+                    as VOLUME_DEVICES/VOLUME while it is attached, and mounting it makes
+                    VOLUME_MOUNT a link there: for drills on one machine
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ from pathlib import Path
 
 SERIAL = 20  # characters of a volume's id that virtio-blk has room for
 PAUSE = 0.1
-SAMPLE = 1 << 20  # bytes at the begin and at the end of a volume that have to be zero for a new one
+SAMPLE = 1 << 20  # bytes at the beginning and at the end that have to be zero in a new volume
 SAMPLES = 16  # further ones between these
 BY_ID = Path("/dev/disk/by-id")
 LINKS = ("virtio-{short}", "scsi-0QEMU_QEMU_HARDDISK_{full}", "scsi-0QEMU_QEMU_HARDDISK_{short}")
