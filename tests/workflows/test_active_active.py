@@ -297,7 +297,11 @@ def test_the_members_are_told_with_what_they_hold_and_why_they_may_take_nothing(
     sides: Callable[..., Sides],
 ) -> None:
     servers = ("db_a", "db_b", "db_c", "db_d")
-    trio = sides(servers, members={"servers": list(servers), "priority": {"db_b": 60, "db_d": 0}})
+    trio = sides(
+        servers,
+        hosts={"db_a": "compute-1", "db_b": "compute-2", "db_c": "compute-1"},
+        members={"servers": list(servers), "priority": {"db_b": 60, "db_d": 0}},
+    )
     group = trio.group
     before = trio.group.member_list()
     assert {row["epoch"] for row in before.values()} == {None}, "looking is no meeting"
