@@ -154,10 +154,14 @@ def test_only_a_stop_that_never_ends_tells_of_a_dead_host(
     attach(cloud, pair.volume, pair.a, 5)
     words = f"Cannot 'detach_volume' instance {pair.a} while it is in task_state {task}"
 
-    def refuse(*_: Any, **__: Any) -> None:
-        raise exceptions.ConflictException(words, http_status=409)
+    asked = cloud.nova
 
-    monkeypatch.setattr(cloud.compute, "delete_volume_attachment", refuse)
+    def refuse(method: str, *given: Any) -> Any:
+        if method == "DELETE":
+            raise exceptions.ConflictException(words, http_status=409)
+        return asked(method, *given)
+
+    monkeypatch.setattr(cloud, "nova", refuse)
     release = Release(off="it is off", fenced=True, delete_server=True)
 
     if deleted:

@@ -8,8 +8,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from openstack.compute.v2.server import Server
-
 from mistral_failover.cloud import servers, volume_trouble
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
@@ -138,9 +136,8 @@ class Detach(Steps):
             with self.repeats.sending(
                 f"detach volume {self.volume_id} from server {self.server_id}"
             ):
-                # As an object: for a bare id openstacksdk first looks up which of the two it is.
-                self.cloud.compute.delete_volume_attachment(
-                    Server.new(id=self.server_id), self.volume_id, ignore_missing=False
+                self.cloud.nova(
+                    "DELETE", f"/servers/{self.server_id}/os-volume_attachments/{self.volume_id}"
                 )
         except CloudError as error:
             self._failure = error if error.unknown else self._failure

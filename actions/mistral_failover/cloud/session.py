@@ -15,11 +15,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.request import getproxies
+from weakref import WeakKeyDictionary
 
 import requests
 import urllib3
 from keystoneauth1 import exceptions as keystone
 from keystoneauth1 import plugin
+from keystoneauth1.access import AccessInfo
+from keystoneauth1.discover import EndpointData
+from keystoneauth1.identity import BaseIdentityPlugin
 from keystoneauth1.identity.access import AccessInfoPlugin
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from openstack import config as clouds
@@ -69,6 +74,7 @@ class GuardedSession(Session):
         self.guard = guard
         self.region_name = region_name
         self._endpoints: dict[str, str | None] = {}
+        self.session.trust_env = _environment_matters()
         for scheme in ("http://", "https://"):
             super().mount(scheme, _GuardedTransport(guard))
 
@@ -77,14 +83,44 @@ class GuardedSession(Session):
         super().mount(scheme, _GuardedTransport(self.guard, adapter))
 
     def get_endpoint(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> str | None:
-        """See keystoneauth, whose method reads the whole catalog for each request. A session
-        belongs to one operation and asks each service often, so answers are kept."""
-        if auth is not None and auth is not self.auth:
+        """See keystoneauth, whose method reads the whole catalog for each request. What only the
+        catalog says is kept as long as the catalog. A service is asked for its versions again in
+        the next session: it may not have answered."""
+        known = self._known(auth)
+        if known is None:
             return super().get_endpoint(auth, **wanted)
+        asks_service = any("version" in name and value for name, value in wanted.items())
+        urls = self._endpoints if asks_service else known.urls
         key = repr(sorted(wanted.items()))
-        if key not in self._endpoints:
-            self._endpoints[key] = super().get_endpoint(auth, **wanted)
-        return self._endpoints[key]
+        if key not in urls:
+            urls[key] = super().get_endpoint(auth, **wanted)
+        return urls[key]
+
+    def get_endpoint_data(
+        self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any
+    ) -> EndpointData | None:
+        """As `get_endpoint`. What a service that did not answer would have said is not kept."""
+        known = self._known(auth)
+        if known is None:
+            return super().get_endpoint_data(auth, **wanted)
+        key = repr(sorted(wanted.items()))
+        found = known.data.get(key)
+        if found is None:
+            found = super().get_endpoint_data(auth, **wanted)
+            if found is not None and found.max_microversion:
+                known.data[key] = found
+        return found
+
+    def _known(self, auth: plugin.BaseAuthPlugin | None) -> _Catalog | None:
+        """Return what is known of the catalog of an authentication; None if it has no catalog."""
+        chosen = auth or self.auth
+        if not isinstance(chosen, BaseIdentityPlugin):
+            return None
+        access = chosen.get_access(self)
+        try:
+            return _catalogs[access]
+        except KeyError:
+            return _catalogs.setdefault(access, _Catalog())
 
     def request(self, url: str, method: str, **options: Any) -> Any:  # type: ignore[override]
         """See keystoneauth's `Session.request`."""
@@ -110,6 +146,25 @@ class GuardedSession(Session):
 def changes(method: str) -> bool:
     """Return whether a request with this HTTP method changes something."""
     return method.upper() not in ("GET", "HEAD")
+
+
+def _environment_matters() -> bool:
+    """Return whether the environment names a proxy or a bundle of certificates. Without, requests
+    would look for them before each call. It would also send what ~/.netrc has for the host."""
+    bundles = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    return bool(getproxies().keys() - {"no"}) or any(name in os.environ for name in bundles)
+
+
+class _Catalog:
+    """What a catalog, and the versions behind it, said: URLs and endpoints by question."""
+
+    def __init__(self) -> None:
+        self.urls: dict[str, str | None] = {}
+        self.data: dict[str, EndpointData] = {}
+
+
+# By the authentication that brought it: the next one may bring another catalog.
+_catalogs: WeakKeyDictionary[AccessInfo, _Catalog] = WeakKeyDictionary()
 
 
 class _GuardedTransport(requests.adapters.BaseAdapter):
