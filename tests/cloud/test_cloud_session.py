@@ -193,6 +193,71 @@ def test_two_tokens_are_two_identities(server):
     assert len(server.seen) == 2
 
 
+def test_what_a_catalog_says_is_not_known_of_the_next_token(server):
+    catalogs = iter(["here", "there"])
+    server.reply = lambda request: (200, {}, token_body(f"{server.url}/{next(catalogs)}"))
+    nova = {"service_type": "compute", "interface": "public"}
+
+    first, again, other = (session_of(server, TOKEN + name) for name in "aab")
+
+    assert first.get_endpoint(**nova) == again.get_endpoint(**nova)
+    assert first.get_endpoint(**nova).endswith("/here/compute")
+    assert other.get_endpoint(**nova).endswith("/there/compute")
+
+
+def test_a_service_that_did_not_say_its_versions_is_asked_again(server):
+    away = [True]
+
+    def reply(request):
+        if request.path.startswith("/identity"):
+            return 200, {}, token_body(server.url)
+        if away:
+            return 503, {}, {}
+        link = {"rel": "self", "href": f"{server.url}/compute/v2.1/"}
+        version = {"id": "v2.1", "status": "CURRENT", "version": "2.100", "links": [link]}
+        return 200, {}, {"version": version | {"min_version": "2.1"}}
+
+    server.reply = reply
+    nova = {"service_type": "compute", "interface": "public", "min_version": "2.1"}
+    before = session_of(server).get_endpoint_data(**nova)
+    assert before is None or not before.max_microversion
+    away.clear()
+
+    asked = len(server.seen)
+    found = [session_of(server).get_endpoint_data(**nova) for _ in range(3)]
+
+    assert {each.max_microversion for each in found} == {(2, 100)}
+    assert session_of(server).get_endpoint(**nova).endswith("/compute/v2.1/")
+    assert len(server.seen) == asked + 1
+
+
+def test_the_passwords_of_netrc_are_not_sent(server, tmp_path, monkeypatch):
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login operator password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    guarded(Unguarded()).get(server.url)
+    assert "authorization" not in server.seen[0].headers
+
+
+def test_the_proxy_of_the_environment_is_used(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.setenv("no_proxy", "")
+    guarded(Unguarded()).get("http://cloud.example.org/compute")
+    assert server.seen[0].path == "http://cloud.example.org/compute"
+
+
+@pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_the_certificates_of_the_environment_count_unless_others_are_named(name, monkeypatch):
+    for each in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(each, raising=False)
+    assert guarded(Unguarded()).verify is True
+    monkeypatch.setenv(name, "/etc/bundle.pem")
+    assert guarded(Unguarded()).verify == "/etc/bundle.pem"
+    assert guarded(Unguarded(), verify="/etc/own.pem").verify == "/etc/own.pem"
+    assert guarded(Unguarded(), verify=False).verify is False
+
+
 def test_shortly_before_its_expiry_a_token_is_validated_again(server):
     server.reply = lambda request: (200, {}, token_body(server.url, expires_in=30))
     session_of(server)

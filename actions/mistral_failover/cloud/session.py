@@ -66,7 +66,7 @@ class GuardedSession(Session):
     ) -> None:
         super().__init__(
             auth=auth,
-            verify=verify,
+            verify=_bundle() if verify is True else verify,
             cert=cert,
             timeout=timeout,
             app_name="mistral-failover",
@@ -74,7 +74,9 @@ class GuardedSession(Session):
         self.guard = guard
         self.region_name = region_name
         self._endpoints: dict[str, str | None] = {}
-        self.session.trust_env = _environment_matters()
+        # With its trust, requests looks for proxies before each call. It would also send what
+        # ~/.netrc has for the host.
+        self.session.trust_env = bool(getproxies().keys() - {"no"})
         for scheme in ("http://", "https://"):
             super().mount(scheme, _GuardedTransport(guard))
 
@@ -148,11 +150,9 @@ def changes(method: str) -> bool:
     return method.upper() not in ("GET", "HEAD")
 
 
-def _environment_matters() -> bool:
-    """Return whether the environment names a proxy or a bundle of certificates. Without, requests
-    would look for them before each call. It would also send what ~/.netrc has for the host."""
-    bundles = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-    return bool(getproxies().keys() - {"no"}) or any(name in os.environ for name in bundles)
+def _bundle() -> str | bool:
+    """Return the file of certificates that the environment names, as requests reads it."""
+    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
 
 
 class _Catalog:
