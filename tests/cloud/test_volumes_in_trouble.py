@@ -2,6 +2,7 @@
 """Attaching and detaching when answers get lost and compute services give up: how often Nova is
 asked."""
 
+import dataclasses
 import threading
 import time
 
@@ -168,6 +169,23 @@ def test_a_cut_off_guest_whose_host_dies_after_the_request_is_not_stopped(
     detach(cloud, pair.volume, pair.a, 20, release)
     assert holders(cloud, pair.volume) == []
     assert effects(emulator, "server_deleted", "stop") == ["server_deleted"]
+
+
+def test_what_nova_finds_out_about_the_host_of_a_server_that_is_off_is_used_at_once(
+    cloud, pair, emulator, monkeypatch
+):
+    """Until then it waits for the host, and so does the whole failover."""
+    attach(cloud, pair.volume, pair.a, 10)
+    cloud.settings = dataclasses.replace(cloud.settings, poll_ceiling=4.0)
+    emulator.set_latency(detach=0.5)
+
+    def die(point):
+        if point == "detach.after":
+            emulator.fault("host", host_of(emulator, pair.a), "compute_down")
+
+    monkeypatch.setattr(detaching, "reach", die)
+    detach(cloud, pair.volume, pair.a, 6, Release("it is off", fenced=True, delete_server=True))
+    assert holders(cloud, pair.volume) == []
 
 
 @pytest.mark.parametrize("release", [Release(), Release("it is off", fenced=True)])

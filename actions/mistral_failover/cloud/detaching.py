@@ -20,6 +20,8 @@ LOG = logging.getLogger(__name__)
 _STOPPING = "task_state powering-off"
 UNPLUG = 200.0
 """Seconds after which Nova has ended a detach: a guest that ignores it keeps Nova for 160 s."""
+_DEAD = 1.0
+"""Seconds between two questions whether Nova has found out that a host is dead."""
 _TASK_ENDS = 6  # after so many patiences a live compute service has ended a server's task
 
 
@@ -58,6 +60,7 @@ class Detach(Steps):
         self._failure: CloudError | None = None  # of the last request, if Nova may have begun it
         self._busy_since: float | None = None
         self._stopped = False
+        self._asked = 0.0
 
     def step(self) -> Look:
         """See :class:`Steps`."""
@@ -81,8 +84,19 @@ class Detach(Steps):
             if self._detaching:
                 self.repeats.answered()
             # If asked again, Nova refuses; it says so if the cause is a missing compute service.
-            return self._delete(state) if self.is_time_to_ask_why() else Look(state)
+            return self._delete(state) if self._may_host_be_down() else Look(state)
         return self._look_why(volume, state)
+
+    def _may_host_be_down(self) -> bool:
+        """Whether it is time to ask that. A server that is off may be deleted as soon as Nova
+        counts its host as dead, and the failover waits for nothing else."""
+        if self._release.off is None or not self._release.delete_server:
+            return self.is_time_to_ask_why()
+        now = time.monotonic()
+        if now - max(self.since, self._asked) < min(self.patience, _DEAD):
+            return False
+        self._asked = now
+        return True
 
     def _unless_listed(self, volume: Any, state: str) -> Look:
         """Cinder shows no attachment. A volume on its way would still arrive, and Nova may list one
