@@ -59,6 +59,24 @@ _OPTIONS = [
             "mostly wait for the cloud."
         ),
     ),
+    *(
+        cfg.IntOpt(
+            option,
+            default=48,
+            min=1,
+            help=(
+                f"Operations of one project that {asks} at the same time, in one process. It is "
+                "halved when the service is overloaded, and grows again."
+            ),
+        )
+        for option, asks in (
+            ("nova_operations", "ask Nova"),
+            ("cinder_operations", "ask Cinder"),
+            ("heat_operations", "ask Heat"),
+            ("neutron_operations", "ask Neutron"),
+            ("other_operations", "ask each further service"),
+        )
+    ),
     cfg.FloatOpt(
         "lease_margin",
         default=2.0,
@@ -245,6 +263,11 @@ class Settings:
     auth_url: str | None = None
     lease: float = 30.0
     parallel_operations: int = 64
+    nova_operations: int = 48
+    cinder_operations: int = 48
+    heat_operations: int = 48
+    neutron_operations: int = 48
+    other_operations: int = 48
     lease_margin: float = 2.0
     http_timeout: float = 10.0
     command_channel: str | None = None

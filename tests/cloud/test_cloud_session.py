@@ -3,6 +3,7 @@
 
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -135,6 +136,69 @@ def test_a_repeat_is_a_call_of_its_own(server):
     with pytest.raises(LeaseLost):
         guarded(Recorder(calls=2)).get(server.url, status_code_retries=5)
     assert len(server.seen) == 2
+
+
+class Hearing(Recorder):
+    """A guard that also records which services were overloaded."""
+
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+
+    def overloaded(self, service, pause):
+        self.heard.append((service, pause))
+
+
+def ask(server, guard, raise_exc, timeout=5):
+    """Ask Nova; returns nothing, whatever it answers."""
+    filters = {"service_type": "compute"}
+    with suppress(keystone.ClientException):
+        guarded(guard, timeout=timeout).get(
+            server.url,
+            endpoint_filter=filters,
+            raise_exc=raise_exc,
+            authenticated=False,
+        )
+
+
+@pytest.mark.parametrize("raise_exc", [True, False])
+@pytest.mark.parametrize(
+    ("status", "headers", "heard"),
+    [
+        (429, {}, [("Nova", 0.0)]),
+        (503, {"Retry-After": "7"}, [("Nova", 7.0)]),
+        (503, {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, [("Nova", 0.0)]),
+        (504, {}, [("Nova", 0.0)]),
+        (500, {}, []),
+        (404, {}, []),
+        (200, {"Retry-After": "7"}, []),
+    ],
+)
+def test_the_guard_hears_which_service_is_overloaded(server, status, headers, heard, raise_exc):
+    server.reply = lambda request: (status, headers, {})
+    guard = Hearing()
+
+    ask(server, guard, raise_exc)
+
+    assert guard.heard == heard
+
+
+def test_the_guard_hears_that_a_service_does_not_answer_in_time(server):
+    gone = threading.Event()
+    server.reply = lambda request: (gone.wait(5), (200, {}, {}))[1]
+    guard = Hearing()
+
+    ask(server, guard, raise_exc=True, timeout=0.2)
+    gone.set()
+
+    assert guard.heard == [("Nova", 0.0)]
+
+
+def test_a_guard_that_hears_nothing_does_without(server):
+    server.reply = lambda request: (503, {}, {})
+    guard = Recorder()
+    ask(server, guard, raise_exc=False)
+    assert guard.asked == ["GET"]
 
 
 def test_fetching_a_token_is_a_call_of_its_own(server):

@@ -25,6 +25,7 @@ from mistral_failover.convergence.records import Outcome, Ready, Record, Step, T
 from mistral_failover.mistral import action_runner
 from mistral_failover.model.stages import Stage
 from mistral_failover.recovery import advance
+from mistral_failover.runtime.budgets import Need
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, stalled_work
@@ -148,6 +149,11 @@ def record_of(state: Runtime, ready: Ready) -> Record:
     return state.database.reading(lambda tx: tx.record(ready.node.resource_id))
 
 
+def no_need(_ready: Ready) -> Need:
+    """A node that needs no budget."""
+    return Need()
+
+
 def in_background(function: Callable[[], Any]) -> Callable[[], Any]:
     """Call a function in a thread; returns what waits for its result."""
     results: list[Any] = []
@@ -265,15 +271,15 @@ def test_a_second_trigger_of_a_node_in_the_same_process_adds_nothing(
         assert go_on.wait(60)
         return []
 
-    assert workers.submit("g", ready, wait) is True
-    assert workers.submit("g", ready, wait) is False
+    assert workers.submit("g", ready, wait, no_need) is True
+    assert workers.submit("g", ready, wait, no_need) is False
     ended = workers.ended("g")
     go_on.set()
     workers.wait("g", ended, 60)
 
     assert runs == [ready]
     assert workers.busy("g") == 0
-    assert workers.submit("g", ready, wait) is True, "it may be triggered again later"
+    assert workers.submit("g", ready, wait, no_need) is True, "it may be triggered again later"
 
 
 @pytest.mark.parametrize("others", [1, 3])
@@ -326,6 +332,136 @@ def test_a_full_pool_delays_work_and_breaks_nothing(
     assert answer["state"] == "COMPLETE"
     assert sorted(operations.names) == names
     assert operations.most_at_once == 1
+
+
+# -- the budgets of services
+
+
+def held_volumes(operations: Operations, *names: str) -> dict[str, Any]:
+    """Volumes whose operations the test holds."""
+    operations.held |= {name: threading.Event() for name in names}
+    return {name: volume(name) for name in names}
+
+
+def lock_owners(state: Runtime, ready: Ready) -> Counter[bool]:
+    """How many nodes of a traversal have a lock, and how many have none."""
+    rows = state.database.reading(lambda tx: tx.progress(ready.traversal_id))
+    return Counter(row.owner is not None for row in rows if row.status == "WAITING")
+
+
+@pytest.mark.parametrize("service", ["nova", "cinder"])
+def test_what_finds_no_budget_starts_when_another_operation_ends(
+    state: Runtime,
+    process: Callable[..., Runtime],
+    context: ActionContext,
+    started: Callable[..., Ready],
+    operations: Operations,
+    service: str,
+) -> None:
+    names = [f"volume{number}" for number in range(4)]
+    properties = {"member": ACTIVE, "start": "on", "stop": "off"}
+    application = {"database": {"type": "activation", "properties": properties}}
+    ready = started(resources={**held_volumes(operations, *names), **application})
+    limited = process(**{f"{service}_operations": 2})
+    answer = in_background(lambda: advanced(limited, context, ready))
+
+    operations.wait_for("database")  # which needs no budget
+    with operations.began:
+        assert operations.began.wait_for(lambda: len(operations.all) == 3, 60)
+    time.sleep(0.2)
+    assert len(operations.all) == 3
+    assert lock_owners(state, ready) == {True: 2, False: 2}, "what waits holds no lock"
+    for event in operations.held.values():
+        event.set()
+
+    assert answer()["state"] == "COMPLETE"
+    assert Counter(operations.names) == dict.fromkeys([*names, "database"], 1)
+    assert operations.most_at_once <= 3
+
+
+def test_a_group_of_higher_priority_gets_the_next_free_budget(
+    process: Callable[..., Runtime],
+    context: ActionContext,
+    context_of: Callable[..., ActionContext],
+    project: str,
+    serve: Callable[..., str],
+    operations: Operations,
+    state: Runtime,
+) -> None:
+    serve("low", resources=held_volumes(operations, "first", "last"), priority=1)
+    serve("high", resources=held_volumes(operations, "next"), priority=2)
+    limited = process(nova_operations=1)
+
+    def follow(name: str) -> Callable[[], Any]:
+        identity = groups.group_id(project, name)
+        found = state.database.reading(lambda tx: groups.get(tx, identity))
+        traversal = str(found.current_traversal if found else None)
+        ready = Ready(traversal, ready_nodes(state, traversal)[0])
+        return in_background(lambda: advanced(limited, context_of(project), ready))
+
+    low = follow("low")
+    with operations.began:
+        assert operations.began.wait_for(lambda: len(operations.all) == 1, 60)
+    identity = groups.group_id(project, "high")
+    high = follow("high")
+    deadline = time.monotonic() + 60
+    while not limited.workers.busy(identity) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for event in operations.held.values():
+        event.set()
+
+    assert (low()["state"], high()["state"]) == ("COMPLETE", "COMPLETE")
+    assert operations.names[1] == "next"
+
+
+def test_a_process_that_stops_drops_what_waits_for_a_budget(
+    process: Callable[..., Runtime],
+    context: ActionContext,
+    context_of: Callable[..., ActionContext],
+    project: str,
+    started: Callable[..., Ready],
+    operations: Operations,
+) -> None:
+    ready = started(resources=held_volumes(operations, "one", "two"))
+    stopping = process(nova_operations=1)
+    answer = in_background(lambda: advanced(stopping, context, ready))
+    with operations.began:
+        assert operations.began.wait_for(lambda: operations.all, 60)
+    stopped = in_background(lambda: stopping.workers.hand_back(60.0))
+    deadline = time.monotonic() + 60
+    while not stopping.workers.stopping and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    for event in operations.held.values():
+        event.set()
+
+    assert stopped() is True
+    assert answer()["again"] is True
+    assert len(operations.all) == 1
+    assert advanced(process(), context_of(project), ready)["state"] == "COMPLETE"
+
+
+def test_what_waits_starts_by_itself_when_the_service_wants_to_be_asked_again(
+    process: Callable[..., Runtime], begun: Ready
+) -> None:
+    workers, ran = process().workers, threading.Event()
+    need = Need("p", ("Nova",))
+
+    def run(_node: Ready) -> list[Ready]:
+        ran.set()
+        return []
+
+    workers.submit("g", begun, run, lambda _: need)  # so that the budget exists
+    assert ran.wait(60)
+    workers.settle("g", 60)
+    ran.clear()
+
+    workers.overloaded("p", "Nova", 0.3)
+    workers.submit("g", begun, run, lambda _: need)
+
+    assert not ran.wait(0.1)
+    assert workers.busy("g") == 1
+    assert ran.wait(60)
 
 
 # -- locks and leases

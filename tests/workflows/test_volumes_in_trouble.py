@@ -266,6 +266,22 @@ def test_a_detach_that_nova_fails_while_its_broker_is_away_is_repeated(
     assert len(cloud.audit(kind="detached")) == before + 1
 
 
+# -- a service with too much to do
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_that_is_overloaded_is_asked_by_fewer_and_the_failover_goes_on(
+    group: Any, cloud: Any, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    group.activate()
+    cloud.api_fault("detach", "error", status=status, times=2)
+
+    group.run("on_alarm", **group.fails()).assert_succeeded()
+
+    is_on(group, "db_b")
+    assert re.search(r"Nova is overloaded: at most \d+ operations of project", caplog.text)
+
+
 # -- what Nova does not know
 
 

@@ -48,7 +48,7 @@ class OperationAction(FailoverAction):
     def answer(self, request: Request) -> Any:
         ticket, operation = ownership.entitled(request, self.operation)
         with request.runtime.leases.hold(ticket.lock) as lease:
-            guard = request.runtime.guard(lease)
+            guard = request.runtime.guard(lease, request.project_id)
             guard.permit("GET")  # whose lease is lost has nothing to do here, nor on a member
             cloud = request.cloud(guard)
             channel = request.channel(cloud, guard)

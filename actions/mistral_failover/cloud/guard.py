@@ -9,7 +9,7 @@ call.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mistral_failover.cloud.errors import CloudError
 
@@ -54,6 +54,17 @@ class Guard(Protocol):
         gone or too little of the lease remains. Waits ask for "GET" before each pause; then a guard
         may raise :class:`NoLongerNeeded`, too. Called from several threads.
         """
+        ...
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """A guard that hears when a service is overloaded."""
+
+    def overloaded(self, service: str, pause: float) -> None:
+        """Record that a service (Nova, Cinder, ...) answered that it has too much to do, or did
+        not answer in time. ``pause``: the seconds that it asked to wait, else 0. Called from
+        several threads."""
         ...
 
 

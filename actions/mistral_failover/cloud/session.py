@@ -30,13 +30,14 @@ from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from openstack import config as clouds
 
 from mistral_failover.cloud.errors import SERVICES, CloudError, translated
-from mistral_failover.cloud.guard import Guard, LeaseLost, Unguarded
+from mistral_failover.cloud.guard import Guard, LeaseLost, Listener, Unguarded
 from mistral_failover.cloud.tokens import NO_RIGHTS, asked, carried, expired, foreign
 from mistral_failover.fault_points import reach
 from mistral_failover.settings import Settings
 
 EXPIRES_SOON = 60  # seconds before its expiry from which a validated token is validated again
 REQUEST_ID = "X-OpenStack-Request-ID"  # the header of the global request id
+_OVERLOADED = (429, 503, 504)  # HTTP statuses of a service that has too much to do
 _REMEMBERED = 256  # maximum number of tokens and cloud entries of one process
 
 
@@ -49,7 +50,8 @@ class GuardedSession(Session):
 
     A request that changes something is sent once, whatever a client library or the environment
     configures: without an answer it may still take effect, and only a look shows whether it did.
-    Errors name the service that was asked.
+    Errors name the service that was asked. A guard that is a `Listener` hears which service is
+    overloaded, whatever a client library makes of the answer.
 
     ``region_name`` is the region to look services up in, or None for the only one.
     """
@@ -129,13 +131,32 @@ class GuardedSession(Session):
         if changes(method):
             options |= {"connect_retries": 0, "status_code_retries": 0}
         try:
-            return super().request(url, method, **options)
+            answer = super().request(url, method, **options)
         except keystone.ClientException as error:
             # A nested request, such as one to Keystone for a token, has reported its own error.
             if not hasattr(error, "failover_service"):
                 service = self._service(url, options.get("endpoint_filter"))
                 error.failover_service = service  # type: ignore[attr-defined]
+                self._heard(service, getattr(error, "response", None), error)
             raise
+        if answer.status_code in _OVERLOADED:
+            self._heard(self._service(url, options.get("endpoint_filter")), answer)
+        return answer
+
+    def _heard(
+        self,
+        service: str | None,
+        answer: requests.Response | None,
+        error: keystone.ClientException | None = None,
+    ) -> None:
+        """Tell the guard if a service answered that it is overloaded, or did not answer in time."""
+        if service is None or not isinstance(self.guard, Listener):
+            return
+        if answer is not None and answer.status_code in _OVERLOADED:
+            asked_for = answer.headers.get("Retry-After", "")
+            self.guard.overloaded(service, float(asked_for) if asked_for.isdecimal() else 0.0)
+        elif isinstance(error, keystone.ConnectTimeout):
+            self.guard.overloaded(service, 0.0)
 
     def _service(self, url: str, endpoint: Mapping[str, Any] | None) -> str | None:
         if endpoint and "service_type" in endpoint:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import tenacity
@@ -19,11 +20,13 @@ from mistral_failover.mistral.operation_documents import operation_document
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec
+from mistral_failover.resources.services import SERVICES_OF
 from mistral_failover.runtime import rights
+from mistral_failover.runtime.budgets import Need
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups
+from mistral_failover.store import groups, turns
 from mistral_failover.store.leases import elapsed
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -36,11 +39,27 @@ class NodeWorker:
     request: Request
     group_id: str
     ended: tuple[str, str] | None = None
+    _standings: dict[str, turns.Standing] = field(default_factory=dict)
 
     def submit(self, ready: Ready) -> bool:
         """Have a thread of this process process a node, and the nodes that become ready by that.
         Return False if a thread already does so, or if the process is stopping."""
-        return self.request.runtime.workers.submit(self.group_id, ready, self.work)
+        return self.request.runtime.workers.submit(self.group_id, ready, self.work, self.needs)
+
+    def needs(self, ready: Ready) -> Need:
+        """Return what a node needs to start. Nothing special is needed while the state store is
+        away: then the node's check fails."""
+        standing = self._standings.get(ready.traversal_id)
+        if standing is None or ready.node.resource_id not in standing.types:
+            with suppress(SQLAlchemyError):
+                standing = self.request.runtime.database.reading(
+                    lambda tx: turns.standing(tx, ready.traversal_id)
+                )
+            standing = standing or turns.Standing()
+            self._standings[ready.traversal_id] = standing
+        kind = standing.types.get(ready.node.resource_id, "")
+        services = SERVICES_OF.get(kind, ())
+        return Need(self.request.project_id, services, standing.priority, standing.number)
 
     def work(self, ready: Ready) -> Iterable[Ready]:
         """Process a node in this thread; return the nodes that became ready by that."""
@@ -56,13 +75,15 @@ class NodeWorker:
         if step.operation is not None:
             ticket = step.operation.ticket
             with runtime.leases.hold(ticket.lock, since) as lease:
-                outcome = self._outcome(step.operation, runtime.guard(lease))
+                outcome = self._outcome(
+                    step.operation, runtime.guard(lease, self.request.project_id)
+                )
                 step = self._concluded(ticket, outcome)
             down = (outcome.error or {}).get("code") == TARGET_DOWN  # a loop looks for another one
             if step.retry_at is not None and not down:
                 # A loop would do, but its execution may be lost in the same outage.
                 pause = max(0.0, step.retry_at - runtime.database.reading(lambda tx: tx.now()))
-                runtime.workers.submit_later(self.group_id, ready, self.work, pause)
+                runtime.workers.submit_later(self.group_id, ready, self.work, self.needs, pause)
         reach("work.next")
         return step
 

@@ -23,12 +23,14 @@ class LeaseGuard:
 
     Before a call that changes something, the lease is renewed in the database, so a lost lock is
     noticed before the call. ``stopping`` says whether the process releases its work: then no
-    further call starts.
+    further call starts. ``on_overload`` is called with the name of a service that is overloaded and
+    the seconds that it asked to wait.
     """
 
     lease: Lease
     margin: float
     stopping: Callable[[], bool] = lambda: False
+    on_overload: Callable[[str, float], None] = lambda _service, _pause: None
 
     @property
     def request_id(self) -> str:
@@ -46,3 +48,7 @@ class LeaseGuard:
         if left <= 0:
             raise LeaseLost(f"the lease on resource {self.lease.lock.resource_id} is lost")
         return left
+
+    def overloaded(self, service: str, pause: float) -> None:
+        """See ``cloud.guard.Listener``."""
+        self.on_overload(service, pause)

@@ -10,6 +10,7 @@ from mistral_failover import settings as configuration
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.runtime import executor_stop
+from mistral_failover.runtime.budgets import Budgets
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.workers import Workers
@@ -54,11 +55,23 @@ class Runtime:
         self.definitions = Definitions()
         self.engine = Engine(self.database, lease=settings.lease, definitions=self.definitions)
         self.leases = LeaseKeeper(self.database)
-        self.workers = Workers(settings.parallel_operations)
+        maxima = {
+            "Cinder": settings.cinder_operations,
+            "Heat": settings.heat_operations,
+            "Neutron": settings.neutron_operations,
+            "Nova": settings.nova_operations,
+        }
+        budgets = Budgets(maxima, settings.other_operations)
+        self.workers = Workers(settings.parallel_operations, budgets)
 
-    def guard(self, lease: Lease) -> LeaseGuard:
-        """Return the guard of the calls that are made under a lease."""
-        return LeaseGuard(lease, self.settings.lease_margin, lambda: self.workers.stopping)
+    def guard(self, lease: Lease, project_id: str) -> LeaseGuard:
+        """Return the guard of the calls that are made under a lease for a project."""
+        return LeaseGuard(
+            lease,
+            self.settings.lease_margin,
+            lambda: self.workers.stopping,
+            lambda service, pause: self.workers.overloaded(project_id, service, pause),
+        )
 
 
 _runtimes: dict[Settings, Runtime] = {}

@@ -2,7 +2,8 @@
 """The worker threads of this process: they carry out operations in parallel.
 
 An operation mostly waits for the cloud, so one process carries out many at once. A node that waits
-for a free thread holds no lock yet, so a full pool delays work and harms nothing.
+for a free thread, or for the budget of a service, holds no lock yet, so that delays work and harms
+nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from mistral_failover.convergence.records import Ready
+from mistral_failover.runtime.budgets import Budgets, Need, Queue
 
 LOG = logging.getLogger(__name__)
 
@@ -24,17 +27,32 @@ REST = 1.0
 Work = Callable[[Ready], Iterable[Ready]]
 """Processes one node and returns the nodes that became ready by it. It may raise: then the node
 stays as it is, until a loop or a sweep finds it again."""
+Needs = Callable[[Ready], Need]
+"""Says what a node needs to start. It must not raise."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    group_id: str
+    ready: Ready
+    work: Work
+    needs: Needs
 
 
 class Workers:
     """A bounded pool of threads, each of which processes one node at a time.
 
-    A node is in the pool at most once: a second trigger in the same process adds nothing.
+    A node is in the pool at most once: a second trigger in the same process adds nothing. A node
+    starts when a thread is free and the services that it needs have room for it, in the order of
+    :class:`mistral_failover.runtime.budgets.Queue`. It needs no thread until then.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, budgets: Budgets) -> None:
         """``limit``: the maximum number of threads."""
         self._limit = limit
+        self._free = limit
+        self._budgets = budgets
+        self._queue: Queue[_Job] = Queue(budgets)
         self._changed = threading.Condition()
         self._nodes: set[Ready] = set()
         self._busy: Counter[str] = Counter()
@@ -48,24 +66,32 @@ class Workers:
         """Whether the process releases its work: no further call to the cloud may start."""
         return self._stopping
 
-    def submit(self, group_id: str, ready: Ready, work: Work) -> bool:
+    def submit(self, group_id: str, ready: Ready, work: Work, needs: Needs) -> bool:
         """Have a node of a group processed, and the nodes that become ready by that. Return False
         if it is already in the pool, or if the process is stopping."""
+        need = needs(ready)
         with self._changed:
             if self.stopping or ready in self._nodes:
                 return False
             self._nodes.add(ready)
             self._busy[group_id] += 1
-            self._pool = self._pool or ThreadPoolExecutor(self._limit, "failover-worker")
-            pool = self._pool
-        pool.submit(self._run, group_id, ready, work)
+            self._queue.put(_Job(group_id, ready, work, needs), need)
+            self._start()
         return True
 
-    def submit_later(self, group_id: str, ready: Ready, work: Work, seconds: float) -> None:
+    def submit_later(
+        self, group_id: str, ready: Ready, work: Work, needs: Needs, seconds: float
+    ) -> None:
         """Put a node into the pool after a while, unless the process stops or ends before."""
-        timer = threading.Timer(seconds, self.submit, (group_id, ready, work))
-        timer.daemon = True
-        timer.start()
+        _later(seconds, lambda: self.submit(group_id, ready, work, needs))
+
+    def overloaded(self, project_id: str, service: str, pause: float) -> None:
+        """Start fewer operations of a project that ask a service, because it is overloaded, and
+        none for ``pause`` seconds, if it asked for that."""
+        with self._changed:
+            closed = self._budgets.overloaded(project_id, service, pause)
+        if closed:
+            _later(closed, self._go_on)
 
     def ended(self, group_id: str) -> int:
         """Return how many nodes of a group this process has processed; only grows, see
@@ -119,6 +145,9 @@ class Workers:
         with self._changed:
             worked = bool(self._nodes or self._loops)
             self._stopping = True
+            for job in self._queue.clear():
+                self._nodes.discard(job.ready)
+                self._end(job.group_id)
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._nodes and not self._loops, seconds)
             return worked
@@ -128,25 +157,50 @@ class Workers:
         with self._changed:
             self._stopping = False
 
-    def _run(self, group_id: str, ready: Ready, work: Work) -> None:
+    def _start(self) -> None:
+        """Start what may start now. The caller has the lock."""
+        while self._free and (next_one := self._queue.start()) is not None:
+            self._free -= 1
+            self._pool = self._pool or ThreadPoolExecutor(self._limit, "failover-worker")
+            self._pool.submit(self._run, *next_one)
+
+    def _go_on(self) -> None:
+        with self._changed:
+            self._start()
+
+    def _run(self, job: _Job, need: Need) -> None:
         found: Iterable[Ready] = ()
         try:
             if not self.stopping:
-                found = work(ready)
+                found = job.work(job.ready)
         except Exception:  # noqa: BLE001 - the pool must survive whatever one node raises
-            LOG.warning("Node %s failed and was left unchanged", ready.node.key, exc_info=True)
+            LOG.warning("Node %s failed and was left unchanged", job.ready.node.key, exc_info=True)
             with self._changed:  # a loop puts it in again at once, and it may raise for ever
                 self._changed.wait_for(lambda: self.stopping, REST)
         finally:
             with self._changed:
-                self._nodes.discard(ready)
+                self._nodes.discard(job.ready)
                 self._changed.notify_all()
-        # Before the end is told: a loop that sees it must not find the pool empty meanwhile.
+        # Before the end is told: a loop that sees it must not find the pool empty meanwhile. And
+        # before the next one starts: these may come first.
         for node in found:
-            self.submit(group_id, node, work)
+            self.submit(job.group_id, node, job.work, job.needs)
         with self._changed:
-            self._busy[group_id] -= 1
-            if not self._busy[group_id]:
-                del self._busy[group_id]
-            self._ended[group_id] += 1
+            self._free += 1
+            self._queue.ended(need)
+            self._start()
+            self._end(job.group_id)
             self._changed.notify_all()
+
+    def _end(self, group_id: str) -> None:
+        """Record that a node of a group left the pool. The caller has the lock."""
+        self._busy[group_id] -= 1
+        if not self._busy[group_id]:
+            del self._busy[group_id]
+        self._ended[group_id] += 1
+
+
+def _later(seconds: float, function: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, function)
+    timer.daemon = True
+    timer.start()

@@ -56,3 +56,14 @@ def test_a_store_that_does_not_answer_ends_no_wait(monkeypatch: pytest.MonkeyPat
 
     assert WatchfulGuard(Unguarded(5.0), store).permit("GET") == 5.0
     assert store.reads == 1
+
+
+def test_the_guard_below_hears_which_service_is_overloaded() -> None:
+    class Hearing(Unguarded):
+        def overloaded(self, service: str, pause: float) -> None:
+            heard.append((service, pause))
+
+    heard: list[tuple[str, float]] = []
+    WatchfulGuard(Hearing(), lambda: None).overloaded("Nova", 5.0)
+    WatchfulGuard(Unguarded(), lambda: None).overloaded("Nova", 5.0)  # which hears nothing
+    assert heard == [("Nova", 5.0)]

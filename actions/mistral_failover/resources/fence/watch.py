@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from mistral_failover.cloud.guard import Guard, NoLongerNeeded
+from mistral_failover.cloud.guard import Guard, Listener, NoLongerNeeded
 
 LOOK = 1.0
 """Seconds at least between two looks into the state store."""
@@ -42,3 +42,8 @@ class WatchfulGuard:
                 if self._confirmed() is not None:
                     raise NoLongerNeeded("an operator confirmed the fence")
         return self._guard.permit(method)
+
+    def overloaded(self, service: str, pause: float) -> None:
+        """See ``cloud.guard.Listener``."""
+        if isinstance(self._guard, Listener):
+            self._guard.overloaded(service, pause)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many operations of a project may ask a service at once, and which of them comes first. Pure.
+
+Each process has a budget for each project and service. It is an additive increase and a
+multiplicative decrease: a service that is overloaded halves it, operations that end let it grow.
+An operation takes all that it needs at once, so it never waits while it holds a part.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+LOG = logging.getLogger(__name__)
+
+BURST = 1.0
+"""Seconds after a cut in which further answers of an overloaded service cut nothing: they are
+about the same burst of requests."""
+FLOOR = 8
+"""A budget is never cut below its maximum divided by this, or below one operation."""
+GROWTH = 4
+"""Operations that must end, without an overloaded service in between, until one more may run."""
+QUIET = 60.0
+"""Seconds without an overloaded service after which a budget is whole again."""
+LONGEST_PAUSE = 60.0
+"""Longest pause in seconds that a service may ask for by Retry-After."""
+LONGEST_WAIT = 300.0
+"""Seconds after which an operation goes before those with a higher priority, so nothing starves."""
+
+
+class Budget:
+    """How many operations of one project may ask one service now."""
+
+    def __init__(self, maximum: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """``maximum``: operations at once while the service is well. ``clock``: in seconds."""
+        self._maximum = maximum
+        self._clock = clock
+        self._limit = maximum
+        self._ended = 0
+        self._cut_at: float | None = None
+        self._closed_until: float | None = None
+        self.running = 0
+
+    @property
+    def limit(self) -> int:
+        """The number of operations that may run at once."""
+        if self._cut_at is not None and self._clock() - self._cut_at >= QUIET:
+            self._limit, self._cut_at = self._maximum, None
+        return self._limit
+
+    def room(self) -> bool:
+        """Return whether one more operation may start."""
+        if self._closed_until is not None and self._clock() < self._closed_until:
+            return False
+        return self.running < self.limit
+
+    def take(self) -> None:
+        """Record that an operation starts."""
+        self.running += 1
+
+    def give_back(self) -> None:
+        """Record that an operation ended; after some of them, one more may run."""
+        self.running -= 1
+        self._ended += 1
+        if self._ended >= GROWTH and self.limit < self._maximum:
+            self._limit, self._ended = self._limit + 1, 0
+
+    def overloaded(self, pause: float = 0.0) -> float | None:
+        """Halve the budget, because the service is overloaded, and start nothing for ``pause``
+        seconds. Return how long that is; None if the budget was cut a moment ago."""
+        now = self._clock()
+        self._ended = 0
+        if self._cut_at is not None and now - self._cut_at < BURST:
+            return None
+        self._limit = max(1, self._maximum // FLOOR, self.limit // 2)
+        self._cut_at = now
+        pause = min(max(0.0, pause), LONGEST_PAUSE)
+        self._closed_until = now + pause
+        return pause
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a node needs to start. ``services``: the names of those that its operation asks.
+    ``priority``: of its group. ``age``: a number that grows from each failover to the next."""
+
+    project_id: str = ""
+    services: tuple[str, ...] = ()
+    priority: int = 0
+    age: int = 0
+
+
+class Budgets:
+    """The budgets of all projects. ``maxima``: by service; ``other`` is that of each further
+    service."""
+
+    def __init__(
+        self,
+        maxima: Mapping[str, int],
+        other: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._maxima = maxima
+        self._other = other
+        self._clock = clock
+        self._budgets: dict[tuple[str, str], Budget] = {}
+
+    def room(self, need: Need) -> bool:
+        """Return whether each service that is needed has room for one more operation."""
+        return all(budget.room() for budget in self._of(need))
+
+    def take(self, need: Need) -> None:
+        """Take what an operation needs, all at once."""
+        for budget in self._of(need):
+            budget.take()
+
+    def give_back(self, need: Need) -> None:
+        """Give back what :meth:`take` took."""
+        for budget in self._of(need):
+            budget.give_back()
+
+    def overloaded(self, project_id: str, service: str, pause: float) -> float | None:
+        """Record that a service is overloaded; see :meth:`Budget.overloaded`. None as well if no
+        operation of the project has asked the service."""
+        budget = self._budgets.get((project_id, service))
+        if budget is None:
+            return None
+        before = budget.limit
+        if (closed := budget.overloaded(pause)) is not None:
+            LOG.warning(
+                "%s is overloaded: at most %d operations of project %s ask it at once, not %d",
+                *(service, budget.limit, project_id, before),
+            )
+        return closed
+
+    def _of(self, need: Need) -> Iterable[Budget]:
+        for service in need.services:
+            key = (need.project_id, service)
+            if key not in self._budgets:
+                maximum = self._maxima.get(service, self._other)
+                self._budgets[key] = Budget(maximum, self._clock)
+            yield self._budgets[key]
+
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class _Waiting(Generic[T]):
+    item: T
+    need: Need
+    number: int
+    since: float
+    gone: bool = False
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        return (-self.need.priority, self.need.age, self.number)
+
+    def __lt__(self, other: _Waiting[T]) -> bool:
+        return self.rank < other.rank
+
+
+@dataclass
+class _Lane(Generic[T]):
+    """What waits for the same budgets: by rank, and by the time of its arrival."""
+
+    ranked: list[_Waiting[T]] = field(default_factory=list)
+    arrived: deque[_Waiting[T]] = field(default_factory=deque)
+
+    def first(self, overdue_since: float) -> _Waiting[T] | None:
+        """Return what comes first, which stays; None if nothing waits."""
+        while self.arrived and self.arrived[0].gone:
+            self.arrived.popleft()
+        while self.ranked and self.ranked[0].gone:
+            heapq.heappop(self.ranked)
+        if self.arrived and self.arrived[0].since <= overdue_since:
+            return self.arrived[0]
+        return self.ranked[0] if self.ranked else None
+
+
+class Queue(Generic[T]):
+    """What waits for a thread and for budgets.
+
+    The project with the fewest running operations comes first, so a priority counts only within a
+    project. Then comes what has waited for `LONGEST_WAIT`, then the highest priority, then the
+    oldest failover.
+    """
+
+    def __init__(self, budgets: Budgets, clock: Callable[[], float] = time.monotonic) -> None:
+        self._budgets = budgets
+        self._clock = clock
+        self._lanes: dict[tuple[str, tuple[str, ...]], _Lane[T]] = {}
+        self._running: Counter[str] = Counter()
+        self._number = 0
+
+    def put(self, item: T, need: Need) -> None:
+        """Have something wait."""
+        self._number += 1
+        waiting = _Waiting(item, need, self._number, self._clock())
+        lane = self._lanes.setdefault((need.project_id, need.services), _Lane())
+        heapq.heappush(lane.ranked, waiting)
+        lane.arrived.append(waiting)
+
+    def start(self) -> tuple[T, Need] | None:
+        """Return what may start now, and take its budgets; None if nothing may."""
+        overdue_since = self._clock() - LONGEST_WAIT
+        best: _Waiting[T] | None = None
+        best_rank: tuple[int, bool, tuple[int, int, int]] | None = None
+        for key, lane in list(self._lanes.items()):
+            waiting = lane.first(overdue_since)
+            if waiting is None:
+                del self._lanes[key]
+                continue
+            if not self._budgets.room(waiting.need):
+                continue
+            fresh = waiting.since > overdue_since
+            rank = (
+                self._running[waiting.need.project_id],
+                fresh,
+                waiting.rank if fresh else (0, 0, waiting.number),
+            )
+            if best_rank is None or rank < best_rank:
+                best, best_rank = waiting, rank
+        if best is None:
+            return None
+        best.gone = True
+        self._budgets.take(best.need)
+        self._running[best.need.project_id] += 1
+        return best.item, best.need
+
+    def ended(self, need: Need) -> None:
+        """Give back the budgets of what was started."""
+        self._budgets.give_back(need)
+        self._running[need.project_id] -= 1
+        if not self._running[need.project_id]:
+            del self._running[need.project_id]
+
+    def clear(self) -> list[T]:
+        """Remove and return everything that waits."""
+        lanes = self._lanes.values()
+        found = [each.item for lane in lanes for each in lane.ranked if not each.gone]
+        self._lanes.clear()
+        return found
