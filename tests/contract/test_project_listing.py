@@ -35,6 +35,17 @@ def test_a_server_s_host_is_known_by_its_name_without_an_administrator_s_rights(
     assert not found.is_called(f"{host}0")
 
 
+def test_a_server_s_zone_is_known_without_an_administrator_s_rights(
+    cloud: Any, admin: Any, two: Any
+) -> None:
+    shown = admin.nova("GET", f"/servers/{two.a}").json()["server"]
+
+    zones = ProjectListing(cloud).zones()
+
+    assert zones[two.a] == shown["OS-EXT-AZ:availability_zone"] == "nova"
+    assert server_state(cloud, two.a).zone == zones[two.a]
+
+
 def test_what_does_not_exist_is_no_error(cloud: Any) -> None:
     listing = ProjectListing(cloud)
     assert not listing.server(UNKNOWN_ID).exists

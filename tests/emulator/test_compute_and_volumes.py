@@ -32,6 +32,7 @@ def test_a_booted_server_becomes_active_on_a_host(
     assert compute.find_server(f"on-{zone}").id == server.id
     shown = clients_of(cloud.url, "admin").compute.get_server(server.id)
     assert shown.compute_host == "cmp2"
+    assert compute.get_server(server.id).availability_zone == zone.partition(":")[0]
 
 
 def test_only_an_admin_names_a_host(demo: Clients) -> None:

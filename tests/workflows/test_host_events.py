@@ -170,6 +170,33 @@ def test_a_pause_holds_its_group_and_an_operator_admits_what_the_host_s_failure_
     assert [len(group.status()["lost"]) for group in groups] == [1, 1]
 
 
+def test_an_operator_admits_the_alarms_of_a_zone_also_about_servers_that_are_gone(
+    light: Callable[..., Any],
+) -> None:
+    def in_zones(template: dict[str, Any]) -> dict[str, Any]:
+        for member, zone in (("db_a", "cmp1"), ("db_b", "cmp2")):
+            own = template["resources"][member]["properties"]
+            template["resources"][member] = {
+                "type": "OS::Nova::Server",
+                "properties": {**own, "availability_zone": zone},
+            }
+        return template
+
+    there, gone, other = light(template=in_zones), light(template=in_zones), light()
+    for group in (there, gone, other):
+        assert isinstance(recovery.Observe(group.name).run(OUTSIDE), list)
+        group.run("pause", group=group.name, because="a test").assert_succeeded()
+        group.run("on_event", body=group.fails()).assert_succeeded()
+    Operator(gone.cloud).delete_server(gone.server("db_a"))
+
+    run = there.run("admit_held", because="the power failed", zone="cmp1").assert_succeeded()
+
+    assert {row["group"] for row in run.output["admitted"]} == {there.name, gone.name}
+    assert (run.output["refused"], run.output["passed_over"]) == ([], [])
+    assert [each.status()["lost"] for each in (there, gone, other)] == [["db_a"], ["db_a"], []]
+    assert len(held(other)) == 1
+
+
 def test_the_storm_guard_lets_alarms_go_at_a_limited_rate_when_the_servers_died(
     light: Callable[..., Any], options: Callable[..., None]
 ) -> None:

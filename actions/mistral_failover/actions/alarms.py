@@ -81,6 +81,7 @@ class AdmitHeld(FailoverAction):
         host: Any = None,
         incident: Any = None,
         limit: Any = 10,
+        zone: Any = None,
     ) -> None:
         super().__init__()
         self.because = because
@@ -88,9 +89,10 @@ class AdmitHeld(FailoverAction):
         self.host = host
         self.incident = incident
         self.limit = limit
+        self.zone = zone
 
     def answer(self, request: Request) -> Any:
-        selection = _selection(self.group, self.host, self.incident)
+        selection = _selection(self.group, self.host, self.incident, self.zone)
         because, limit = text("because", self.because), whole("limit", self.limit, 1, 100)
         return alarm_failovers.admit_held(request, selection, because, limit)
 
@@ -105,6 +107,7 @@ class DismissHeld(FailoverAction):
         host: Any = None,
         incident: Any = None,
         limit: Any = 100,
+        zone: Any = None,
     ) -> None:
         super().__init__()
         self.because = because
@@ -112,18 +115,20 @@ class DismissHeld(FailoverAction):
         self.host = host
         self.incident = incident
         self.limit = limit
+        self.zone = zone
 
     def answer(self, request: Request) -> Any:
-        selection = _selection(self.group, self.host, self.incident)
+        selection = _selection(self.group, self.host, self.incident, self.zone)
         because, limit = text("because", self.because), whole("limit", self.limit, 1, 1000)
         return held_alarms.dismiss_held(request, selection, because, limit)
 
 
-def _selection(group: Any, host: Any, incident: Any) -> held_alarms.Selection:
+def _selection(group: Any, host: Any, incident: Any, zone: Any) -> held_alarms.Selection:
     return held_alarms.Selection(
         optional_text("group", group),
         optional_text("host", host),
         optional_text("incident", incident),
+        optional_text("zone", zone),
     )
 
 

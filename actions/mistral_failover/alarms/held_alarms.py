@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
 from mistral_failover.alarms.storm import Turn, in_order
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.groups.snapshot import group_snapshot, locked
+from mistral_failover.groups.zones import MemberZones, member_zones
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
@@ -50,18 +51,84 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[st
 
 @dataclass(frozen=True)
 class Selection:
-    """Some of a project's held alarms: of one ``group``, of the events of one ``host``, or one
-    ``incident`` (of a host event its children). All fields None: every one."""
+    """Some of a project's held alarms: of one ``group``, of the events of one ``host``, of lost
+    members in one availability ``zone``, or one ``incident`` (of a host event its children). All
+    fields None: every one."""
 
     group: str | None = None
     host: str | None = None
     incident: str | None = None
+    zone: str | None = None
 
 
-def selected(request: Request, tx: SqlTransaction, selection: Selection) -> list[HeldOfGroup]:
-    """Return the selected held alarms whose group is known, without their payloads, in the order in
-    which they are to start. Raises UnknownGroup, ActionError UNKNOWN_HOST, UNKNOWN_ID,
+@dataclass(frozen=True)
+class Selected:
+    """The ``alarms`` that a selection means, in the order in which they are to start, without their
+    payloads; their groups are known.
+
+    ``passed_over``: held alarms that may be meant, with the reason why they are not among them:
+    ``incident``, ``group`` and ``why``. ``unsure``: why the zones may be old, or empty.
+    """
+
+    alarms: Sequence[HeldOfGroup]
+    passed_over: Sequence[Mapping[str, str]] = ()
+    unsure: str = ""
+
+    def answer(self) -> dict[str, Any]:
+        """Return ``passed_over`` and ``unsure`` as part of an action's answer."""
+        return {"passed_over": list(self.passed_over), "unsure": self.unsure}
+
+
+def selected(request: Request, selection: Selection) -> Selected:
+    """Return the held alarms that a selection means. For a zone Nova is asked in which ones the
+    members are. Raises UnknownGroup; ActionError UNKNOWN_HOST, UNKNOWN_ZONE, UNKNOWN_ID,
     AMBIGUOUS_ID."""
+    where = None if selection.zone is None else member_zones(request)
+    found = request.runtime.database.reading(lambda tx: _found(request, tx, selection))
+    if selection.zone is None or where is None:
+        return Selected(found)
+    return _in_zone(selection.zone, where, found)
+
+
+def _in_zone(zone: str, where: MemberZones, found: Iterable[HeldOfGroup]) -> Selected:
+    """Return the alarms that report members in a zone, and in no other one."""
+    known = where.known()
+    if zone not in known:
+        unsure = f" ({where.unsure})" if where.unsure else ""
+        raise ActionError(
+            "UNKNOWN_ZONE",
+            f"no member of this project's groups is known to be in zone {plain(zone)}{unsure}",
+            f"Give a zone that has members: {', '.join(known)}."
+            if known
+            else "To list the held alarms: failover alarms.",
+        )
+    alarms: list[HeldOfGroup] = []
+    passed_over: list[dict[str, str]] = []
+    for each in found:
+        incident, members = each.incident, where.zones.get(str(each.incident.group_id), {})
+        lost = incidents.reported_lost(incident)
+        zones = {name: members.get(name) for name in lost or members}
+        if lost and set(zones.values()) == {zone}:
+            alarms.append(each)
+        elif {zone, None} & set(zones.values()):
+            why = _why_not(zone, lost, zones)
+            passed_over.append({"incident": incident.id, "group": each.group, "why": why})
+    return Selected(alarms, passed_over, where.unsure)
+
+
+def _why_not(zone: str, lost: Collection[str], zones: Mapping[str, str | None]) -> str:
+    """Return why an alarm that may be about a zone is passed over."""
+    if not lost:
+        return "it does not say which member is lost"
+    unknown = [name for name, of in zones.items() if of is None]
+    if unknown:
+        return f"the zone of {' and '.join(unknown)} is not known"
+    other = [f"{name} in zone {of}" for name, of in zones.items() if of != zone]
+    return f"it also reports {' and '.join(other)}"
+
+
+def _found(request: Request, tx: SqlTransaction, selection: Selection) -> list[HeldOfGroup]:
+    """Return the held alarms of a selection, of any zone."""
     project, parents, group_id, only = request.project_id, None, None, None
     if selection.group is not None:
         state = groups.find(tx, project, selection.group)
@@ -171,21 +238,20 @@ def dismiss_held(
     request: Request, selection: Selection, because: str, limit: int
 ) -> dict[str, Any]:
     """Dismiss at most ``limit`` held alarms: those that are selected, and if nothing is, also those
-    of no known group. Return ``dismissed`` as :func:`dismiss` does, and ``left``, the number that
-    another call would dismiss. Raises what :func:`selected` raises."""
-
-    def waiting(tx: SqlTransaction) -> list[Incident]:
-        found = [each.incident for each in selected(request, tx, selection)]
-        if selection == Selection():
-            found += incidents.held_without_group(tx, request.project_id, MOST_WITHOUT_GROUP * 2)
-        return found
-
-    held = request.runtime.database.reading(waiting)
+    of no known group. Return ``dismissed`` as :func:`dismiss` does; ``left``, the number that
+    another call would dismiss; ``passed_over`` and ``unsure`` of :class:`Selected`. Raises what
+    :func:`selected` raises."""
+    found = selected(request, selection)
+    held = [each.incident for each in found.alarms]
+    if selection == Selection():
+        held += request.runtime.database.reading(
+            lambda tx: incidents.held_without_group(tx, request.project_id, MOST_WITHOUT_GROUP * 2)
+        )
     dismissed = []
     for each in held[:limit]:
         step = partial(_dismissed_one, request, each.id, because)
         dismissed += request.runtime.database.atomically(step)
-    return {"dismissed": dismissed, "left": max(0, len(held) - limit)}
+    return {"dismissed": dismissed, "left": max(0, len(held) - limit), **found.answer()}
 
 
 def _dismissed_one(

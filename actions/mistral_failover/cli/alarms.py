@@ -106,12 +106,26 @@ def _add_selection(parser: argparse.ArgumentParser, every: str) -> None:
     parser.add_argument(
         "--host", metavar="HOST", help="the held alarms of the groups that this host's failure hit"
     )
+    parser.add_argument(
+        "--zone",
+        metavar="ZONE",
+        help="the held alarms about members in this availability zone",
+    )
 
 
 def _check_selection(parsed_args: argparse.Namespace, named: Any) -> None:
-    """Exactly one of ids, --all and --host."""
-    if sum((bool(named), parsed_args.all, parsed_args.host is not None)) != 1:
-        raise CommandLineWrong("Give either the id of an alarm, or --all, or --host HOST.")
+    """Exactly one of ids, --all, --host and --zone."""
+    several = (parsed_args.host is not None, parsed_args.zone is not None)
+    if sum((bool(named), parsed_args.all, *several)) != 1:
+        raise CommandLineWrong(
+            "Give either the id of an alarm, or --all, or --host HOST, or --zone ZONE."
+        )
+
+
+def _passed_over(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Return why alarms that may be about a zone were left out, by group."""
+    unsure = f" ({answer['unsure']})" if answer.get("unsure") else ""
+    return {row["group"]: row["why"] + unsure for row in answer.get("passed_over", ())}
 
 
 def _start_chains(app: Any, started: Iterable[Mapping[str, Any]], left: Sequence[str] = ()) -> None:
@@ -138,9 +152,9 @@ class Admit(Order):
     """Admit an alarm that is held, or several.
 
     Its failover starts, regardless of the rules of admission, and is followed to its end. The alarm
-    of a host, --all and --host admit several: their failovers start at a limited rate, groups with
-    a higher priority first, and are not followed. Ctrl-C stops that; what was not admitted stays
-    held.
+    of a host, --all, --host and --zone admit several: their failovers start at a limited rate,
+    groups with a higher priority first, and are not followed. Ctrl-C stops that; what was not
+    admitted stays held.
 
     The id is in 'failover alarms'. 'failover plan' shows what would happen.
     """
@@ -196,7 +210,7 @@ class Admit(Order):
         if parsed_args.rate <= 0:
             raise CommandLineWrong("--rate must be more than 0.")
         if parsed_args.incident is None:
-            return self._several(parsed_args, host=parsed_args.host)
+            return self._several(parsed_args, host=parsed_args.host, zone=parsed_args.zone)
         if parsed_args.group is None:
             found = self.ask("failover.show", id=parsed_args.incident)
             if found["kind"] == "incident" and found["children"]:
@@ -231,7 +245,12 @@ class Admit(Order):
                 time.sleep(_MINUTE / parsed_args.rate)
         if refused:
             self.exit_code = FAILED
-        facts = {"admitted": admitted, "refused": refused, "left": answer["left"]}
+        facts = {
+            "admitted": admitted,
+            "refused": refused,
+            "passed_over": _passed_over(answer),
+            "left": answer["left"],
+        }
         shown = worded(facts) if for_people(parsed_args) else facts
         return list(shown), list(shown.values())
 
@@ -280,11 +299,11 @@ class Dismiss(Asking, Lister):
             answer = self.ask("failover.dismiss", incident=parsed_args.incidents, because=because)
             rows = answer["dismissed"]
         else:
-            rows = self._several(parsed_args.host, because)
+            rows = self._several(because, host=parsed_args.host, zone=parsed_args.zone)
         columns = ["incident", "sentence"]
         return columns, [[row[column] for column in columns] for row in rows]
 
-    def _several(self, host: str | None, because: str) -> list[dict[str, Any]]:
+    def _several(self, because: str, **selection: str | None) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         with Progress(sys.stderr, "asking Mistral") as tell:
             while True:
@@ -292,13 +311,16 @@ class Dismiss(Asking, Lister):
                     "failover.dismiss_held",
                     because=because,
                     limit=_AT_ONCE,
-                    **given({"host": host}),
+                    **given(selection),
                 )
                 rows += answer["dismissed"]
                 left = counted(answer["left"], "alarm")
                 tell(None, "started", f"{counted(len(rows), 'alarm')} dismissed, {left} left")
                 if not answer["left"] or not answer["dismissed"]:
-                    return rows
+                    break
+        for group, why in _passed_over(answer).items():
+            self.app.stderr.write(f"{group}: passed over, because {why}.\n")
+        return rows
 
 
 class HostLost(Asking, Lister):

@@ -61,6 +61,12 @@ class ProjectListing:
         listed = self._once("servers", self._servers)
         return {server: host for server, (_, host) in listed.items() if host is not None}
 
+    def zones(self) -> dict[str, str]:
+        """The availability zones of the listed servers, by server id; none without a zone. Raises
+        `CloudError`."""
+        listed = self._once("servers", self._servers)
+        return {server: state.zone for server, (state, _) in listed.items() if state.zone}
+
     def volume(self, volume_id: str) -> ListedVolume | None:
         """A volume; None where it does not exist. Raises `CloudError`."""
         listed = self._once("volumes", self._volumes)

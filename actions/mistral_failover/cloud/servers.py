@@ -38,7 +38,8 @@ class ServerState:
     ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None if the policy
     hides it (by default from all but administrators). ``host_id``: the same for two servers of a
     project that are on one host; it tells no more than that. ``host``: the host's name, which is
-    hidden like ``host_status``. When ``exists`` is false the rest is empty.
+    hidden like ``host_status``. ``zone``: its availability zone, which everyone may read. When
+    ``exists`` is false the rest is empty.
     """
 
     status: str
@@ -48,6 +49,7 @@ class ServerState:
     power_state: int | None = None
     host_id: str | None = None
     host: str | None = None
+    zone: str | None = None
 
     def __str__(self) -> str:
         """Return it as part of a sentence."""
@@ -140,6 +142,7 @@ def state_of(row: Mapping[str, Any]) -> ServerState:
         power_state=row.get("OS-EXT-STS:power_state"),
         host_id=row.get("hostId") or None,
         host=row.get("OS-EXT-SRV-ATTR:host") or None,
+        zone=row.get("OS-EXT-AZ:availability_zone") or None,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mistral_failover.emulator import attachments, nodes, ports
 from mistral_failover.emulator.core import Emulation, transition
-from mistral_failover.emulator.state import Network, Port, Server, new_id
+from mistral_failover.emulator.state import DEFAULT_ZONE, Network, Port, Server, new_id
 from mistral_failover.emulator.web import take_fault
 
 RUNNING, SHUTDOWN, NOSTATE = 1, 4, 0
@@ -59,6 +59,13 @@ def host_of_zone(emulation: Emulation, zone: str) -> str | None:
     administrators only, and each host is a zone of its own name. None: any host will do."""
     name = zone.rpartition(":")[2]
     return name if name in emulation.state.hosts else None
+
+
+def zone_shown(emulation: Emulation, zone: str) -> str:
+    """The availability zone that a server for which `zone` was asked is in: the one that is named,
+    if there is such a zone, otherwise Nova's default one."""
+    name = zone.partition(":")[0]
+    return name if name in emulation.state.hosts else DEFAULT_ZONE
 
 
 def _pick_host(emulation: Emulation) -> str | None:

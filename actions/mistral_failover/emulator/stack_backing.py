@@ -47,6 +47,7 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
         resource.physical_id = servers.create(
             emulation,
             host=servers.host_of_zone(emulation, zone),
+            zone=servers.zone_shown(emulation, zone),
             networks=_networks(emulation, asked),
             image=str(asked.get("image") or ""),
             flavor=str(asked["flavor"]),

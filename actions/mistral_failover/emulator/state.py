@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 HOSTS = ("cmp1", "cmp2")
+DEFAULT_ZONE = "nova"
 
 
 def new_id() -> str:
@@ -118,6 +119,7 @@ class Server:
     host: str
     created: float
     updated: float
+    zone: str = DEFAULT_ZONE
     status: str = "BUILD"
     vm_state: str = "building"
     task_state: str | None = "scheduling"

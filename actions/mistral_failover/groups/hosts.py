@@ -81,5 +81,10 @@ def members_on(request: Request, host: str) -> OnHost:
 
 def _listed(request: Request) -> dict[str, ServerHost]:
     """Return where Nova says that the project's servers run, by server id."""
-    cloud = request.cloud(Unguarded(request.runtime.settings.http_timeout))
-    return ProjectListing(cloud).hosts()
+    return project_listing(request).hosts()
+
+
+def project_listing(request: Request) -> ProjectListing:
+    """Return a new listing of the project. Raises `CloudError` and ActionError where the request
+    cannot be authenticated."""
+    return ProjectListing(request.cloud(Unguarded(request.runtime.settings.http_timeout)))

@@ -90,6 +90,13 @@ class ProjectView:
             return None
         return None if found is None else (found.host_id, found.project_id, found.name)
 
+    def zone(self, server_id: str | None) -> str | None:
+        """Return the availability zone of a server, None if Nova does not say."""
+        try:
+            return self.listing.zones().get(server_id or "")
+        except CloudError:
+            return None
+
     def stack_version(self, record: Record) -> str | Look:
         """Return the version of a record's stack, for :meth:`same`; or what is seen without reading
         the stack itself, because it is gone, changes now, or has not changed since the last look.

@@ -200,20 +200,18 @@ def admit(
     return answer | {"incident": incident.id}
 
 
-def admit_held(
-    request: Request, selection: Selection, because: str, limit: int
-) -> dict[str, list[Any] | int]:
+def admit_held(request: Request, selection: Selection, because: str, limit: int) -> dict[str, Any]:
     """Admit held alarms, by an operator's decision, and start their failovers: at most ``limit``,
     those of groups with a higher priority first.
 
     An alarm that names no group or no member is left out: an operator has to say whom it means.
     Return ``admitted``, for each the result of :func:`failover.begin` and its ``incident``;
-    ``refused``, for each ``incident``, ``group`` and ``error``; and ``left``, the number of alarms
-    that another call would admit. Raises what :func:`held_alarms.selected` raises.
+    ``refused``, for each ``incident``, ``group`` and ``error``; ``left``, the number of alarms
+    that another call would admit; ``passed_over`` and ``unsure`` of :class:`held_alarms.Selected`.
+    Raises what :func:`held_alarms.selected` raises.
     """
-    database = request.runtime.database
-    waiting = database.reading(lambda tx: held_alarms.selected(request, tx, selection))
-    waiting = [each for each in waiting if incidents.reported_lost(each.incident)]
+    found = held_alarms.selected(request, selection)
+    waiting = [each for each in found.alarms if incidents.reported_lost(each.incident)]
     admitted: list[Any] = []
     refused: list[Any] = []
     for each in waiting[:limit]:
@@ -229,7 +227,8 @@ def admit_held(
         except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
             row = {"incident": each.incident.id, "group": each.group}
             refused.append(row | {"error": describe(error)})
-    return {"admitted": admitted, "refused": refused, "left": max(0, len(waiting) - limit)}
+    left = max(0, len(waiting) - limit)
+    return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}
 
 
 def _facts_in(incident: Incident) -> FailoverRequest:

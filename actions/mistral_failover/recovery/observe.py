@@ -100,7 +100,11 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
         view.begin(facts.before.document.get("well", {}) if facts.before else {}, _servers(facts))
         alarms = _alarms(view, facts)
         seen = _look(view, facts, alarms)
-        kept = {"well": dict(view.well), "hosts": _hosts(view, facts)}
+        kept = {
+            "well": dict(view.well),
+            "hosts": _hosts(view, facts),
+            "zones": _zones(view, facts),
+        }
         if alarms or _alarmed(facts.before):
             kept["alarmed"] = True
         if _is_as_before(facts, seen, kept):
@@ -163,6 +167,17 @@ def _hosts(view: ProjectView, facts: _Facts) -> dict[str, list[str]]:
         if member.server_id is not None and host is not None:
             found[member.server_id] = list(host)
     return found
+
+
+def _zones(view: ProjectView, facts: _Facts) -> dict[str, str]:
+    """The availability zones of the members' servers, by server id; as last seen if Nova does not
+    say it now."""
+    before = facts.before.document.get("zones", {}) if facts.before else {}
+    return {
+        server: zone
+        for server in _servers(facts).values()
+        if server is not None and (zone := view.zone(server) or before.get(server))
+    }
 
 
 def _is_as_before(facts: _Facts, seen: Observation, also: dict[str, Any]) -> bool:

@@ -38,15 +38,25 @@ def of_group(tx: Session, group_id: str) -> StoredObservation | None:
 def hosts(tx: Session, project_id: str) -> dict[str, tuple[str, ...]]:
     """Return where the servers of a project's members ran when they were last seen, by server id:
     the fields of ``cloud.servers.ServerHost``."""
+    return {server: tuple(host) for server, host in _last_seen(tx, project_id, "hosts").items()}
+
+
+def zones(tx: Session, project_id: str) -> dict[str, str]:
+    """Return in which availability zone the servers of a project's members were when they were
+    last seen, by server id."""
+    return _last_seen(tx, project_id, "zones")
+
+
+def _last_seen(tx: Session, project_id: str, what: str) -> dict[str, Any]:
     query = (
         sa.select(observations.c.document)
         .join(groups, groups.c.id == observations.c.group_id)
         .where(groups.c.project_id == project_id)
         .order_by(observations.c.at)
     )
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Any] = {}
     for document in tx.connection.execute(query).scalars():
-        found |= {server: tuple(host) for server, host in document.get("hosts", {}).items()}
+        found |= document.get(what, {})
     return found
 
 
