@@ -112,9 +112,7 @@ def test_an_alarm_about_members_in_two_zones_is_passed_over(
     hosts = {f"{name}-{x}": ["h", project, "cmp1"] for x in "ab"}
     zones = {f"{name}-a": EAST, f"{name}-b": WEST}
     document = {"hosts": hosts, "zones": zones}
-    state.database.atomically(
-        lambda tx: observations.save(tx, seen, "SERVING", document, tx.now())
-    )
+    state.database.atomically(lambda tx: observations.save(tx, seen, "SERVING", document, tx.now()))
     alarms.AdmitEvent({"host": "cmp1", "id": "1"}).run(context)
 
     answer = alarms.AdmitHeld("the power failed", zone=EAST).run(context)

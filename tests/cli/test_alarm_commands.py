@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+ONLY = {"admitted": [], "refused": {}, "passed_over": {}, "left": 0}
+"""What admitting several alarms answers, if there was none."""
+
 
 def hear(deployment: Any, group: str, identity: str, **more: Any) -> str:
     """Let an alarm about a group arrive; the incident that it is."""
@@ -159,7 +162,7 @@ def test_a_lost_host_is_an_alarm_about_each_group_there_and_all_are_admitted_tog
     )
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"admitted": [group], "refused": {}, "left": 0}
+    assert json.loads(done.stdout) == ONLY | {"admitted": [group]}
     assert f"{group}: its failover started; 0 alarms left" in done.stderr
     assert deployment.status(group)["lost"] == mine["lost"]
     assert deployment.shown("alarms", group) == []
@@ -176,7 +179,7 @@ def test_all_held_alarms_are_admitted_at_once(
     )
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"admitted": [group], "refused": {}, "left": 0}
+    assert json.loads(done.stdout) == ONLY | {"admitted": [group]}
     assert deployment.status(group)["lost"] == ["db_a"]
     assert deployment.shown("alarms") == []
 
@@ -192,6 +195,28 @@ def test_all_held_alarms_are_dismissed_at_once(
 
     assert {row["sentence"].rpartition(": ")[2] for row in rows} == {"a drill"}
     assert (again.returncode, deployment.shown("alarms", group)) == (0, [])
+
+
+def test_the_held_alarms_of_a_zone_are_admitted_or_dismissed(
+    deployment: Any, held: tuple[str, str], alone: None
+) -> None:
+    group, _ = held
+    hear(deployment, group, f"again-{group}", member="db_a")
+    deployment.protect("unclear")
+    deployment.shown("pause", "unclear", "--because", "we look")
+    unclear = hear(deployment, "unclear", "w-unclear", host="cmp-nowhere", member="db_x")
+    words = ("--zone", "nova", "--because", "its power failed")
+
+    done = deployment.failover("admit", *words, "--rate", "600", "-f", "json")
+    dismissed = deployment.failover("dismiss", *words, "-f", "json")
+
+    why = {"unclear": "it does not say which member is lost"}
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ONLY | {"admitted": [group], "passed_over": why}
+    assert deployment.status(group)["lost"] == ["db_a"]
+    assert json.loads(dismissed.stdout) == []
+    assert "unclear: passed over, because it does not say" in dismissed.stderr
+    assert [row["incident"] for row in deployment.shown("alarms", "unclear")] == [unclear]
 
 
 def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
@@ -235,6 +260,8 @@ def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
         (("admit", "--all", "--lost", "db_a", "--because", "x"), 2, "single alarm"),
         (("admit", "--all", "--rate", "0", "--because", "x"), 2, "--rate"),
         (("admit", "--host", "cmp9", "--because", "x"), 1, "[UNKNOWN_HOST]"),
+        (("admit", "--zone", "moon", "--because", "x"), 1, "[UNKNOWN_ZONE]"),
+        (("admit", "--zone", "nova", "--host", "cmp1", "--because", "x"), 2, "--zone"),
         (("dismiss", "--because", "x"), 2, "--all"),
         (("dismiss", "--host", "cmp9", "--because", "x"), 1, "[UNKNOWN_HOST]"),
         (("host-lost", "cmp1"), 2, "--because"),
