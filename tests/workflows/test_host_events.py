@@ -77,9 +77,16 @@ def event(host: str) -> dict[str, Any]:
     return {**HOST["notification"], **said, "generated_time": "2099-01-01T00:00:00"}
 
 
-def age(seconds: float) -> None:
-    """Have every incident happened that much earlier."""
-    earlier = {name: incidents.c[name] - seconds for name in ("decided_at", "first_at", "last_at")}
+def control_plane_fails(group: Any) -> None:
+    """Let Keystone and Nova answer 503 until the faults are cleared."""
+    for operation in ("token", "token_validate", "server_list", "server_show"):
+        group.cloud.api_fault(operation, status=503, times=10_000)
+
+
+def age(seconds: float, *names: str) -> None:
+    """Have every incident happened that much earlier, or only these times of it."""
+    of = names or ("decided_at", "first_at", "last_at")
+    earlier = {name: incidents.c[name] - seconds for name in of}
     process.runtime().database.atomically(
         lambda tx: tx.execute(sa.update(incidents).values(**earlier))
     )
@@ -241,3 +248,112 @@ def test_an_alarm_whose_cause_has_cleared_is_dismissed_with_the_reason(
     assert "its agent was heard since the alarm" in row["sentence"]
     assert held(group) == []
     assert group.told("dismissed") == [f"DISMISSED: {row['sentence']}"]
+
+
+def test_an_admitted_alarm_that_could_not_start_is_dismissed_when_its_server_is_well_after_all(
+    alone: None, protect: Callable[..., Any]
+) -> None:
+    """Without Nova no standby can be chosen. To start it when Nova is back would fence a server
+    that runs."""
+    group = protect()
+    group.activate()
+    control_plane_fails(group)
+    run = group.run("on_event", body=group.cloud.alarm_body(group.server("db_a")))
+    run.assert_failed_with("NO_ELIGIBLE_MEMBER")
+    age(120)
+    away = sweep(group)
+    group.cloud.clear_api_faults()
+
+    back = sweep(group)
+
+    assert (away["dismissed"], back["started"]) == ([], [])
+    (row,) = back["dismissed"]
+    assert row["group"] == group.name
+    assert "its agent was heard since the alarm" in row["sentence"]
+    assert (len(group.traversals()), group.runs_on()) == (1, ["db_a"])
+
+
+def test_an_admitted_alarm_that_could_not_start_does_so_if_its_server_died(
+    alone: None, protect: Callable[..., Any]
+) -> None:
+    group = protect()
+    group.activate()
+    body = group.fails("crash")
+    Operator(group.cloud).stop_server(group.server("db_a"))
+    control_plane_fails(group)
+    group.run("on_event", body=body).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    age(120)
+    group.cloud.clear_api_faults()
+
+    back = sweep(group)
+
+    assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
+
+
+def test_what_an_operator_admitted_starts_when_nova_is_back_whatever_the_agent_says(
+    alone: None, protect: Callable[..., Any]
+) -> None:
+    group = protect()
+    group.activate()
+    group.run("pause", group=group.name, because="a test").assert_succeeded()
+    group.run("on_event", body=group.cloud.alarm_body(group.server("db_a"))).assert_succeeded()
+    control_plane_fails(group)
+    run = group.run("admit_held", because="its disk is broken").assert_succeeded()
+    age(120)
+    group.cloud.clear_api_faults()
+
+    back = sweep(group)
+
+    assert len(run.output["refused"]) == 1
+    assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
+
+
+@pytest.mark.drills
+def test_a_false_storm_moves_nothing_and_a_true_one_after_it_needs_no_operator(
+    alone: None, protect: Callable[..., Any], options: Callable[..., None]
+) -> None:
+    """Keystone and Nova are away while every guest is alive; later servers really die. The first
+    alarm of each is admitted, because one group is no storm."""
+    options(storm_groups=2, storm_release=1)
+    groups = [protect() for _ in range(3)]
+    cloud = groups[0].cloud
+    for group in groups:
+        group.activate()
+    control_plane_fails(groups[0])
+    for group in groups:
+        group.run("on_event", body=cloud.alarm_body(group.server("db_a")))
+
+    away = sweep(groups[0])
+    age(180)
+    still_away = sweep(groups[0])
+    cloud.clear_api_faults()
+    back = sweep(groups[0])
+
+    for swept in (away, still_away):
+        assert (swept["released"], swept["dismissed"], swept["started"]) == ([], [], [])
+    assert "the storm guard still holds" in groups[2].told("guarded")[0]
+    assert {row["group"] for row in back["dismissed"]} == {group.name for group in groups}
+    assert all(
+        "its agent was heard since the alarm" in row["sentence"] for row in back["dismissed"]
+    )
+    assert (back["released"], back["started"]) == ([], [])
+    assert alarms.Held().run(OUTSIDE)["held"] == []
+    for group in groups:
+        assert (len(group.traversals()), group.runs_on()) == (1, ["db_a"])
+
+    for group in groups:
+        group.fails("crash")
+        Operator(cloud).stop_server(group.server("db_a"))
+        group.run("on_event", body=cloud.alarm_body(group.server("db_a")))
+    waiting = [group.name for group in groups if held(group)]
+    first, at_once = sweep(groups[0]), sweep(groups[0])
+    age(61, "decided_at")
+    later = sweep(groups[0])
+
+    assert waiting == [group.name for group in groups[1:]]
+    assert [row["group"] for row in first["released"]] == waiting[:1]
+    assert at_once["released"] == []
+    assert [row["group"] for row in later["released"]] == waiting[1:]
+    for group in groups:
+        assert (len(group.traversals()), group.runs_on()) == (2, ["db_b"])
+        assert group.status()["status"] == "COMPLETE"

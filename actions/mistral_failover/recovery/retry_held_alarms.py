@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judge the held alarms of a project again, by what Nova and the agents say now.
+"""Judge the alarms of a project that wait, by what Nova and the agents say now: the held ones, and
+the admitted ones that could not be started.
 
 The evidence is gathered once for all of them: one listing of the project's servers, one pass over
 the agents' heartbeats. `alarms.storm` judges it. Any number of sweeps may do this at once.
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from mistral_failover.agent.wire import Address
@@ -17,6 +19,7 @@ from mistral_failover.alarms import host_events, recording
 from mistral_failover.alarms.recording import RELEASED
 from mistral_failover.alarms.storm import (
     RULE,
+    SETTLED,
     Evidence,
     Fate,
     HeldAlarm,
@@ -34,6 +37,7 @@ from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.observing import ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
 from mistral_failover.model.observation import Presence
+from mistral_failover.orders.failover import traversal_of
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
@@ -56,15 +60,15 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A held alarm, and what is judged of it."""
+    """An alarm that waits, and what is judged of it."""
 
     row: HeldOfGroup
     alarm: HeldAlarm
 
 
 def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
-    """Judge the held alarms of the project by the present evidence; act on those of one group, or
-    on all of them.
+    """Judge the waiting alarms of the project by the present evidence; act on those of one group,
+    or on all of them.
 
     Return ``released`` and ``dismissed``, each row with ``incident``, ``group`` and ``sentence``;
     and ``unable``, sentences about what could not be checked. Released alarms are admitted, and
@@ -110,12 +114,17 @@ def _host_events(request: Request) -> list[str]:
 
 
 def _candidates(request: Request, tx: SqlTransaction) -> list[Turn[_Candidate]]:
-    """Return the held alarms of the project of which evidence can decide anything."""
+    """Return the waiting alarms of the project of which evidence can decide anything. An admitted
+    one can only be dismissed, and not if an operator admitted it."""
     now = tx.now()
-    rows = incidents.held_of_groups(tx, request.project_id, rules=RETRIED)
+    held = incidents.held_of_groups(tx, request.project_id, rules=RETRIED)
     found = []
-    for row in rows:
+    for row in chain(held, incidents.unstarted_of_groups(tx, request.project_id)):
         alarm = _judged_form(row.incident, now)
+        if row.incident.decision == Decision.ADMITTED and (
+            alarm.age <= SETTLED or "asked_for" in row.incident.fact
+        ):
+            continue
         if alarm.lost and (alarm.rule == RULE or alarm.of_server):
             candidate = _Candidate(row.without_payload(), alarm)
             found.append(Turn(candidate, row.priority, row.waited(now)))
@@ -232,7 +241,10 @@ def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
     sentence = f"{row.incident.sentence}; dismissed by a sweep: {why}"
 
     def dismiss(tx: SqlTransaction) -> bool:
-        done = incidents.dismiss(tx, row.incident.id, sentence, said=row.incident.said)
+        if row.incident.decision == Decision.ADMITTED:
+            done = _withdraw(request, tx, row.incident, sentence)
+        else:
+            done = incidents.dismiss(tx, row.incident.id, sentence, said=row.incident.said)
         if done:
             tx.journal(
                 str(row.incident.group_id),
@@ -244,6 +256,20 @@ def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
 
     done = request.runtime.database.atomically(dismiss)
     return [_row(row, sentence)] if done else []
+
+
+def _withdraw(request: Request, tx: SqlTransaction, incident: Incident, sentence: str) -> bool:
+    """Dismiss an admitted alarm. Return False if it was started, decided or reported again in the
+    meantime."""
+    group_id = str(incident.group_id)
+    tx.lock_group(group_id, shared=False)
+    found = incidents.get(tx, request.project_id, incident.id)
+    if found is None or (found.decision, found.said) != (Decision.ADMITTED, incident.said):
+        return False
+    if "asked_for" in found.fact or tx.traversal(traversal_of(group_id, incident.id)) is not None:
+        return False
+    incidents.decide(tx, incident.id, Decision.DISMISSED, sentence, rule=found.rule)
+    return True
 
 
 def _release(request: Request, row: HeldOfGroup, why: str) -> list[Row] | None:

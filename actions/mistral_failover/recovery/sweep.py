@@ -52,8 +52,8 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     - ``started``, ``held``, ``refused``: admitted incidents that had caused no traversal, with
       ``incident``, and ``traversal`` and ``workflow``, or ``error``;
     - ``released``: held alarms that the storm guard let go, whose failovers are then among the
-      started ones; ``dismissed``: held alarms whose cause has cleared; both with ``incident`` and
-      ``group``;
+      started ones; ``dismissed``: held alarms, and admitted ones that could not be started, whose
+      cause has cleared; both with ``incident`` and ``group``;
     - ``ended``: executions of the project that were stuck in Mistral, ``execution``, ``workflow``;
       not looked for if ``group`` is given;
     - ``observed``: groups whose service has changed according to an observation of servers, volumes

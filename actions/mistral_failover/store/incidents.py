@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -450,7 +450,8 @@ def held_alarms(
 
 @dataclass(frozen=True)
 class HeldOfGroup:
-    """A held alarm of a known group, with the group's name and priority."""
+    """An alarm of a known group that is held, or that is admitted and waits for its start, with the
+    group's name and priority."""
 
     incident: Incident
     group: str
@@ -485,6 +486,24 @@ def held_of_groups(
         of.append(incidents.c.parent.in_(parents))
     if rules is not None:
         of.append(incidents.c.rule.in_(rules))
+    yield from _of_groups(tx, project_id, of)
+
+
+def unstarted_of_groups(tx: Session, project_id: str) -> Iterator[HeldOfGroup]:
+    """Yield the alarms of the project's groups that are admitted and have caused no traversal yet,
+    oldest first, as :func:`held_of_groups` does. Orders of operators are not among them."""
+    of = (
+        incidents.c.project_id == project_id,
+        incidents.c.decision == Decision.ADMITTED,
+        incidents.c.traversal_id.is_(None),
+        incidents.c.source != OPERATOR,
+    )
+    yield from _of_groups(tx, project_id, of)
+
+
+def _of_groups(
+    tx: Session, project_id: str, of: Iterable[sa.ColumnElement[bool]]
+) -> Iterator[HeldOfGroup]:
     query = (
         sa.select(incidents, groups.c.name.label("group_name"))
         .join(groups, groups.c.id == incidents.c.group_id)
