@@ -195,6 +195,7 @@ def test_an_operator_admits_the_alarms_of_a_zone_also_about_servers_that_are_gon
         group.run("pause", group=group.name, because="a test").assert_succeeded()
         group.run("on_event", body=group.fails()).assert_succeeded()
     Operator(gone.cloud).delete_server(gone.server("db_a"))
+    assert isinstance(recovery.Observe(gone.name).run(OUTSIDE), list)
 
     run = there.run("admit_held", because="the power failed", zone="cmp1").assert_succeeded()
 
